@@ -1,1 +1,1 @@
-"""People's memory: the Django app."""
+"""The Django app that stores people's memories."""

@@ -1,4 +1,4 @@
-"""The Django app that holds people's memories."""
+"""The configuration of the Django app."""
 
 from django.apps import AppConfig
 from django.contrib.auth.signals import user_logged_in, user_logged_out
@@ -6,14 +6,14 @@ from django.db.models.signals import post_migrate
 
 
 class MemoryConfig(AppConfig):
-    """Users, their logs, their projects, and what the constraints say about them."""
+    """Users, their logs, their projects, and the alerts of constraints."""
 
     name = "memory"
     verbose_name = "Memory"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Have the roles written after migrations, and logins of the staff noted."""
+        """Connect the signals: write roles after migrations, and record logins of the staff."""
         from memory.staff import access, audit
 
         post_migrate.connect(access.after_migration, sender=self)

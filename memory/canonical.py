@@ -1,21 +1,21 @@
-"""JSON as text: one text for one value, for hashing and comparing; or as it was given."""
+"""JSON as text: canonical for hashing and comparing, or exactly as it was given."""
 
 import hashlib
 import json
 from typing import Any
 
-# Made once: to make one takes longer than to write an entry with it.
+# Created once: creating one takes longer than encoding an entry with it.
 _EXACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True)
 
 
 def exact_json(value: Any) -> str:
-    """Return JSON that keeps the order of keys; raise ValueError for NaN."""
+    """Return JSON that keeps the order of keys; raises ValueError for NaN."""
     return _EXACT.encode(value)
 
 
 def canonical_json(value: Any) -> str:
-    """Return JSON with sorted keys, no spaces and ASCII only; raise ValueError for NaN."""
+    """Return JSON with sorted keys, no spaces and ASCII only; raises ValueError for NaN."""
     return _CANONICAL.encode(value)
 
 
@@ -25,6 +25,6 @@ def sha256(text: str) -> str:
 
 
 def git_blob_id(content: bytes) -> str:
-    """Return the id by which git knows a file's content, in hexadecimal."""
+    """Return git's id of a file's content, in hexadecimal."""
     head = b"blob %d\0" % len(content)
     return hashlib.sha1(head + content, usedforsecurity=False).hexdigest()

@@ -1,8 +1,7 @@
 """Checkpoints: reading a user's project, and moving its head.
 
 A head moves by compare-and-set, in one short transaction that also writes everything that follows
-from it. What takes long (compiling entries, the gate) happens before, on a candidate that nobody
-sees.
+from it. Slow work (compiling entries, the gate) is done before, on a candidate that nobody sees.
 """
 
 import base64
@@ -43,12 +42,12 @@ class HeadMoved(Exception):
 
 
 class Redacted(Exception):
-    """What is to be read holds what was redacted since, so it is not told any more."""
+    """The requested content was redacted since, so it is not available any more."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What became of one entry, to be written with the checkpoint that settles it."""
+    """The outcome of one entry, to be written with the checkpoint that settles it."""
 
     seq: int
     outcome: str
@@ -78,10 +77,9 @@ def open_project(
 ) -> Project:
     """Open a version of the project for editing; files are read when an edit needs them.
 
-    `keys` of records that will be looked for are located in one go, others one by one. The index
-    of records is that of the head: with `as_of` it is read as it was at an earlier version, which
-    is right unless a return to an earlier one has rewritten it since. Where it is wrong, the
-    project or an edit says so.
+    The locations of `keys` are fetched in one query, others one by one. The index of records is
+    that of the head: with `as_of` it is read as it was at an earlier version, which is right unless
+    a rollback has rewritten it since. If it is wrong, the project or an edit fails with an error.
     """
     if checkpoint is None:
         return Project.empty()
@@ -103,7 +101,7 @@ def open_project(
 def _locations(
     user: MemoryUser, version: int | None, **where: Any
 ) -> dict[tuple[str, str, str], Location]:
-    """Return the places of records, now or, by what the index says now, at an earlier version."""
+    """Return the locations of records, now, or at a version according to the current index."""
     return {
         (row.domain, row.collection, row.key): Location(
             row.path,
@@ -116,7 +114,7 @@ def _locations(
 
 
 def read_file(checkpoint: Checkpoint, path: str) -> str:
-    """Return a file of this version; KeyError if the version has no such file, and Redacted."""
+    """Return a file of this version; raises KeyError if there is none, and Redacted."""
     if path in checkpoint.computed:
         return checkpoint.computed[path]
     blob = Blob.objects.get(user_id=checkpoint.user_id, hash=checkpoint.tree[path])
@@ -132,7 +130,7 @@ def _told(checkpoint: Checkpoint, path: str, content: str | None) -> str:
 
 
 def read_files(checkpoint: Checkpoint, paths: Collection[str] | None = None) -> dict[str, str]:
-    """Return path → source for these files of the version, or for all of them; Redacted."""
+    """Return path → source for these files of the version, or for all of them; raises Redacted."""
     asked = [path for path in checkpoint.tree if paths is None or path in paths]
     computed = {path: checkpoint.computed[path] for path in asked if path in checkpoint.computed}
     tree = {path: checkpoint.tree[path] for path in asked if path not in computed}
@@ -153,7 +151,7 @@ def is_redacted(checkpoint: Checkpoint) -> bool:
 
 @dataclass(frozen=True)
 class Modules:
-    """A version as a sandbox loads it: path → bytecode where it is known, path → source else."""
+    """A version as a sandbox loads it: path → bytecode if there is any, path → source otherwise."""
 
     sources: Mapping[str, str]
     bytecode: Mapping[str, str]
@@ -164,8 +162,7 @@ def read_modules(
 ) -> Modules:
     """Return the version's files for this image, without those paths; bytecode is base64.
 
-    Without those, too, that are kept as they came: they are no part of the program. Raises
-    Redacted.
+    Legacy files are left out, too: they are no part of the program. Raises Redacted.
     """
     tree = {
         path: hash_
@@ -192,8 +189,8 @@ def commit(
 ) -> Checkpoint:
     """Make the candidate the head, with everything that follows from it, in one transaction.
 
-    `work` is what the caller has claimed. Raises HeadMoved if the head is not the candidate's
-    parent any more, LeaseLost if the claim was lost; nothing is written then.
+    `work` is the work that the caller has claimed. Raises HeadMoved if the head is not the
+    candidate's parent any more, LeaseLost if the claim was lost; then nothing is written.
     """
     change = candidate.change
     with transaction.atomic():
@@ -214,7 +211,7 @@ def commit(
             ignore_conflicts=True,
         )
         for blob in Blob.objects.filter(user=locked, hash__in=hashes.values(), content=None):
-            # Redacted once, and written again by somebody who knows it.
+            # It was redacted once, and written again by somebody who knows it.
             blob.content = next(text for path, text in sources.items() if hashes[path] == blob.hash)
             blob.save(update_fields=["content"])
         tree = {**(parent.tree if parent else {}), **hashes}
@@ -242,9 +239,9 @@ def commit(
 
 
 def make_head(user: MemoryUser, checkpoint: Checkpoint) -> None:
-    """Make this version the newest one of a user whose row is locked, and queue its constraints.
+    """Make this version the newest of a user whose row is locked, and queue its constraints.
 
-    Also where only its parent had some: what they found is resolved by the run.
+    They are also queued if only its parent had constraints: the run resolves their alerts.
     """
     user.head = checkpoint
     user.save(update_fields=["head"])
@@ -254,7 +251,7 @@ def make_head(user: MemoryUser, checkpoint: Checkpoint) -> None:
 
 
 def decide(work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision]) -> None:
-    """Write what became of entries that led to no new version; raises LeaseLost."""
+    """Write the outcomes of entries that led to no new version; raises LeaseLost."""
     with transaction.atomic():
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         leases.check(work)
@@ -281,7 +278,7 @@ def _decide(
         )
         for decision in decisions
     )
-    # A lane that is worked on counts what is left when it is given back.
+    # A lane under work counts the pending entries when it is given back.
     if decisions and isinstance(work, Run):
         lanes.recount(user.pk)
 
@@ -289,7 +286,7 @@ def _decide(
 def _record_rejected(
     work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision], at: datetime.datetime
 ) -> None:
-    """Record in the feed which entries were rejected: one event, however many they are.
+    """Record rejected entries in the feed, all as one event.
 
     It locks the feed's counter, so it comes last.
     """
@@ -308,7 +305,7 @@ def _record_rejected(
 
 
 def _actor_of(work: LeasedWork) -> str:
-    """Name who decided: the lane of typed records or of the language model, or a kind of run."""
+    """Return who decided: the lane of typed records or of the language model, or a kind of run."""
     match work:
         case Lane():
             return work.name
@@ -318,7 +315,7 @@ def _actor_of(work: LeasedWork) -> str:
 
 
 def forget_bytecode(checkpoint: Checkpoint, image_digest: str) -> None:
-    """Delete what this image has compiled of the version's files."""
+    """Delete the bytecode that this image compiled from the version's files."""
     Bytecode.objects.filter(
         user_id=checkpoint.user_id,
         image_digest=image_digest,
@@ -338,7 +335,7 @@ def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> N
         )
         for record in change.added
     )
-    # Added and retired in one change: never in a file, and its key is used up all the same.
+    # Added and retired in one change: never in a file, but the key is used up.
     RecordLocation.objects.bulk_create(
         RecordLocation(
             user=user,
@@ -358,9 +355,9 @@ def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> N
 
 
 def wants_constraints_run(checkpoint: Checkpoint) -> bool:
-    """Tell whether a run of the constraints could open an alert, or resolve one."""
+    """Tell whether a run of the constraints could open or resolve an alert."""
     if checkpoint.user.merged_into_id is not None:
-        return False  # what is to be found is found of the other
+        return False  # the constraints of the other user run instead
     live = Alert.objects.filter(user_id=checkpoint.user_id).exclude(state=AlertState.RESOLVED)
     outline = Outline.from_json(checkpoint.outline)
     return (
@@ -371,9 +368,9 @@ def wants_constraints_run(checkpoint: Checkpoint) -> bool:
 
 
 def store_bytecode(checkpoint: Checkpoint, bytecode: Mapping[str, str], image_digest: str) -> None:
-    """Keep what was compiled of a version's files (path → base64) for this image.
+    """Store the bytecode of a version's files (path → base64) for this image.
 
-    Nothing is kept of files that were computed for one answer: no redaction would find it.
+    Nothing is stored for files that were computed for one answer: no redaction would find it.
     """
     Bytecode.objects.bulk_create(
         [

@@ -1,7 +1,7 @@
-"""Which entries of which users say the same, since one of them was merged into the other.
+"""Copies of entries: which entries of which users are the same because of a merge.
 
-A merge copies entries in their order, so what became of them is told by ranges. Whatever is to
-happen to an entry wherever it is (a redaction) finds the others here.
+A merge copies entries in their order, so the mapping is stored as ranges. Anything that must affect
+an entry wherever it is (a redaction) finds the copies here.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -12,8 +12,7 @@ from memory.models import CopiedEntries, MemoryUser, Merge
 
 
 def family(user_pks: Collection[int]) -> list[int]:
-    """Return these users and all that were merged into one of them or it was merged into, directly
-    or not."""
+    """Return these users and all that are connected with them by merges, directly or not."""
     found, newest = set(user_pks), set(user_pks)
     while newest:
         merges = Merge.objects.filter(Q(user__in=newest) | Q(merged__in=newest))
@@ -23,7 +22,7 @@ def family(user_pks: Collection[int]) -> list[int]:
 
 
 def merged_into(user: MemoryUser) -> list[MemoryUser]:
-    """Return all who were merged into this user, directly or not."""
+    """Return all users that were merged into this one, directly or not."""
     found: dict[int, MemoryUser] = {}
     newest = {user.pk}
     while newest:
@@ -35,8 +34,7 @@ def merged_into(user: MemoryUser) -> list[MemoryUser]:
 
 
 def lock_families(user_pks: Collection[int]) -> dict[int, MemoryUser]:
-    """Lock the rows of these users' families, in one order everywhere, and return them by their
-    key.
+    """Lock the rows of these users' families, in one order everywhere; return them by primary key.
 
     Raises MemoryUser.DoesNotExist if one of them was erased meanwhile.
     """
@@ -63,7 +61,7 @@ def lock(user_pks: Iterable[int]) -> dict[int, MemoryUser]:
 def everywhere(
     user: MemoryUser, seqs: Collection[int], closure: Callable[[int, Collection[int]], set[int]]
 ) -> dict[int, set[int]]:
-    """Return user → entries: these, what `closure` adds to them, and the same of the family."""
+    """Return user → entries: these, those that `closure` adds, and their copies in the family."""
     found = {user.pk: closure(user.pk, seqs)}
     todo = [user.pk]
     while todo:
@@ -81,17 +79,17 @@ def everywhere(
 
 
 def became(merge: Merge, seqs: Collection[int]) -> dict[int, int]:
-    """Return what these entries of the merged user became, by their number; of some: nothing."""
+    """Return the copies of these entries of the merged user, by number; some have none."""
     return _mapped(merge, seqs, "from_seq", "seq")
 
 
 def came_from(merge: Merge, seqs: Collection[int]) -> dict[int, int]:
-    """Return of which entries of the merged user these of the other are copies, by their number."""
+    """Return the originals, in the merged user's log, of these entries, by number."""
     return _mapped(merge, seqs, "seq", "from_seq")
 
 
 def origins(user: MemoryUser, seqs: Collection[int]) -> dict[int, tuple[Merge, int]]:
-    """Return which of a user's entries are copies: by which merge, of which entry."""
+    """Return the originals of a user's entries that are copies: the merge and the number."""
     return {
         seq: (merge, original)
         for merge in Merge.objects.filter(user=user).select_related("merged")

@@ -1,4 +1,4 @@
-"""Imports of foreign projects: what may come in, and the run that does it."""
+"""Imports of foreign projects: their limits, and the run that imports them."""
 
 import io
 import re
@@ -18,16 +18,16 @@ MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_BYTES = 6 * 1024 * 1024
 MAX_FOLDERS = 10
 MAX_PATH = 200
-# Of a zip, with what is no Python in it.
+# Files of a zip, including those that are not Python.
 MAX_ENTRIES = 20_000
 
 _PART = re.compile(r"[\w][\w.-]*")
-# What is in the folder of a project and is no part of it.
+# Parts of a project's folder that are not parts of the project.
 _PASSED_OVER = {"__pycache__", ".git", ".venv", "venv", "node_modules", ".mypy_cache"}
 
 
 class ImportRefused(ValueError):
-    """The files are no project that could be imported; the message names the file and the fix."""
+    """The files are no project that can be imported; the message names the file and the fix."""
 
 
 def check_files(files: Mapping[str, str]) -> None:
@@ -62,7 +62,7 @@ def _check_path(path: str) -> None:
 
 
 def read_folder(folder: Path) -> dict[str, str]:
-    """Return the Python files of a folder, a zip, or one file, by their paths; ImportRefused.
+    """Return the Python files of a folder, a zip, or one file, by path; raises ImportRefused.
 
     No link is followed: it could lead anywhere on this machine.
     """
@@ -98,16 +98,17 @@ def read_folder(folder: Path) -> dict[str, str]:
 
 
 def read_zip(content: bytes) -> dict[str, str]:
-    """Return the Python files of a zip by their paths in it; ImportRefused.
+    """Return the Python files of a zip by their paths in it; raises ImportRefused.
 
-    Where all of them are in one folder, as in the zip of a clone, the paths begin below it.
+    If all of them are in one folder, as in the zip of a clone, the paths start below it.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             files = _unpacked(archive)
     except ImportRefused:
         raise
-    # What the standard library raises for one that is damaged, encrypted, or of a kind unknown.
+    # The exceptions of the standard library for a zip that is damaged, encrypted, or of an unknown
+    # kind.
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise ImportRefused(f"the zip cannot be read: {error}") from None
     except (RuntimeError, ValueError) as error:
@@ -133,7 +134,7 @@ def _unpacked(archive: zipfile.ZipFile) -> dict[str, str]:
         if name in files:
             raise ImportRefused(f"{name} is in the zip twice")
         with archive.open(entry) as stream:
-            # What is declared of its size may be a lie.
+            # The declared size may be wrong.
             source = stream.read(MAX_FILE_BYTES + 1)
         left -= len(source)
         if len(source) > MAX_FILE_BYTES:
@@ -158,7 +159,7 @@ def _below_one_folder(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_library(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the files without the library that an export puts beside a project."""
+    """Return the files without the library that an export adds to a project."""
     if not all(f"{LIBRARY}{name}.py" in files for name in ("alerts", "records", "testing")):
         return dict(files)
     return {path: source for path, source in files.items() if not path.startswith(LIBRARY)}
@@ -175,12 +176,12 @@ def _decoded(source: bytes, name: str) -> str:
         text = source.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ImportRefused(f"{name} is not UTF-8: save it in that encoding") from None
-    # As Python reads it. And a database cannot hold a null character, and no source may.
+    # As Python reads it. No source, and no text in the database, may contain a null character.
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
 
 
 def queue(user: MemoryUser, files: Mapping[str, str], trigger: RunTrigger) -> Run:
-    """Queue the import of these files into the user's project; ImportRefused."""
+    """Queue the import of these files into the user's project; raises ImportRefused."""
     check_files(files)
     files = without_library(files)
     return runs.queue(

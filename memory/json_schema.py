@@ -1,21 +1,21 @@
-"""Whether arguments fit their JSON schema, told so that a language model can mend them."""
+"""Validation of arguments against a JSON schema, with messages that a language model can act on."""
 
 import functools
 from collections.abc import Mapping
 from typing import Any
 
-# More is no help to a model.
+# More problems do not help a model.
 MAX_PROBLEMS = 5
 MAX_TOLD = 300
 
 
 @functools.cache
 def _validator_class() -> Any:
-    # Imported where it is needed: with all its formats installed that takes more than a second,
-    # which every process would pay at its start.
+    # Imported here: with all its formats installed this takes more than a second, which every
+    # process would pay at its start.
     from jsonschema import Draft202012Validator, validators
 
-    # To JSON Schema 1.0 is an integer, too; to Python and the database it is none.
+    # In JSON Schema 1.0 is an integer, too; in Python and the database it is not.
     return validators.extend(
         Draft202012Validator,
         type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
@@ -25,7 +25,7 @@ def _validator_class() -> Any:
 
 
 def misfit(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """Say where the arguments of a tool do not fit its schema; an empty text if they do."""
+    """Return where the arguments of a tool do not fit its schema; an empty text if they do."""
     try:
         errors = sorted(
             _validator_class()(schema).iter_errors(arguments), key=lambda error: error.json_path

@@ -1,4 +1,4 @@
-"""The append-only log: the one way in, and the proof that nothing was changed since."""
+"""The append-only log: appending, reading and verifying entries."""
 
 import datetime
 import hashlib
@@ -39,17 +39,17 @@ PAYLOAD_FIELDS = (
 
 
 def _octets(column: str) -> Any:
-    """Return how many bytes a column of the log has, as an expression."""
+    """Return an expression for the number of bytes in a column of the log."""
     text = Cast(column, TextField())
     return Coalesce(Func(text, function="octet_length", output_field=IntegerField()), 0)
 
 
-# What an entry says, in bytes: the rest of it is bounded.
+# The size of an entry's variable content, in bytes; the rest of it is bounded.
 BYTES = _octets("content") + _octets("data") + _octets("metadata")
 
 COLUMNS = [field.attname for field in LogEntry._meta.concrete_fields]
 
-# An entry's number and hash follow from those of the last one: who holds this row appends.
+# An entry's number and hash follow from those of the last one: appending locks this row.
 LOCK = (
     "SELECT last_seq, last_hash, log_bytes, merged_into_id IS NOT NULL FROM memory_memoryuser"
     " WHERE id = %s AND erased_at IS NULL FOR NO KEY UPDATE"
@@ -57,13 +57,15 @@ LOCK = (
 
 
 def _read(column: str) -> str:
-    """Return how a column is read where an entry is JSON: what is JSON itself comes as text, since
-    PostgreSQL takes in a column what it refuses within JSON that it takes apart (half a character).
+    """Return the expression that reads a column of an entry given as JSON.
+
+    Columns that are JSON themselves are passed as text: within JSON that it takes apart, PostgreSQL
+    refuses values that it accepts in a column (lone surrogates).
     """
     return f"({column} #>> '{{}}')::json" if column in ("data", "metadata") else column
 
 
-# One statement for one entry and for a thousand. Typed records wait for no clock.
+# One statement for one entry and for a thousand. Typed records are due at once.
 APPEND = f"""
 WITH appended AS (
     INSERT INTO memory_logentry ({", ".join(COLUMNS)}) SELECT {", ".join(map(_read, COLUMNS))}
@@ -93,11 +95,11 @@ class Draft:
     agent_id: str | None = None
     idempotency_key: str | None = None
     derived_from: Sequence[int] = field(default=())
-    source: str | None = None  # of a copy, who wrote the original
+    source: str | None = None  # of a copy: the source of the original
 
 
 class IdempotencyConflict(Exception):
-    """The key was used before, for an entry that says something else."""
+    """The key was used before, for a different entry."""
 
     def __init__(self, key: str, seq: int) -> None:
         self.key = key
@@ -111,9 +113,9 @@ class IdempotencyConflict(Exception):
 def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[LogEntry]:
     """Append the drafts in order, all or none, and return their entries, one per draft.
 
-    A draft whose idempotency key is already in the log stands for the entry that has it. Raises
-    IdempotencyConflict where that entry says something else, and UserMerged for a user who was
-    merged into another, of whom only redactions are told.
+    A draft whose idempotency key is already in the log yields the entry that has it. Raises
+    IdempotencyConflict if that entry differs, and UserMerged for a user who was merged into
+    another, whose log takes only redactions.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(LOCK, [user.pk])
@@ -192,7 +194,7 @@ def _entry(
 ) -> tuple[LogEntry, int]:
     """Build the entry of this number, which follows the one with the hash `previous`.
 
-    Returns how many bytes it says, too.
+    Returns its size in bytes, too.
     """
     values = {
         "id": uuid.uuid4(),
@@ -213,7 +215,7 @@ def _entry(
         "idempotency_key": draft.idempotency_key,
         "salt": secrets.token_bytes(16),
     }
-    # As it will be read: to make a new one takes several times as long.
+    # As it will be read: creating a new one takes several times as long.
     entry = LogEntry.from_db(None, COLUMNS, [values.get(name) for name in COLUMNS])
     entry.user = user
     entry.outcome = None
@@ -224,7 +226,7 @@ def _entry(
 
 
 def _row(entry: LogEntry) -> dict[str, Any]:
-    """Return the entry as APPEND takes it: as JSON, where that has no word for it as text."""
+    """Return the entry as the JSON that APPEND takes; types that JSON lacks become text."""
     return {
         name: _as_json(value) for name in COLUMNS if (value := getattr(entry, name)) is not None
     }
@@ -239,7 +241,7 @@ def _as_json(value: Any) -> Any:
 
 
 def says_the_same(entry: LogEntry, draft: Draft) -> bool:
-    """Tell whether a draft would be this entry once more; without a time, at whatever time."""
+    """Tell whether a draft repeats this entry; a draft without a time matches any time."""
     same_time = draft.occurred_at is None or draft.occurred_at == entry.occurred_at
     names = [name for name in PAYLOAD_FIELDS if name != "source"]
     return (
@@ -257,7 +259,7 @@ def payload_hash(entry: LogEntry) -> bytes:
 
 
 def payload(entry: LogEntry) -> bytes:
-    """Return what is hashed of an entry, which is about what it takes."""
+    """Return the hashed payload of an entry, whose size is about that of the entry."""
     return canonical_json({name: getattr(entry, name) for name in PAYLOAD_FIELDS}).encode()
 
 
@@ -286,7 +288,7 @@ def _instant(moment: datetime.datetime) -> str:
 
 
 def broken_links(user: MemoryUser) -> Iterable[str]:
-    """Walk the user's whole log and yield a sentence for each thing that is not as it was written.
+    """Check the user's whole log, and yield a sentence for each deviation from what was written.
 
     A redacted entry's payload is gone; its place in the chain is still checked.
     """
@@ -312,7 +314,7 @@ def broken_links(user: MemoryUser) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What became of a log's entries. The four parts add up to the total."""
+    """The number of a log's entries by outcome. The four parts add up to the total."""
 
     total: int
     pending: int
@@ -346,7 +348,7 @@ def coverage(user: MemoryUser) -> Coverage:
 
 
 def told_by(entry: LogEntry) -> int:
-    """Return the number of the entry that told what this one says: its own, unless it corrects."""
+    """Return the number of the statement behind an entry: its own, or that which it corrects."""
     corrects = entry.kind == EntryKind.CORRECTION and entry.derived_from
     return entry.derived_from[0] if corrects else entry.seq
 
@@ -354,9 +356,11 @@ def told_by(entry: LogEntry) -> int:
 def corrections(
     user: MemoryUser, told: Collection[int], up_to: int | None = None, *, narrow: bool = False
 ) -> dict[int, LogEntry]:
-    """Return how what these entries told reads now, or as of entry `up_to`: the newest correction
-    of each, by its number. What was never corrected is not in it. With `narrow` what the
-    corrections say is not read."""
+    """Return the newest correction of each of these entries, by the entry's number.
+
+    With `up_to`, only corrections up to that entry count. Entries without a correction are left
+    out. With `narrow` the content of the corrections is not read.
+    """
     found = LogEntry.objects.filter(
         user=user, kind=EntryKind.CORRECTION, redacted_at=None, derived_from__0__in=told
     )
@@ -369,7 +373,7 @@ def corrections(
 
 
 def record_entry(entry: LogEntry) -> RecordEntry:
-    """Return a typed entry as it is compiled."""
+    """Return a typed entry in the form that is compiled."""
     statement = entry.data or {}
     return RecordEntry(
         seq=entry.seq,
@@ -383,9 +387,9 @@ def record_entry(entry: LogEntry) -> RecordEntry:
 
 
 def outcomes(user: MemoryUser, seqs: Iterable[int]) -> dict[int, EntryOutcome]:
-    """Return the outcomes of these entries by seq; a pending entry is not in it.
+    """Return the outcomes of these entries by seq; pending entries are left out.
 
-    Of the checkpoint only its version is there: a whole one is large, and many entries share it.
+    Of the checkpoint only its version is loaded: a whole one is large, and many entries share it.
     """
     decided = EntryOutcome.objects.filter(user=user, seq__in=list(seqs))
     return {
@@ -397,7 +401,7 @@ def outcomes(user: MemoryUser, seqs: Iterable[int]) -> dict[int, EntryOutcome]:
 
 
 def read(user: MemoryUser, seqs: Sequence[int]) -> list[LogEntry]:
-    """Return these entries of the log, in the order in which they are named."""
+    """Return these entries of the log, in the given order."""
     found = {entry.seq: entry for entry in LogEntry.objects.filter(user=user, seq__in=seqs)}
     return [found[seq] for seq in seqs]
 

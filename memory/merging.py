@@ -1,10 +1,9 @@
-"""Merging an anonymous user into a known one: it was the same person all along.
+"""Merging an anonymous user into a known one who turned out to be the same person.
 
-In one transaction the anonymous user is closed: nothing is appended to its log any more, nobody
-works on it, and its alerts are resolved. Then a worker appends its entries to the other's log,
-batch by batch, each with the place where it goes on in the same transaction: so every entry is
-copied once, whoever is killed. Nothing of the old log changes. `memory.copies` knows which entry
-became which.
+In one transaction the anonymous user is closed: its log takes no more entries, work on it ends, and
+its alerts are resolved. Then a worker appends its entries to the other user's log, batch by batch,
+each in one transaction with the position at which to continue: so every entry is copied once,
+whatever is killed. Nothing in the old log changes. `memory.copies` maps entries to their copies.
 """
 
 import re
@@ -39,22 +38,22 @@ from memory.work import lanes, leases, runs
 from memory.work.hints import hint
 
 TASK = "workers.tasks.merge"
-# Of a batch: whoever else appends to the log waits for so long.
+# Limits of a batch: other appends to the log wait for it.
 BATCH = 200
 BATCH_CHARACTERS = 1_000_000
-# The key of a record whose entry names none: see `memory.project.apply.free_key`.
+# A generated key of a record whose entry has none: see `memory.project.apply.free_key`.
 _GENERATED = re.compile(r"(.+)-([1-9][0-9]{0,17})")
 
 
 class MergeRefused(ValueError):
-    """The one cannot be merged into the other; the message says why."""
+    """The users cannot be merged; the message says why."""
 
 
 def merge(user: MemoryUser, merged: MemoryUser, *, by: str) -> Merge:
     """Merge a user of the same workspace into this one: `merged` is closed, and its entries follow.
 
-    Once more, it returns the merge that there is. Raises MergeRefused, and BeingRedacted while
-    something of either is being redacted.
+    A repetition returns the existing merge. Raises MergeRefused, and BeingRedacted while something
+    of either is being redacted.
     """
     if user.pk == merged.pk:
         raise MergeRefused(f"{user} cannot be merged into itself: name another user.")
@@ -122,8 +121,7 @@ def _told(merged: MemoryUser, user: MemoryUser) -> str:
 
 
 def close_late_runs() -> int:
-    """Close the runs that somebody queued while their user was being merged; return of how many
-    users."""
+    """Close runs that were queued while their user was being merged; return the number of users."""
     late = MemoryUser.objects.filter(
         Exists(Run.objects.exclude(status=RunStatus.DONE).filter(user=OuterRef("pk"))),
         merged_into__isnull=False,
@@ -135,12 +133,12 @@ def close_late_runs() -> int:
 
 
 def waiting() -> QuerySet[Merge]:
-    """Return the merges of which not everything is copied yet."""
+    """Select the merges that are not complete."""
     return Merge.objects.filter(due_at__isnull=False)
 
 
 def final(user: MemoryUser) -> MemoryUser:
-    """Return whom a user was merged into in the end: somebody else's merge may have followed."""
+    """Return the user that holds the memory in the end: merges may follow each other."""
     while user.merged_into is not None:
         user = user.merged_into
     return user
@@ -150,7 +148,7 @@ def final(user: MemoryUser) -> MemoryUser:
 
 
 def copy(row: Merge) -> bool:
-    """Copy the next batch of a merge that the caller has claimed; False when that was the last.
+    """Copy the next batch of a merge that the caller has claimed; return False if it was the last.
 
     Raises LeaseLost.
     """
@@ -190,9 +188,9 @@ def _next(row: Merge) -> list[LogEntry]:
 
 
 def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[LogEntry]) -> int:
-    """Append the copies of these entries with what became of them, under the lock of both users.
+    """Append the copies of these entries with their outcomes, under the lock of both users.
 
-    What was redacted is not there any more, and what tells of redactions tells of that log.
+    Redacted entries are not copied, nor are entries that record a redaction of that log.
     """
     said = [one for one in entries if not one.redacted_at and one.kind != EntryKind.REDACTION]
     cited = {seq for one in said for seq in one.derived_from}
@@ -210,7 +208,8 @@ def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[
         draft = _draft(entry, became, nameless)
         earlier = taken.get(entry.idempotency_key) if entry.idempotency_key else None
         if earlier is not None:
-            # Told to both: once is enough. Something else under the same name is told without it.
+            # If both users have the same entry, one suffices. A different one with the same key
+            # loses the key.
             if log.says_the_same(earlier, replace(draft, occurred_at=None)):
                 became[entry.seq] = earlier.seq
                 continue
@@ -247,14 +246,14 @@ def _draft(entry: LogEntry, became: Mapping[int, int], nameless: Mapping[int, st
 
 
 def _named(entry: LogEntry) -> int | None:
-    """Return the number in a key that the server may have made of an entry's number."""
+    """Return the number in a key that the server may have generated from an entry's number."""
     data = entry.data if entry.kind == EntryKind.RECORD else None
     match = _GENERATED.fullmatch((data or {}).get("key") or "")
     return int(match[2]) if data and match and match[1] == snake(data["type"]) else None
 
 
 def _nameless(merged: MemoryUser, seqs: set[int]) -> dict[int, str]:
-    """Return the type of those of these entries that are records without a key."""
+    """Return the types of those of these entries that are records without a key."""
     found = LogEntry.objects.filter(user=merged, seq__in=seqs, kind=EntryKind.RECORD)
     return {one.seq: one.data["type"] for one in found if one.data and not one.data.get("key")}
 
@@ -276,8 +275,10 @@ def _settle(
     entries: Sequence[LogEntry],
     copies: Sequence[LogEntry],
 ) -> None:
-    """What was settled for good stays so: messages whose facts are there, and what says nothing
-    lasting. Facts and typed entries are worked on again, since they are to reach this project."""
+    """Copy final outcomes: those of messages whose facts exist, and of dismissed entries.
+
+    Facts and typed entries are worked on again, since they must reach this user's project.
+    """
     settled = {}
     outcomes = EntryOutcome.objects.filter(user=merged, seq__in=[one.seq for one in entries])
     for outcome in outcomes.exclude(seq__in=_used_by_agents(merged, entries)):
@@ -307,8 +308,10 @@ def _stays(entry: LogEntry, outcome: EntryOutcome) -> bool:
 
 
 def _used_by_agents(merged: MemoryUser, entries: Sequence[LogEntry]) -> set[int]:
-    """Return the messages that a product's agent has made records of, and nobody a fact: no entry
-    says what it understood."""
+    """Return the messages from which a product's agent made records, but nobody a fact.
+
+    No other entry contains what the agent understood.
+    """
     seqs = {entry.seq for entry in entries if entry.kind == EntryKind.MESSAGE}
     cited: set[int] = set()
     proposed = Checkpoint.objects.filter(

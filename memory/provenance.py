@@ -9,7 +9,7 @@ from memory.project.names import key_of_entry
 from memory.project.values import RecordId
 from memory.temporal import history
 
-# Of a record that was changed more often, older changes are not read: such a field names all of
+# Older changes of a record that was changed more often are not read: a field from them names all of
 # the record's entries.
 MAX_VERSIONS = 50
 
@@ -25,7 +25,7 @@ class FieldOrigin:
 
 @dataclass(frozen=True)
 class RecordOrigin:
-    """A record as a version has it, or as the last version had it that did.
+    """A record in a version, or in the last version that had it.
 
     `class_name` and `entries` are the record's own; `fields` are in the order of its class.
     """
@@ -36,7 +36,7 @@ class RecordOrigin:
 
 
 def read_records(checkpoint: Checkpoint, records: Collection[RecordId]) -> dict[RecordId, Any]:
-    """Return these records of a version, in typed JSON, as far as it has them; Redacted."""
+    """Return those of these records that a version has, in typed JSON; raises Redacted."""
     wanted = set(records)
     locations = RecordLocation.objects.filter(
         user=checkpoint.user_id, key__in={record.key for record in wanted}
@@ -47,7 +47,7 @@ def read_records(checkpoint: Checkpoint, records: Collection[RecordId]) -> dict[
 
 
 def trace_record(location: RecordLocation) -> RecordOrigin | None:
-    """Return a record with the entries behind each field; None where no version tells of it.
+    """Return a record with the entries behind each field; None if no version has it.
 
     A retired record is read from the last version that had it. Raises Redacted.
     """
@@ -84,7 +84,7 @@ def _last_edits(
 ) -> Mapping[str, list[int]]:
     """Return by field the entries that the last edit of it cites.
 
-    Edits are looked for in the versions with which the record's entries were settled. A field that
+    Edits are searched in the versions with which the record's entries were settled. A field that
     none of them sets (it is empty, was renamed, or the record imported) is not in the result.
     """
     settled = EntryOutcome.objects.filter(user=user, seq__in=sources, checkpoint__isnull=False)
@@ -102,7 +102,7 @@ def _last_edits(
 def _is_about(edit: Mapping[str, Any], record: RecordId, class_name: str) -> bool:
     """Tell whether an edit sets fields of the record; an `add` need not name collection and key.
 
-    One that was redacted says no more what it was about.
+    A redacted edit does not show any more what it was about.
     """
     if edit.get("redacted"):
         return False

@@ -1,12 +1,12 @@
-"""Outcomes taken back: entries that somebody settled wrongly wait again, and are worked on anew.
+"""Reopening: entries that were settled wrongly are pending again, and are worked on anew.
 
 A reopening is a version of its own, with the files of the one before: what was made of the entries
-stays until somebody changes it. So it can be undone as any version can, by the return to an
-earlier one (`memory.temporal.history.restore`), which gives the entries the outcomes that they had.
+stays until somebody changes it. So it can be undone like any version, by a rollback
+(`memory.temporal.history.restore`), which restores the outcomes of the entries.
 
-Typed entries are not reopened: trusted code has settled them, and would do the same again. Facts
-that a reopened message was remembered by are dismissed, since they are found anew, and the other
-messages that such a fact rests on are reopened with it.
+Typed entries are not reopened: trusted code has settled them, and would do the same again. Facts of
+a reopened message are dismissed, since they are extracted anew, and the other messages behind such
+a fact are reopened with it.
 """
 
 import datetime
@@ -25,26 +25,26 @@ from memory.models.log import EntryKind, Outcome
 from memory.temporal import history
 from memory.work import lanes
 
-# Of whatever is chosen, so many at once.
+# The limit for one reopening.
 MAX_REOPENED = 10_000
-# Why a fact is dismissed that a reopened message was remembered by.
+# The reason for which a fact of a reopened message is dismissed.
 REMEMBERED_ANEW = "its message was reopened, and is remembered anew"
 
 
 class NothingToReopen(Exception):
-    """No entry that was chosen is settled, or none can be reopened."""
+    """None of the selected entries is settled and can be reopened."""
 
 
 class TooManyToReopen(Exception):
-    """So many entries are not reopened at once."""
+    """There are more entries than can be reopened at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which outcomes of a user are meant: those that meet all that is given; by default, all.
+    """A selection of a user's outcomes: those that meet all given conditions; by default, all.
 
-    `model` is a language model as calls name it ("openai:gpt-5"): what it settled is what was
-    decided after its call and before anybody else's.
+    `model` is a language model as calls name it ("openai:gpt-5"): it settled what was decided after
+    its call and before any other model's.
     """
 
     entries: Collection[int] | None = None
@@ -57,8 +57,10 @@ class Selection:
 
 @dataclass(frozen=True)
 class Reopening:
-    """The entries that wait again, the facts that were dismissed, and the version that says so, if
-    there was one before."""
+    """The result: the reopened entries, the dismissed facts, and the new version.
+
+    `checkpoint` is None if the user had no version.
+    """
 
     entries: Sequence[int]
     dismissed: Sequence[int]
@@ -66,7 +68,7 @@ class Reopening:
 
 
 def select(user: MemoryUser, selection: Selection) -> QuerySet[EntryOutcome]:
-    """Select the outcomes that are meant and can be reopened."""
+    """Return the selected outcomes that can be reopened."""
     mine = LogEntry.objects.filter(user=user, redacted_at=None).exclude(kind=EntryKind.RECORD)
     if selection.session_id is not None:
         mine = mine.filter(session_id=selection.session_id)
@@ -90,7 +92,7 @@ def _settled_by(outcomes: QuerySet[EntryOutcome], model: str) -> QuerySet[EntryO
         purpose__in=[LlmPurpose.MEMORIZE, LlmPurpose.STRUCTURE],
         started_at__lte=OuterRef("decided_at"),
     )
-    # What a version decided that is none of a model's was decided by whoever made that.
+    # A version that no model made was decided by whoever made it.
     others = Q(decided_at=F("checkpoint__created_at")) & ~Q(checkpoint__origin=Origin.LLM)
     return (
         outcomes.exclude(others)
@@ -100,10 +102,10 @@ def _settled_by(outcomes: QuerySet[EntryOutcome], model: str) -> QuerySet[EntryO
 
 
 def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "") -> Reopening:
-    """Take outcomes back: their entries are pending again, and work on them is due.
+    """Reopen entries: they are pending again, and work on them is due.
 
-    Who works on the user's lanes meanwhile loses the lease. Raises NothingToReopen,
-    TooManyToReopen, and history.BeingRedacted.
+    A worker on the user's lanes loses its lease. Raises NothingToReopen, TooManyToReopen, and
+    history.BeingRedacted.
     """
     with transaction.atomic():
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
@@ -140,8 +142,10 @@ def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "")
 
 
 def _with_messages(user: MemoryUser, seqs: Set[int]) -> tuple[set[int], set[int]]:
-    """Return these entries, with the messages that were remembered together with one of them, and
-    the facts that a language model has found in all these messages."""
+    """Return these entries with the messages that share a fact with them, and those facts.
+
+    The facts are those that a language model extracted from any of these messages.
+    """
     messages = LogEntry.objects.filter(user=user, kind=EntryKind.MESSAGE, redacted_at=None)
     found = LogEntry.objects.filter(user=user, kind=EntryKind.FACT, source="memorize")
     reopened = set(seqs)
@@ -165,8 +169,10 @@ def _version(
     by: str,
     reason: str,
 ) -> Checkpoint | None:
-    """Write the version of a reopening, with what the entries were before (facts that were pending
-    are named, too), and make it the newest. Without a version there is none to go back to."""
+    """Write the version of a reopening and make it the newest; None if there is no version yet.
+
+    It records the earlier outcomes of the entries, and of facts, even if these were pending.
+    """
     head = user.head
     if head is None:
         return None
@@ -175,7 +181,7 @@ def _version(
         for one in before
     }
     were |= {seq: [seq, None, None] for seq in facts if seq not in were}
-    # What was settled later than its version was made is none of that version's work.
+    # An outcome that is later than its version was not part of that version's work.
     versions = {
         one.checkpoint.version
         for one in before
@@ -200,6 +206,6 @@ def _version(
         edits=[],
         verdict={**head.verdict, "restored": restored, history.REOPENED: reopened},
     )
-    # The files are the same; but what is foreseen is foreseen of the newest version alone.
+    # The files are the same, but a forecast is only valid for the newest version.
     checkpoints.make_head(user, checkpoint)
     return checkpoint

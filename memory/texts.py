@@ -1,27 +1,27 @@
-"""Texts that people, models and backends wrote, made safe to look at where they stand in others."""
+"""Foreign texts (of people, models and backends), made safe to show within others."""
 
 import ast
 import re
 import unicodedata
 
-# Control characters but tab and line ends, bidirectional embeddings, overrides and isolates,
-# characters of no width, tags. The marks and joiners of Arabic, Hebrew and emoji stay as they are.
+# Control characters except tab and line ends, bidirectional embeddings, overrides and isolates,
+# zero-width characters, tags. The marks and joiners of Arabic, Hebrew and emoji stay as they are.
 STEERING = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
     "\u200b\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
 
 
-# The longest reason, or note, that somebody gives for what they do.
+# The longest reason or note that somebody may give for an action.
 MAX_REASON = 2000
-# What follows a letter and is drawn onto it: every character with a combining class.
+# Combining marks: every character with a combining class.
 _MARKS = "".join(
     re.escape(chr(number)) for number in range(0x300, 0x20000) if unicodedata.combining(chr(number))
 )
-MAX_MARKS = 30  # of Unicode's stream-safe text: no language needs more
+MAX_MARKS = 30  # as in Unicode's stream-safe text: no language needs more
 _TOO_MANY_MARKS = re.compile(f"([{_MARKS}]{{{MAX_MARKS}}})[{_MARKS}]+")
 
-# Of one file: signs other than letters, digits, blanks and underlines. Each may be a node of the
+# Of one file: signs other than letters, digits, blanks and underscores. Each may be a node of the
 # syntax tree, which takes a kilobyte, and some microseconds in which no other thread runs.
 MAX_SIGNS = 400_000
 _NO_SIGNS = bytes(
@@ -30,26 +30,26 @@ _NO_SIGNS = bytes(
 
 
 def with_few_marks(text: str) -> str:
-    """Return the text without what is more than 30 combining marks in a row.
+    """Return the text with at most 30 combining marks in a row.
 
-    Normalisation sorts the marks in a row, in quadratic time and with the interpreter's lock held:
-    of 100,000 a process would not wake for seconds.
+    Normalisation sorts the marks in a row, in quadratic time and holding the interpreter's lock:
+    100,000 of them would stop a process for seconds.
     """
     return text if text.isascii() else _TOO_MANY_MARKS.sub(r"\1", text)
 
 
 def parse_python(source: str, path: str = "<unknown>") -> ast.Module:
-    """Parse a module; raises what `ast.parse` does, and SyntaxError for a name that is no word.
+    """Parse a module; raises what `ast.parse` does, and SyntaxError if it refuses the text.
 
     Python normalises each name, so a name of 100,000 combining marks is refused before; so is more
-    code than can be parsed without stopping all other threads for seconds, and filling the memory.
+    code than can be parsed without stopping all other threads for seconds and filling the memory.
     """
     _refuse_unparsed(source, path)
     return ast.parse(source, path)
 
 
 def parse_expression(source: str) -> ast.Expression:
-    """Parse an expression, as `parse_python` does a module."""
+    """Parse an expression like `parse_python` parses a module."""
     _refuse_unparsed(source, "<unknown>")
     return ast.parse(source, mode="eval")
 
@@ -68,7 +68,7 @@ def _refuse_unparsed(source: str, path: str) -> None:
 
 
 def visible(text: str) -> str:
-    """Return the text with every character that steers or hides others written as an escape."""
+    """Return the text with every invisible or direction-changing character escaped."""
     return STEERING.sub(_escaped, text)
 
 
@@ -79,7 +79,7 @@ def shortened(text: str, length: int = 120) -> str:
 
 
 def one_line(text: str, length: int) -> str:
-    """Return the beginning of a text in one line, which no header of a mail is ended by."""
+    """Return the beginning of a text in one line, safe for a mail header."""
     return shortened(" ".join(text.split()), length)
 
 

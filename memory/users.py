@@ -1,4 +1,4 @@
-"""The people remembered."""
+"""Users: creating, changing and finding them, and the time of their daily run."""
 
 import datetime
 import zoneinfo
@@ -20,11 +20,11 @@ def _of_id() -> QuerySet[MemoryUser]:
     return MemoryUser.objects.filter(**chosen).order_by()
 
 
-# What is large in a head, and seldom asked for.
+# Columns of a head that are large and rarely needed.
 _LARGE = ("edits", "verdict")
 
-# What can be read of a user: without the head, without what is large there and seldom asked for, or
-# what a question needs, which is answered many times a second.
+# Ways to read a user: without the head, with its small columns, or with the columns that a query
+# needs, which is answered many times a second.
 WITHOUT_HEAD = Statement(_of_id)
 WITH_HEAD = Statement(
     _of_id,
@@ -47,14 +47,16 @@ class UserExists(Exception):
 
 
 def is_erased(error: Exception) -> bool:
-    """Tell whether this happened because a user was erased meanwhile: he is not found, or the
-    database has refused a new row about him."""
+    """Tell whether an error occurred because a user was erased meanwhile.
+
+    Then the user is not found, or the database refuses a new row about them.
+    """
     refused = getattr(error.__cause__, "sqlstate", "") == "UE001"
     return refused or isinstance(error, MemoryUser.DoesNotExist)
 
 
 class UserMerged(Exception):
-    """The user was merged into another, of whom it is to be told from then on."""
+    """The user was merged into another, who takes new entries instead."""
 
     def __init__(self, user: MemoryUser) -> None:
         final = user
@@ -78,8 +80,8 @@ def create_user(
 ) -> MemoryUser:
     """Create a user with an empty log and no project.
 
-    Raises UserExists, ValidationError, or `usage.Exceeded`. Without a time zone the user's is that
-    of the workspace.
+    Raises UserExists, ValidationError, or `usage.Exceeded`. The time zone defaults to the
+    workspace's.
     """
     user = MemoryUser(
         workspace=workspace,
@@ -101,9 +103,9 @@ def create_user(
 def change_user(
     user: MemoryUser, *, time_zone: str | None = None, metadata: dict[str, Any] | None = None
 ) -> None:
-    """Change what is given. The daily run of the constraints follows the time zone."""
+    """Change the given fields. The daily run of the constraints follows the time zone."""
     with transaction.atomic():
-        # The first checkpoint may set the daily run at this very moment.
+        # The first checkpoint may be scheduling the daily run at this moment.
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         if metadata is not None:
             locked.metadata = user.metadata = metadata
@@ -121,40 +123,42 @@ def change_user(
 def find_user(
     workspace: Workspace, user_id: str, read: Statement[MemoryUser] = WITHOUT_HEAD
 ) -> MemoryUser | None:
-    """Return the workspace's user of that id, with as much as is to be `read`."""
+    """Return the workspace's user of that id, with the columns of `read`; None if there is none."""
     return read.first(workspace=workspace.pk, user_id=user_id)
 
 
 def with_head(users: QuerySet[MemoryUser]) -> QuerySet[MemoryUser]:
-    """Join the heads, without what is large in them and seldom asked for."""
+    """Join the heads, without their large columns."""
     return users.select_related("head").defer(*(f"head__{name}" for name in _LARGE))
 
 
 def undisturbed() -> Q:
-    """Match the rows of users (`user`) whose project stays as it is told: not of those of whom
-    something is being redacted, which goes first, nor of those who were merged into others."""
+    """Match rows whose `user` has a stable project.
+
+    It excludes users of whom something is being redacted, which has priority, and merged users.
+    """
     held = Q(redacting_since__isnull=False) | Q(merged_into__isnull=False)
     return Q(~Exists(MemoryUser.objects.filter(held, pk=OuterRef("user_id"))))
 
 
 def unpaused() -> Q:
-    """Match the rows of users (`user`) who are not paused."""
+    """Match rows whose `user` is not paused."""
     users = MemoryUser.objects.filter(pauses.are_paused("pk", "workspace"))
     return Q(~Exists(users.filter(pk=OuterRef("user_id"))))
 
 
 def workable() -> Q:
-    """Match the rows of users (`user`) whose project may be worked on."""
+    """Match rows whose `user` has a project that may be worked on."""
     return undisturbed() & unpaused()
 
 
 def next_daily_run(user: MemoryUser, after: datetime.datetime) -> datetime.datetime:
-    """Return the next instant at which the daily hour strikes where the user lives."""
+    """Return the next instant at which the user's daily hour begins, in the user's time zone."""
     return next_hour(user.time_zone, settings.UAC_DAILY_RUN_HOUR, after)
 
 
 def next_hour(time_zone: str, hour: int, after: datetime.datetime) -> datetime.datetime:
-    """Return the next instant after this one at which that hour of the day strikes there."""
+    """Return the next instant after this one at which that hour begins in a time zone."""
     zone = zoneinfo.ZoneInfo(time_zone)
     day = after.astimezone(zone).date()
     while True:
@@ -165,7 +169,7 @@ def next_hour(time_zone: str, hour: int, after: datetime.datetime) -> datetime.d
 
 
 def wrong_settings() -> dict[str, str]:
-    """Return which of the settings of the clock are wrong, and what is wrong, by their names."""
+    """Return the invalid settings of the clock, each with its problem, by name."""
     hour, minutes = settings.UAC_DAILY_RUN_HOUR, settings.UAC_INSTANT_MINUTES
     found = {}
     if not 0 <= hour <= 23:
@@ -178,13 +182,15 @@ def wrong_settings() -> dict[str, str]:
 
 
 def is_daily(user: MemoryUser, due: datetime.datetime, now: datetime.datetime) -> bool:
-    """Tell whether the daily hour of the user strikes from `due` to `now`, both included."""
+    """Tell whether the user's daily hour begins between `due` and `now`, both included."""
     return next_daily_run(user, due - datetime.timedelta.resolution) <= now
 
 
 def run_daily(user: MemoryUser) -> None:
-    """Have the constraints run at the next daily hour at the latest: nothing said when they do, or
-    what was foreseen, and would have the user woken later, may hold no longer."""
+    """Schedule the constraints for the next daily hour at the latest.
+
+    A later time from a forecast may be outdated, or there is none.
+    """
     daily = next_daily_run(user, timezone.now())
     later = Q(constraints_due_at=None) | Q(constraints_due_at__gt=daily)
     if MemoryUser.objects.filter(later, pk=user.pk).update(constraints_due_at=daily):
@@ -192,11 +198,11 @@ def run_daily(user: MemoryUser) -> None:
 
 
 def run_again(user: MemoryUser, instant: datetime.datetime, *, soon: bool) -> None:
-    """Set when the constraints, which have run as of `instant`, run next by the clock.
+    """Schedule the next run of the constraints, which have run as of `instant`.
 
-    That is some minutes later if it is to be `soon`, since one of them takes the moment, and else
-    when the daily hour strikes. What is due already stays due. Call it in the transaction that
-    writes what the run has found, under the lock of the user's row.
+    That is some minutes later if it is to be `soon`, because one of them takes the moment,
+    otherwise at the daily hour. What is due already stays due. Call it in the transaction that
+    writes the run's findings, under the lock of the user's row.
     """
     now = timezone.now()
     waiting = MemoryUser.objects.filter(
@@ -204,8 +210,8 @@ def run_again(user: MemoryUser, instant: datetime.datetime, *, soon: bool) -> No
     )
     if soon:
         step = datetime.timedelta(minutes=settings.UAC_INSTANT_MINUTES)
-        missed = max((now - instant) // step, 0)  # after a long wait it is not caught up with
+        missed = max((now - instant) // step, 0)  # skipped times are not caught up with
         due = instant + (missed + 1) * step
         waiting.exclude(constraints_due_at__lte=due).update(constraints_due_at=due)
-    else:  # what an older version was foreseen to do counts no more
+    else:  # discard the wake-up time of an older version's forecast
         waiting.update(constraints_due_at=next_daily_run(user, now))

@@ -1,10 +1,10 @@
 """Workspaces and their API keys.
 
-A key reads `uac_<prefix>_<secret>`. The prefix finds the row; of the secret only an HMAC is kept,
+A key reads `uac_<prefix>_<secret>`. The prefix finds the row; only an HMAC of the secret is stored,
 keyed with the server's SECRET_KEY, so that a copy of the database lets nobody in.
 
-A key is for all users of its workspace, or for certain ones alone: all that reads or writes for a
-key selects by `reach`.
+A key is valid for all users of its workspace, or only for certain ones: everything that reads or
+writes for a key filters by `reach`.
 """
 
 import datetime
@@ -25,7 +25,7 @@ from memory.models.workspaces import Scope
 from memory.workspace_settings import quotas
 
 KEY_PATTERN = re.compile(r"uac_([0-9a-f]+)_([A-Za-z0-9_-]+)")
-# What every request reads of its key.
+# The columns of a key that every request reads.
 _OF_PREFIX = Statement(
     lambda: ApiKey.objects.filter(prefix=Parameter("prefix"), revoked_at=None).order_by(),
     *("prefix", "digest", "scopes", "user_pks", "expires_at", "last_used_at"),
@@ -33,7 +33,7 @@ _OF_PREFIX = Statement(
     *(f"workspace__{number.name}" for number in quotas.NUMBERS),
 )
 LAST_USED_RESOLUTION = datetime.timedelta(minutes=1)
-# A key that is replaced holds for so long beside the new one.
+# How long a replaced key stays valid beside the new one.
 OVERLAP = datetime.timedelta(hours=24)
 
 
@@ -50,9 +50,9 @@ def create_key(
     user_pks: Sequence[int] | None = None,
     replaces: ApiKey | None = None,
 ) -> tuple[ApiKey, str]:
-    """Create a key and return it with its text, which cannot be had again.
+    """Create a key and return it with its text, which is shown only once.
 
-    With `user_pks` it is for these users alone: see `persons`.
+    With `user_pks` it is valid for these users only: see `persons`.
     """
     prefix = secrets.token_hex(6)
     secret = secrets.token_urlsafe(32)
@@ -70,12 +70,14 @@ def create_key(
 
 
 class NotReplaced(Exception):
-    """The key is no more, or another has taken its place; the message says which."""
+    """The key is revoked or expired, or was replaced already; the message says which."""
 
 
 def replace_key(key: ApiKey, overlap: datetime.timedelta = OVERLAP) -> tuple[ApiKey, str]:
-    """Create a key that may do and reach what this one may, for as long, and return it with its
-    text. The old one holds for the overlap, and no longer. Raises NotReplaced."""
+    """Replace a key by one with the same permissions, users and expiry; return it with its text.
+
+    The old one stays valid for the overlap. Raises NotReplaced.
+    """
     with transaction.atomic():
         old = ApiKey.objects.select_for_update(no_key=True).get(pk=key.pk)
         if old.revoked_at is not None:
@@ -111,15 +113,18 @@ def persons(workspace: Workspace, user_ids: Iterable[str]) -> list[int]:
 
 
 def reach(key: ApiKey, user: str = "", workspace: str = "") -> Q:
-    """Match what a key may touch: users, or rows with the lookups that lead to their user, and to
-    their workspace if not by way of that."""
+    """Match the users that a key may access, or rows that belong to them.
+
+    The arguments are the lookups that lead from a row to its user, and to its workspace unless by
+    way of the user.
+    """
     path = f"{user}__" if user else ""
     found = Q(**{workspace or f"{path}workspace": key.workspace_id})
     return found if key.user_pks is None else found & Q(**{f"{path}pk__in": key.user_pks})
 
 
 def reaches(key: ApiKey, user: MemoryUser) -> bool:
-    """Tell whether a key may touch a user."""
+    """Tell whether a key may access a user."""
     chosen: Collection[int] | None = key.user_pks
     return user.workspace_id == key.workspace_id and (chosen is None or user.pk in chosen)
 

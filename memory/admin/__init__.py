@@ -1,4 +1,4 @@
-"""The staff's screens in Django's admin: one module per aggregate, as the models."""
+"""The staff's screens in Django's admin: one module per aggregate, like the models."""
 
 from django.contrib import admin
 
@@ -32,7 +32,7 @@ from memory.admin import (
 admin.site.site_title = "UaC"
 admin.site.site_header = "UaC: User as Code"
 admin.site.index_title = "People's memories"
-# There is no site beside the API. Rows link to each other, and their lists need the room.
+# There is no public site to link to, and wide lists need the room of the sidebar.
 admin.site.site_url = None
 admin.site.enable_nav_sidebar = False
 

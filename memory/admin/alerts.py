@@ -63,9 +63,9 @@ from memory.project.values import RecordId
 from memory.provenance import read_records
 
 SNOOZES = ["snooze_for_a_day", "snooze_for_a_week", "snooze_until_it_changes"]
-# So many lines of a constraint are shown before and after those that made an alert.
+# The number of a constraint's lines shown before and after those that made an alert.
 AROUND = 4
-# Whoever confirms it is to see what is resolved.
+# The limit for one confirmation, which lists what is resolved.
 MAX_RESOLVED = 200
 WHY_LEFT = {
     "acknowledged": "acknowledged or resolved already",
@@ -76,7 +76,7 @@ WHY_LEFT = {
 
 
 def _verdicts(verdict: Verdict) -> Subquery:
-    """Count the verdicts of a kind on the constraint of each alert, in its workspace."""
+    """Count the verdicts of one kind on the constraint of each alert, in its workspace."""
     judged = AlertFeedback.objects.filter(
         verdict=verdict,
         alert__constraint=OuterRef("constraint"),
@@ -87,21 +87,21 @@ def _verdicts(verdict: Verdict) -> Subquery:
 
 
 class _Step:
-    """What is shown of an event wherever it stands."""
+    """The columns of an event, for the list and the inline."""
 
     @admin.display(description="step", ordering="kind")
     def step(self, event: AlertEvent) -> str:
-        """Show what happened."""
+        """Show the kind of the event."""
         return badge(event.kind, event.get_kind_display())
 
     @admin.display(description="run")
     def by_run(self, event: AlertEvent) -> str:
-        """Lead to the run that did it."""
+        """Link to the run that did it."""
         return link(event.run)
 
     @admin.display(description="detail")
     def details(self, event: AlertEvent) -> str:
-        """Say what changed, or why."""
+        """Show the change, or the reason."""
         return facts(event.detail) or NOTHING
 
 
@@ -117,21 +117,21 @@ class AlertEventInline(_Step, admin.TabularInline[AlertEvent, Alert]):
     ordering = ["seq"]
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """History is not written by hand."""
+        """Return False: history is not written by hand."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """History is not changed."""
+        """Return False: history is not changed."""
         return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[AlertEvent]:
-        """Fetch the runs along."""
+        """Fetch the runs with the events."""
         return super().get_queryset(request).select_related("run")
 
 
 @admin.register(Alert)
 class AlertAdmin(ReadOnlyAdmin[Alert]):
-    """What the constraints found: the message, and the whole way back to what was said."""
+    """The findings of constraints: their messages, with the evidence down to the log's messages."""
 
     list_display = [
         *("level", "headline", "standing", "user_link", "rule_name", "verdicts", "opened_at")
@@ -149,7 +149,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     list_select_related = ["user"]
     search_fields = ["user__user_id", "constraint", "duplicates__constraint", "message"]
     search_help_text = "By user id, constraint or message."
-    # What needs somebody first: live before resolved, grave before slight, new before old.
+    # Most urgent first: live before resolved, severe before mild, new before old.
     ordering = [BY_STATE, BY_SEVERITY, "-opened_at"]
     actions = ["acknowledge", *SNOOZES, "reopen", "resolve", "useful", "wrong"]
     asking = ["resolve"]
@@ -174,7 +174,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     inlines = [AlertEventInline]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Alert]:
-        """Tell of the run that found it last where that was, and of the constraint's verdicts."""
+        """Join the last run that found each alert, and the verdicts on its constraint."""
         return (
             super()
             .get_queryset(request)
@@ -188,7 +188,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         )
 
     def actions_for(self, row: Alert) -> Collection[str]:
-        """What is resolved for good can only be judged."""
+        """Offer the actions for the alert's state: after a final resolution, only feedback."""
         verdicts = ["useful", "wrong"] if row.kind == AlertKind.FINDING else []
         match row.state:
             case AlertState.OPEN:
@@ -200,7 +200,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         return ["reopen", *verdicts] if row.holds_back else verdicts
 
     def subtitle_of(self, alert: Alert) -> str:
-        """Return the message: how severe it is stands below."""
+        """Return the message; the severity is shown below."""
         return super().subtitle_of(alert) if masking.is_hidden() else alert.message
 
     @admin.display(description="message", ordering="message")
@@ -210,7 +210,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="severity", ordering=BY_SEVERITY)
     def level(self, alert: Alert) -> str:
-        """Show how grave it is, whether it is about the constraint, and how far to trust it."""
+        """Show the severity, whether it is about the constraint, and the constraint's precision."""
         badges: list[str] = [badge(alert.severity, alert.get_severity_display())]
         if alert.kind != AlertKind.FINDING:
             badges.append(badge(alert.kind, alert.get_kind_display()))
@@ -221,23 +221,23 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="state", ordering=BY_STATE)
     def standing(self, alert: Alert) -> str:
-        """Show where it is in its life."""
+        """Show the state."""
         return badge(alert.state, alert.get_state_display())
 
     @admin.display(description="opened")
     def opened_here(self, alert: Alert) -> str:
-        """Say when it opened, by the user's own clock."""
+        """Show when it opened, in the user's time zone."""
         return local_time(alert.opened_at, alert.user)
 
     @admin.display(description="useful")
     def verdicts(self, alert: Alert) -> str:
-        """Show how far the constraint is trusted in this workspace."""
+        """Show the constraint's precision in this workspace."""
         useful = getattr(alert, "useful_verdicts", None) or 0
         return in_words(Precision(useful, getattr(alert, "wrong_verdicts", None) or 0))
 
     @admin.display(description="this alert")
     def judged(self, alert: Alert) -> str:
-        """Show what the product's side and the staff think of it."""
+        """Show the verdicts of the product and of the staff."""
         return lines(
             format_html(
                 "{} {}: {} {}",
@@ -251,12 +251,12 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, alert: Alert) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(alert.user)
 
     @admin.display(description="constraint", ordering="constraint")
     def rule_name(self, alert: Alert) -> str:
-        """Name the constraints that find it."""
+        """Name the constraints that report it."""
         return format_html_join(
             ", ", "{}", ((inline(rule_of(one.constraint)),) for one in alert.causes)
         )
@@ -281,7 +281,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="source")
     def rule(self, alert: Alert) -> str:
-        """Show the constraint's source, as of the run that found it last."""
+        """Show the constraint's source in the version of the run that last found it."""
         checkpoint = alert.last_run.checkpoint if alert.last_run else None
         path = inline(alert.constraint)
         if (ours := workspace_constraints.version_of(alert)) is not None:
@@ -297,7 +297,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="also found by")
     def found_also(self, alert: Alert) -> str:
-        """Name the other constraints that find the same, with their words for it."""
+        """Name the other constraints with the same finding, with their messages."""
         return lines(
             format_html("{}: {}", inline(one.constraint), inline(one.message))
             for one in alert.causes[1:]
@@ -305,12 +305,12 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="found last by")
     def run_link(self, alert: Alert) -> str:
-        """Lead to the run that found it last."""
+        """Link to the run that found it last."""
         return link(alert.last_run)
 
     @admin.display(description="ran in")
     def ran_in(self, alert: Alert) -> str:
-        """Name the kind of sandbox, and warn of the one for development."""
+        """Show the kind of sandbox, with a warning for the one for development."""
         return sandbox(alert.last_run.runner if alert.last_run else "")
 
     @admin.action(description="Acknowledge the selected alerts", permissions=["operate"])
@@ -326,24 +326,24 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.action(description="Snooze the selected alerts for a day", permissions=["operate"])
     def snooze_for_a_day(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Put them off."""
+        """Snooze the alerts for a day."""
         self._snooze(request, queryset, timezone.now() + datetime.timedelta(days=1))
 
     @admin.action(description="Snooze the selected alerts for a week", permissions=["operate"])
     def snooze_for_a_week(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Put them off."""
+        """Snooze the alerts for a week."""
         self._snooze(request, queryset, timezone.now() + datetime.timedelta(days=7))
 
     @admin.action(
         description="Snooze the selected alerts until they change", permissions=["operate"]
     )
     def snooze_until_it_changes(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Put them off until their severity or their records change."""
+        """Snooze the alerts until their severity or records change."""
         self._snooze(request, queryset, None)
 
     @admin.action(description="Reopen the selected alerts", permissions=["operate"])
     def reopen(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Take back what was done by hand."""
+        """Reopen alerts that were put aside by hand."""
         self._do(
             request,
             queryset,
@@ -353,7 +353,10 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.action(description="Resolve the selected alerts…", permissions=["operate"])
     def resolve(self, request: HttpRequest, queryset: QuerySet[Alert]) -> TemplateResponse | None:
-        """Close them, after asking; a constraint that finds the same unchanged opens no new one."""
+        """Resolve the alerts, after asking.
+
+        A constraint that finds the same unchanged opens no new one.
+        """
         if not self.is_confirmed(request, "resolve", queryset):
             return _ask_to_resolve(request, queryset)
         reason = note_of(request, "resolved by staff")
@@ -367,12 +370,12 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.action(description="The selected alerts are useful", permissions=["operate"])
     def useful(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Say that they were right."""
+        """Record the verdict that they are useful."""
         self._judge(request, queryset, Verdict.USEFUL)
 
     @admin.action(description="The selected alerts are wrong", permissions=["operate"])
     def wrong(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Say that they should not have been."""
+        """Record the verdict that they are wrong."""
         self._judge(request, queryset, Verdict.WRONG)
 
     def _snooze(
@@ -405,7 +408,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         verb: str,
         chosen: QuerySet[Alert] | None = None,
     ) -> None:
-        """Do it to each that it can be done to, and say to how many it was."""
+        """Apply an action to each alert that allows it, and report the number."""
         number = (fitting if chosen is None else chosen).count()
         done = 0
         for alert in fitting:
@@ -431,14 +434,14 @@ def _record_link(item: Mapping[str, Any], location: RecordLocation | None) -> Sa
 
 
 def _locations(alert: Alert) -> Mapping[RecordId, RecordLocation]:
-    """Return the pages of the records in the alert's evidence."""
+    """Return the locations of the records in the alert's evidence."""
     keys = {item["key"] for item in alert.evidence}
     rows = RecordLocation.objects.filter(user=alert.user, key__in=keys)
     return {RecordId(row.domain, row.collection, row.key): row for row in rows}
 
 
 def _fields(alert: Alert) -> Mapping[RecordId, Mapping[str, Any]]:
-    """Return the fields of these records, as of the run that found the alert last."""
+    """Return the fields of these records in the version of the run that last found the alert."""
     checkpoint = alert.last_run.checkpoint if alert.last_run else None
     if checkpoint is None:
         return {}
@@ -450,7 +453,7 @@ def _fields(alert: Alert) -> Mapping[RecordId, Mapping[str, Any]]:
 
 
 def _ask_to_resolve(request: HttpRequest, chosen: QuerySet[Alert]) -> TemplateResponse | None:
-    """Show what would be resolved, and what that means; None if it is too much at once."""
+    """Show what would be resolved, and the consequence; None if there are too many alerts."""
     rows = list(chosen.select_related("user")[: MAX_RESOLVED + 1])
     if len(rows) > MAX_RESOLVED:
         messages.error(request, f"Choose {MAX_RESOLVED} alerts at most: nothing was done.")
@@ -468,7 +471,7 @@ def _ask_to_resolve(request: HttpRequest, chosen: QuerySet[Alert]) -> TemplateRe
 
 
 def _rule(alert: Alert, text: str) -> SafeString:
-    """Show the constraint's source, folded; the place that the alert comes from leads."""
+    """Show the constraint's source, folded, with a link to the place that made the alert."""
     is_finding = alert.kind == AlertKind.FINDING
     places = (
         statements_that_say(text, alert.severity, alert.message)
@@ -492,7 +495,7 @@ def _rule(alert: Alert, text: str) -> SafeString:
 
 
 def _failed_at(alert: Alert) -> list[range]:
-    """Return the line on which the constraint failed in the run that found it last."""
+    """Return the line on which the constraint failed in the run that last found it."""
     output = alert.last_run.output if alert.last_run else None
     for said in output.get("constraints", ()) if isinstance(output, dict) else ():
         error = said["error"] if said["path"] == alert.constraint else None
@@ -503,43 +506,43 @@ def _failed_at(alert: Alert) -> list[range]:
 
 @admin.register(AlertEvent)
 class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
-    """What happened to alerts, and which entries were rejected, newest first."""
+    """The feed: events of alerts, and rejected entries, newest first."""
 
     list_display = ["at", "seq", "step", "actor_name", "about", "details"]
     list_filter = ["kind", "workspace"]
     list_select_related = ["alert"]
     search_fields = ["alert__user__user_id", "user__user_id", "actor"]
     search_help_text = "By user id or actor."
-    ordering = ["-pk"]  # as they came: nobody sorts a million of them
+    ordering = ["-pk"]  # in insertion order: a million rows cannot be sorted
     when_empty = "No alert has been opened, and no entry rejected yet."
     fields = [
         *("seq", "about", "user_link", "step", "at", "actor", "by_run", "details", "rejected"),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[AlertEvent]:
-        """Leave the numbers of entries in the database, which lists do not show."""
+        """Defer the numbers of entries, which lists do not show."""
         return super().get_queryset(request).defer("entries")
 
     @admin.display(description="actor", ordering="actor")
     def actor_name(self, event: AlertEvent) -> str:
-        """Name who did it."""
+        """Show the actor."""
         return inline(event.actor)
 
     @admin.display(description="about")
     def about(self, event: AlertEvent) -> str:
-        """Lead to the alert, or to the user's rejected entries."""
+        """Link to the alert, or to the user's rejected entries."""
         if event.alert is None:
             return link_to_rejected(event)
         return link(event.alert, shortened(str(event.alert)))
 
     @admin.display(description="user")
     def user_link(self, event: AlertEvent) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(event.person)
 
     @admin.display(description="rejected together")
     def rejected(self, event: AlertEvent) -> str:
-        """Name the entries, each with the reason."""
+        """Name the entries, each with its reason."""
         named = rejections.named_by([event]).get(event.pk, ())
         pages = entry_pages(event.person, [one.seq for one in named])
         rows = [
@@ -552,7 +555,7 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
 
 @admin.register(EventCounter)
 class EventCounterAdmin(ReadOnlyAdmin[EventCounter]):
-    """How many events there have been."""
+    """The number of events by workspace."""
 
     list_display = ["workspace_name", "last_seq"]
     list_select_related = ["workspace"]
@@ -563,5 +566,5 @@ class EventCounterAdmin(ReadOnlyAdmin[EventCounter]):
 
     @admin.display(description="workspace", ordering="workspace__name")
     def workspace_name(self, counter: EventCounter) -> str:
-        """Lead to the workspace."""
+        """Link to the workspace."""
         return link(counter.workspace)

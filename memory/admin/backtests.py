@@ -1,4 +1,4 @@
-"""Backtests: what a constraint would have said, from where it is approved."""
+"""Backtests: the alerts that a constraint would have raised, and the approval of its version."""
 
 from collections.abc import Collection
 from typing import Any
@@ -33,13 +33,13 @@ from memory.models.backtests import GOING_ON, BacktestState, UserState
 from memory.models.workspace_constraints import VersionState
 from memory.temporal import backtests
 
-# So many findings are listed on a backtest's page; their own list has all.
+# The number of findings on a backtest's page; their own list has all.
 _LISTED = 50
 
 
 @admin.register(Backtest)
 class BacktestAdmin(ReadOnlyAdmin[Backtest]):
-    """What constraints would have said, had they been there all along."""
+    """Backtests of constraints over users' histories."""
 
     list_display = ["name", "how_far", "on", "workspace", "created_by_whom", "created_at"]
     list_filter = ["state", "workspace"]
@@ -70,12 +70,12 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     ]
 
     class Media:
-        """The page is kept up to date while the backtest goes on."""
+        """Scripts: the page is refreshed while the backtest runs."""
 
         js = [Script("memory/progress.js", defer=True)]
 
     def get_urls(self) -> list[URLPattern]:
-        """Add what the page asks while the backtest goes on."""
+        """Add the endpoint that the page polls while the backtest runs."""
         view = self.admin_site.admin_view(require_GET(self.progress_view))
         return [
             path("<uuid:pk>/progress/", view, name="memory_backtest_progress"),
@@ -83,7 +83,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         ]
 
     def progress_view(self, request: HttpRequest, pk: UUID) -> JsonResponse:
-        """Tell a script how far the backtest got."""
+        """Return the backtest's progress to a script."""
         backtest = self.get_object(request, str(pk))
         if backtest is None:
             raise Http404("There is no such backtest.")
@@ -100,7 +100,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Backtest]:
-        """Count along how far it got."""
+        """Annotate the progress."""
         done = ~Q(users__state=UserState.WAITING)
         return (
             super()
@@ -110,7 +110,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         )
 
     def actions_for(self, row: Backtest) -> Collection[str]:
-        """Approve what was tested; cancel what goes on; start again what has ended."""
+        """Offer to approve a tested version, to cancel while it runs, and to restart afterwards."""
         if row.state in GOING_ON:
             return ["cancel"]
         version = row.version
@@ -119,19 +119,19 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         return [*approve, "start_again"]
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
-        """Who may approve constraints."""
+        """Tell whether this member of the staff may approve constraints."""
         return request.user.has_perm("memory.approve_workspaceconstraint")
 
     @admin.display(description="backtest", ordering="constraint")
     def name(self, backtest: Backtest) -> str:
-        """Name the constraint, and whose it is."""
+        """Show the constraint and its owner."""
         if backtest.version is not None:
             return str(backtest.version)
         return inline(f"{backtest.constraint} of {backtest.user}")
 
     @admin.display(description="constraint")
     def of_what(self, backtest: Backtest) -> str:
-        """Lead to the version, or to the user whose own constraint it is."""
+        """Link to the version, or to the user whose own constraint it is."""
         if backtest.version is not None:
             return link(backtest.version)
         texts = Blob.objects.filter(user=backtest.user, hash=backtest.source_hash)
@@ -141,12 +141,12 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="workspace", ordering="workspace__name")
     def workspace(self, backtest: Backtest) -> str:
-        """Lead to the workspace."""
+        """Link to the workspace."""
         return link(backtest.workspace)
 
     @admin.display(description="state", ordering="state")
     def how_far(self, backtest: Backtest) -> SafeString:
-        """Say how far it got, with a bar while it goes on."""
+        """Show the progress, with a bar while it runs."""
         shown = badge(backtest.state, backtest.get_state_display())
         done, of = _users(backtest)
         if backtest.state not in GOING_ON or not of:
@@ -156,7 +156,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="state")
     def progress(self, backtest: Backtest) -> SafeString:
-        """Say how far it got, kept up to date by a script while it goes on."""
+        """Show the progress; a script refreshes it while it runs."""
         if backtest.state not in GOING_ON:
             return self.how_far(backtest)
         done, of = _users(backtest)
@@ -172,7 +172,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="users")
     def on(self, backtest: Backtest) -> str:
-        """Say on how many users it is run."""
+        """Show the number of users."""
         of = getattr(backtest, "of_users", 0)
         if backtest.version_id is None:
             return counted(of, "user")
@@ -180,24 +180,24 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="created by", ordering="created_by")
     def created_by_whom(self, backtest: Backtest) -> str:
-        """Name who started it."""
+        """Name the person who started it."""
         return inline(backtest.created_by)
 
     @admin.display(description="conclusion")
     def concluded(self, backtest: Backtest) -> str:
-        """Say what it comes to in a sentence."""
+        """Show the conclusion in a sentence."""
         return inline(backtests.conclusion(backtest))
 
     @admin.display(description="period")
     def period(self, backtest: Backtest) -> str:
-        """Say how far back it looked."""
+        """Show the period that it covers."""
         since = _summary(backtest)["since"]
         began = f", of which there was history since {since:%Y-%m-%d}" if since else ""
         return f"{backtest.days} days up to {backtest.until:%Y-%m-%d %H:%M} UTC{began}"
 
     @admin.display(description="alerts")
     def fired(self, backtest: Backtest) -> str:
-        """Say how many alerts, for how many users."""
+        """Show the number of alerts, and of users who would have had them."""
         found = _summary(backtest)
         more = f", and {found['left_out']:,} more that were not kept" if found["left_out"] else ""
         sample = " of a sample" if found["sampled"] else ""
@@ -207,7 +207,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="by severity")
     def severities(self, backtest: Backtest) -> SafeString | str:
-        """Count them by severity, the gravest first."""
+        """Count the alerts by severity, most severe first."""
         by_severity = _summary(backtest)["by_severity"]
         return lines(
             format_html("{} {}", badge(severity), by_severity[severity])
@@ -216,7 +216,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="by month")
     def months(self, backtest: Backtest) -> SafeString | str:
-        """Show how many would have opened in each month, as bars."""
+        """Show the alerts that would have opened in each month, as bars."""
         by_month = _summary(backtest)["by_month"]
         if not by_month:
             return NOTHING
@@ -230,7 +230,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="busiest day")
     def busiest(self, backtest: Backtest) -> str:
-        """Name the day on which most would have opened."""
+        """Show the day on which most would have opened."""
         busiest = _summary(backtest)["busiest"]
         if busiest is None:
             return NOTHING
@@ -238,12 +238,12 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="open at the end")
     def still_open(self, backtest: Backtest) -> str:
-        """Say how many would be open now."""
+        """Show the number of alerts that would be open now."""
         return counted(_summary(backtest)["open"], "alert")
 
     @admin.display(description="users with the most")
     def most(self, backtest: Backtest) -> SafeString | str:
-        """Lead to the users who would have had the most, and to all."""
+        """Link to the users who would have had the most alerts, and to all."""
         found = (
             backtest.users.select_related("user")
             .annotate(number=Count("findings"))
@@ -282,7 +282,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="problems")
     def problems(self, backtest: Backtest) -> SafeString | str:
-        """Say where it would have failed or been paused, or could not be followed."""
+        """Show where it would have failed or been paused, or could not be followed."""
         found = _summary(backtest)
         rows: list[SafeString | str] = [
             format_html(
@@ -300,12 +300,12 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="last error")
     def error(self, backtest: Backtest) -> SafeString | str:
-        """Show what went wrong at the last try."""
+        """Show the error of the last attempt."""
         return preformatted(backtest.last_error)
 
     @admin.action(description="Approve the backtested versions", permissions=["approve"])
     def approve(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
-        """Make them the live ones of their constraints."""
+        """Make these versions the live ones of their constraints."""
         for backtest in queryset:
             if backtest.version is None:
                 messages.warning(request, "A user's own constraint is live without an approval.")
@@ -314,7 +314,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.action(description="Cancel the selected backtests", permissions=["approve"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
-        """End those that go on."""
+        """Cancel running backtests."""
         for backtest in queryset:
             try:
                 backtests.cancel(backtest, by=staff_of(request))
@@ -325,7 +325,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.action(description="Start the selected backtests again", permissions=["approve"])
     def start_again(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
-        """Start another one, with the same numbers."""
+        """Start another backtest with the same arguments."""
         for backtest in queryset:
             if backtest.version is not None:
                 start_backtest(request, backtest.version, backtest.days, backtest.most_users)
@@ -346,7 +346,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
 
 def approve_version(request: HttpRequest, version: Any) -> None:
-    """Make a version the live one, and say what that rests on, or why it cannot be."""
+    """Make a version live, and show the evidence for that, or why it is not possible."""
     tested = backtests.tested(version)
     try:
         service.approve(version, by=staff_of(request))
@@ -362,7 +362,7 @@ def start_backtest(
     days: int = backtests.DAYS,
     most_users: int = backtests.USERS,
 ) -> None:
-    """Start a backtest of a version, and lead to it, or say why it cannot be."""
+    """Start a backtest of a version and link to it, or show why it is not possible."""
     try:
         started = backtests.start(version, by=staff_of(request), days=days, most_users=most_users)
     except backtests.NotTestable as error:
@@ -372,7 +372,7 @@ def start_backtest(
 
 
 def _users(backtest: Backtest) -> tuple[int, int]:
-    """Return of how many users it is done, and of how many it will be."""
+    """Return the numbers of users that are done, and of all users."""
     return getattr(backtest, "done_users", 0), getattr(backtest, "of_users", 0)
 
 
@@ -382,7 +382,7 @@ def _so_far(backtest: Backtest) -> str:
 
 
 def _summary(backtest: Backtest) -> dict[str, Any]:
-    """Add up what was found, once for a page."""
+    """Return the summary of the findings, computed once per page."""
     if not hasattr(backtest, "summed_up"):
         backtest.summed_up = backtests.summary(backtest)  # type: ignore[attr-defined]
     found: dict[str, Any] = backtest.summed_up  # type: ignore[attr-defined]
@@ -399,7 +399,7 @@ def _versions(found: Collection[BacktestFinding]) -> dict[tuple[int, int], int]:
 
 @admin.register(BacktestUser)
 class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
-    """What backtests came to for each user."""
+    """The results of backtests by user."""
 
     list_display = ["name", "alerts", "how_far", "problem_count", "versions", "backtest_link"]
     list_filter = ["state", "backtest__workspace"]
@@ -414,12 +414,12 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BacktestUser]:
-        """Count the findings along."""
+        """Annotate the number of findings."""
         found = super().get_queryset(request).annotate(number=Count("findings"))
         return found.defer(*_of_version("backtest"))
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """The page of a backtest leads here by its id."""
+        """Allow the filter by which a backtest's page links here."""
         return lookup == "backtest__id__exact" or super().lookup_allowed(lookup, value, request)
 
     @admin.display(description="user", ordering="user__user_id")
@@ -429,22 +429,22 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
 
     @admin.display(description="user")
     def user_link(self, row: BacktestUser) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(row.user)
 
     @admin.display(description="backtest")
     def backtest_link(self, row: BacktestUser) -> str:
-        """Lead to the backtest."""
+        """Link to the backtest."""
         return link(row.backtest)
 
     @admin.display(description="state", ordering="state")
     def how_far(self, row: BacktestUser) -> SafeString:
-        """Say whether it is done."""
+        """Show the state."""
         return badge(row.state, row.get_state_display())
 
     @admin.display(description="alerts", ordering="number")
     def alerts(self, row: BacktestUser) -> str:
-        """Lead to the alerts that there would have been."""
+        """Link to the simulated alerts."""
         number = getattr(row, "number", 0)
         if not number:
             return "none"
@@ -453,7 +453,7 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
 
     @admin.display(description="where it would have said nothing")
     def told(self, row: BacktestUser) -> SafeString | str:
-        """Say where it would have failed or been paused, or could not be followed."""
+        """Show where it would have failed or been paused, or could not be followed."""
         return lines(
             format_html(
                 "{} {} v{} {}",
@@ -467,13 +467,13 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
 
     @admin.display(description="why it failed")
     def why(self, row: BacktestUser) -> SafeString | str:
-        """Show why the user could not be looked at."""
+        """Show why the user's history could not be read."""
         return preformatted(row.error)
 
 
 @admin.register(BacktestFinding)
 class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
-    """Alerts that there would have been."""
+    """Simulated alerts of backtests."""
 
     list_display = ["said", "how_grave", "user_link", "opened_at", "resolved_at", "backtest_link"]
     list_filter = ["severity", "result__backtest__workspace"]
@@ -488,37 +488,37 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BacktestFinding]:
-        """Leave in the database what is not shown."""
+        """Defer columns that are not shown."""
         return super().get_queryset(request).defer(*_of_version("result__backtest"))
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """The pages of a backtest and of a user's part lead here by their ids."""
+        """Allow the filters by which the pages of a backtest and of a user's part link here."""
         ids = ("result__backtest__id__exact", "result__id__exact")
         return lookup in ids or super().lookup_allowed(lookup, value, request)
 
     @admin.display(description="message", ordering="message")
     def said(self, finding: BacktestFinding) -> str:
-        """Show how it was worded when it opened."""
+        """Show the message with which it opened."""
         return inline(shortened(finding.message, 500))
 
     @admin.display(description="severity", ordering="severity")
     def how_grave(self, finding: BacktestFinding) -> SafeString:
-        """Show the gravest severity that it had."""
+        """Show the highest severity that it had."""
         return badge(finding.severity)
 
     @admin.display(description="user", ordering="result__user__user_id")
     def user_link(self, finding: BacktestFinding) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(finding.result.user)
 
     @admin.display(description="backtest")
     def backtest_link(self, finding: BacktestFinding) -> str:
-        """Lead to the backtest."""
+        """Link to the backtest."""
         return link(finding.result.backtest)
 
     @admin.display(description="version")
     def in_version(self, finding: BacktestFinding) -> str:
-        """Lead to the version in which it opened."""
+        """Link to the version in which it opened."""
         known = _versions([finding]).get((finding.result.user_id, finding.version))
         return link_to_key(Checkpoint, known, f"v{finding.version}")
 
@@ -536,7 +536,7 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
 
     @admin.display(description="changes")
     def steps(self, finding: BacktestFinding) -> SafeString | str:
-        """List when its severity or records changed."""
+        """List the changes of its severity or records."""
         return lines(
             format_html(
                 "{} v{} {} {}",

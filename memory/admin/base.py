@@ -1,4 +1,4 @@
-"""What the screens share: rows that nobody edits, their actions, and links between them."""
+"""The base classes of the screens: read-only rows, audited actions, and links between rows."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import wraps
@@ -59,27 +59,27 @@ Paused = TypeVar("Paused", Pause, PausedConstraint)
 
 Key: TypeAlias = int | str | UUID
 
-# What a checkpoint consists of: up to megabytes each.
+# The large columns of a checkpoint, up to megabytes each.
 HEAVY = ("tree", "outline", "edits", "verdict")
 
-# A page of what is being done loads itself again: ever later, and not for ever, since each look is
-# noted.
+# A page about work under way reloads itself at growing intervals, a limited number of times, since
+# each view is audited.
 _AGAIN_SECONDS, _AGAIN_MOST, _LOOKS = 2, 60, 15
 _MAX_LINKS = 100
 _MAX_PAGES = 1000
 
-# The rows of a list on which somebody has just acted, in the session.
+# The session key of the rows of a list on which somebody has just acted.
 _KEPT = "kept_rows"
 
 
 class NotedActionForm(ActionForm):
-    """What to do with the chosen rows, and why."""
+    """The choice of an action for the selected rows, with its reason."""
 
     note = forms.CharField(label="Why:", required=False, max_length=MAX_REASON)
 
 
 class OwnChoicesFilter(admin.RelatedFieldListFilter):
-    """A filter by another row, of which only those are offered that somebody of the staff sees."""
+    """A filter by a related row that offers only rows which the member of the staff may see."""
 
     def field_choices(
         self, field: Any, request: HttpRequest, model_admin: Any
@@ -95,16 +95,16 @@ class OwnChoicesFilter(admin.RelatedFieldListFilter):
 
 
 class MemoryAdmin(admin.ModelAdmin[Row]):
-    """A screen of one kind of row.
+    """A screen for one kind of row.
 
     The actions of the list are also buttons on the page of each row for which `actions_for` names
-    them; with `action_note`, which says what it is for, a note goes with them. `when_empty` is what
-    an empty list says. The actions in `asking` show a page first, and act once they are confirmed;
-    the `dangerous` ones need a note, and their buttons are red, and apart.
+    them; `action_note` labels a note that goes with them. `when_empty` is the text of an empty
+    list. The actions in `asking` show a page first, and act once they are confirmed; the
+    `dangerous` ones need a note, and their buttons are red, and apart.
 
-    Everything here goes by who looks: the rows are those of the workspaces that he sees
-    (`memory.staff.access`), what people said is hidden where he may not see it
-    (`memory.admin.masking`), and what he did or looked at is noted (`memory.staff.audit`).
+    Everything depends on the member of the staff: the rows are those of the workspaces that they
+    see (`memory.staff.access`), content is hidden unless they may see it (`memory.admin.masking`),
+    and their actions and views are recorded (`memory.staff.audit`).
     """
 
     action_note = ""
@@ -122,15 +122,14 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     class Media:
         css = {"all": ["memory/admin.css"]}
 
-    # -- Whose rows ----------------------------------------------------------------------------
+    # -- Visible rows --------------------------------------------------------------------------
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Row]:
-        """Return the rows of the workspaces that the staff sees. Every view goes through here."""
+        """Return the rows of the workspaces that the member of the staff sees; all views use it."""
         return access.seen_by(request.user, super().get_queryset(request))
 
     def get_list_filter(self, request: HttpRequest) -> list[Any]:
-        """Have filters by workspace, and by other rows, offer what the staff sees; and filter work
-        by how it stands."""
+        """Limit filters to visible rows, and add a filter by the state of work."""
         is_work = any(kind.model is self.model for kind in stuck.KINDS.values())
         own = [self._own_choices(one) for one in super().get_list_filter(request)]
         return [*own, *([WorkFilter] if is_work else [])]
@@ -146,7 +145,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return name, OwnChoicesFilter
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Offer rows that the staff sees; who does not see all workspaces has to name one."""
+        """Offer only visible rows; without access to all workspaces, a workspace is required."""
         model = db_field.remote_field.model
         if model in access.PLACES and "queryset" not in kwargs:
             kwargs["queryset"] = access.seen_by(request.user, model._default_manager.all())
@@ -154,22 +153,22 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
             kwargs["required"] = True
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
-    # -- What is hidden ------------------------------------------------------------------------
+    # -- Hidden content ------------------------------------------------------------------------
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """Hide the columns that tell what people said from who may not see it."""
+        """Replace columns with content for those who may not see it."""
         names = super().get_list_display(request)
         return names if access.sees_content(request.user) else masking.masked(self, names)
 
     def get_list_display_links(self, request: HttpRequest, list_display: Any) -> Any:
-        """Lead to the page from the same columns, hidden or not."""
+        """Link to the page from the same columns, hidden or not."""
         names = super().get_list_display_links(request, list_display)
         if names is None or access.sees_content(request.user):
             return names
         return masking.masked(self, names)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Row | None = None) -> Any:
-        """What is hidden cannot be changed."""
+        """Make hidden fields read-only."""
         names = super().get_readonly_fields(request, obj)
         if access.sees_content(request.user):
             return names
@@ -177,14 +176,14 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return [*(names or ()), *(name for name in fields if not masking.is_open(self.model, name))]
 
     def get_search_fields(self, request: HttpRequest) -> list[str]:
-        """Nobody finds out by a search what is hidden."""
+        """Exclude hidden fields from the search, which would reveal them."""
         names = list(super().get_search_fields(request))
         if access.sees_content(request.user):
             return names
         return [name for name in names if not self._tells_content(name.lstrip("^=@"))]
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Nor by a filter that is written into the address."""
+        """Refuse filters in the URL by hidden fields, which would reveal them."""
         if not access.sees_content(request.user) and (
             self._tells_content(lookup) or not self._is_known(lookup)
         ):
@@ -192,8 +191,10 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return super().lookup_allowed(lookup, value, request)
 
     def _is_known(self, lookup: str) -> bool:
-        """Whether it begins with a field or is a filter of the list: what a list computes along is
-        neither, and may be of what is hidden."""
+        """Return whether a lookup begins with a field or is a filter of the list.
+
+        An annotation of the list is neither, and may contain hidden content.
+        """
         name = lookup.split("__")[0]
         fields = {"pk", *(field.name for field in self.opts.get_fields())}
         fields |= {field.attname for field in self.opts.concrete_fields}
@@ -201,13 +202,13 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return name in fields | filters
 
     def _tells_content(self, lookup: str) -> bool:
-        """Whether a lookup goes by a field of this or another row that is hidden."""
+        """Return whether a lookup uses a hidden field of this or a related row."""
         model: Any = self.model
         for name in lookup.split("__"):
             try:
                 field = model._meta.pk if name == "pk" else model._meta.get_field(name)
             except FieldDoesNotExist:
-                return False  # `exact`, or what Django itself refuses
+                return False  # `exact`, or a lookup that Django itself refuses
             if field.name in masking.content_fields(model):
                 return True
             if model is MemoryUser and field.name == "metadata":
@@ -218,9 +219,9 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return False
 
     def action_checkbox(self, obj: Row) -> SafeString:
-        """Offer the row for an action, under a name that cannot steer the page."""
+        """Return the checkbox of a row, with a label that cannot alter the page."""
         label = format_html("Select this object for an action - {}", masking.name_of(obj))
-        # A browser that restores forms ticks boxes by their place, where another row may stand now.
+        # Browsers restore ticks by position, where another row may be by now.
         attributes = {"class": "action-select", "aria-label": label, "autocomplete": "off"}
         box = forms.CheckboxInput(attributes, lambda _: False)
         rendered = str(box.render(ACTION_CHECKBOX_NAME, str(obj.pk)))
@@ -229,11 +230,11 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     # -- Lists and pages -----------------------------------------------------------------------
 
     def subtitle_of(self, row: Row) -> str:
-        """Return what the page of a row is headed with."""
+        """Return the heading of a row's page."""
         return masking.name_of(row)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Show a list in which no row moves when something was done with some of them."""
+        """Return a list in which no row moves right after an action."""
         return SteadyChangeList
 
     def actions_for(self, row: Row) -> Collection[str]:
@@ -241,14 +242,14 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return list(self.actions)
 
     def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[Row]) -> bool:
-        """Return whether one of the actions that ask is done now."""
+        """Return whether an action that asks first is confirmed, with the reason that it needs."""
         has_reason = bool(note_of(request)) or action not in self.dangerous
         return "confirmed" in request.POST and has_reason
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
-        """Show the list, and say so when it is empty; note who looked at rows of people."""
+        """Show the list, with a text if it is empty; audit the view of rows about people."""
         response = super().changelist_view(
             request, {"when_empty": self.when_empty, **(extra_context or {})}
         )
@@ -268,7 +269,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         form_url: str = "",
         obj: Row | None = None,
     ) -> HttpResponse:
-        """Show a row with its actions, under a name that cannot steer the page; note who looked."""
+        """Show a row with its actions and a safe name; audit the view."""
         if not access.sees_content(request.user):
             _mask_page(self, context)
         if obj is not None:
@@ -290,7 +291,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show what the staff changed of a row."""
+        """Show the staff's changes of a row."""
         response = super().history_view(request, object_id, extra_context)
         if isinstance(response, TemplateResponse) and response.context_data:
             response.context_data["title"] = "Change history"
@@ -307,12 +308,12 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     # -- Actions -------------------------------------------------------------------------------
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
-        """Who may change rows of this kind may use such actions, even where he edits none."""
+        """Tell whether actions may be used, which needs the change permission."""
         name = f"{self.opts.app_label}.change_{self.opts.model_name}"
         return request.user.has_perm(name)
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        """Have every action noted, whether or not it comes to an end."""
+        """Return the actions, each wrapped so that it is audited, whatever its result."""
         found: dict[str, Any] = super().get_actions(request)
         return {
             name: (_noted(act, name), name, description)
@@ -322,21 +323,21 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     def response_add(
         self, request: HttpRequest, obj: Row, post_url_continue: str | None = None
     ) -> HttpResponse:
-        """Note who added it, together with what was added."""
+        """Audit the addition, in its transaction."""
         audit.note(request.user, AuditKind.ADD, self._subject(obj))
         return super().response_add(request, obj, post_url_continue)
 
     def response_change(self, request: HttpRequest, obj: Row) -> HttpResponse:
-        """Note who changed it, together with the change."""
+        """Audit the change, in its transaction."""
         audit.note(request.user, AuditKind.CHANGE, self._subject(obj))
         return super().response_change(request, obj)
 
     def response_action(
         self, request: HttpRequest, queryset: QuerySet[Row], *args: Any, **kwargs: Any
     ) -> HttpResponse | None:
-        """Do the action; who came from the page of a row goes back there.
+        """Run the action; return to the page of the row if it came from there.
 
-        Nobody acts on more rows than he was told of.
+        It never affects more rows than were shown to the member of the staff.
         """
         all_of_them = request.POST.get("select_across", "0") != "0"
         if all_of_them and BoundedPaginator(queryset, self.list_per_page).is_cut:
@@ -347,7 +348,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         shown = [] if from_page else self.get_changelist_instance(request).result_list
         keys = [str(row.pk) for row in shown]
         response = super().response_action(request, queryset, *args, **kwargs)
-        # An action that leads elsewhere itself does so.
+        # An action that redirects by itself does that.
         here = getattr(response, "url", None) == request.get_full_path()
         if isinstance(response, HttpResponseRedirect) and here:
             row = queryset.filter(pk__in=request.POST.getlist("_selected_action")).first()
@@ -361,14 +362,14 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
 class SteadyChangeList(ChangeList):
     """A list that, right after an action on some of its rows, shows the same rows as before.
 
-    Else those that were acted on would move or vanish, and another row would come to stand where
-    somebody is about to click. When the list is loaded again, it is sorted and filtered anew.
+    Otherwise these rows would move or vanish, and another row would appear where somebody is about
+    to click. When the list is loaded again, it is sorted and filtered anew.
     """
 
     is_kept = False
 
     def get_results(self, request: HttpRequest) -> None:
-        """Find the rows."""
+        """Fetch the rows."""
         super().get_results(request)
         if request.method != "GET" or _KEPT not in request.session:
             return
@@ -384,7 +385,7 @@ class SteadyChangeList(ChangeList):
 
 
 def _noted(act: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Wrap an action so that it is noted before it begins: what cannot be noted is not done."""
+    """Wrap an action so that it is audited before it begins, and not done otherwise."""
 
     @wraps(act)
     def noted(model_admin: Any, request: HttpRequest, rows: QuerySet[Any]) -> Any:
@@ -397,7 +398,7 @@ def _noted(act: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _mask_page(model_admin: Any, context: Any) -> None:
-    """Hide on a page, and in the rows below it, what is not open to everybody."""
+    """Hide everything on a page and in its inlines that is not open to everybody."""
     page = context["adminform"]
     page.fieldsets, hidden = masking.masked_sets(model_admin, page.fieldsets)
     page.readonly_fields = [*page.readonly_fields, *hidden]
@@ -417,9 +418,9 @@ def ask(
     for_good: bool = False,
     **told: object,
 ) -> TemplateResponse:
-    """Ask whether to do an action with these rows, and why, on the page that is named after it.
+    """Ask for confirmation of an action on these rows, and for its reason, on the action's page.
 
-    What is done for good needs a reason.
+    An irreversible action needs a reason.
     """
     from_page = "from_page" in request.POST and len(rows) == 1
     context = {
@@ -448,8 +449,10 @@ def note_of(request: HttpRequest, otherwise: str = "") -> str:
 
 
 def confirmed_reason(request: HttpRequest) -> str:
-    """Return why an action is done that needs a reason; empty where it is not confirmed yet, or
-    lacks the reason, of which a message tells."""
+    """Return the reason of a confirmed action that needs one.
+
+    Empty if it is not confirmed yet, or lacks the reason; then a message asks for it.
+    """
     reason = note_of(request)
     if "confirmed" not in request.POST:
         return ""
@@ -459,18 +462,18 @@ def confirmed_reason(request: HttpRequest) -> str:
 
 
 def staff_of(request: HttpRequest) -> str:
-    """Return who acts, as histories name them."""
+    """Return the actor's name for histories."""
     return f"staff:{request.user.get_username()}"
 
 
 class WorkFilter(admin.SimpleListFilter):
-    """Work by how it stands, as the front page counts it."""
+    """A filter of work by its state, as the front page counts it."""
 
     title = "how the work stands"
     parameter_name = "work"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the choices: each standing of each kind of work that such rows are."""
+        """Return the choices: each state of each kind of work with such rows."""
         kinds = [kind for kind in stuck.KINDS.values() if kind.model is model_admin.model]
         return [
             (f"{kind.name}.{how}", f"{kind.title}: {words}" if len(kinds) > 1 else words)
@@ -479,7 +482,7 @@ class WorkFilter(admin.SimpleListFilter):
         ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
-        """Keep the rows that stand so."""
+        """Keep the rows in that state."""
         name, _, how = (self.value() or "").partition(".")
         kind = stuck.KINDS.get(name)
         if kind is None or how not in stuck.STANDINGS or kind.model is not queryset.model:
@@ -492,45 +495,45 @@ class ReadOnlyAdmin(MemoryAdmin[Row]):
     """A screen of rows that only the server writes."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Nobody adds a row by hand."""
+        """Return False: nobody adds a row by hand."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody changes a row by hand."""
+        """Return False: nobody changes a row by hand."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody deletes a row by hand: see erasure."""
+        """Return False: nobody deletes a row by hand; see erasure."""
         return False
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Row | None:
-        """Return the row to be shown. It is never saved, so its texts are made visible in it."""
+        """Return the row to show, with its texts made visible, since it is never saved."""
         row = super().get_object(request, object_id, from_field)
         content = () if access.sees_content(request.user) else masking.content_fields(self.model)
         for field in self.opts.concrete_fields if row else ():
             if not isinstance(field, models.CharField | models.TextField):
-                continue  # it may be large, and not have been read
+                continue  # it may be large, and deferred
             value = getattr(row, field.attname)
-            if isinstance(value, str) and value:  # what is empty hides nothing
+            if isinstance(value, str) and value:  # an empty text hides nothing
                 is_hidden = field.name in content
                 setattr(row, field.attname, masking.HIDDEN if is_hidden else visible(value))
         return row
 
 
 class PausedAdmin(ReadOnlyAdmin[Paused]):
-    """A screen of what is paused until somebody resumes it; `resume` is the screen's own."""
+    """A screen of pauses; `resume` is defined by the subclass."""
 
     actions = ["resume"]
 
     def actions_for(self, row: Paused) -> Collection[str]:
-        """Resumed once is resumed."""
+        """Offer to resume, unless that was done."""
         return [] if row.resumed_at else ["resume"]
 
     @admin.display(description="state", ordering="resumed_at")
     def standing(self, row: Paused) -> str:
-        """Say whether it is paused still."""
+        """Show whether it is still paused."""
         return badge("resolved", "resumed") if row.resumed_at else badge("paused")
 
     @admin.display(description="why", ordering="reason")
@@ -540,22 +543,22 @@ class PausedAdmin(ReadOnlyAdmin[Paused]):
 
 
 class WorkAdmin(ReadOnlyAdmin[Work]):
-    """A screen of work that a person has asked for, which is due until it is done."""
+    """A screen of work that somebody asked for, which is due until it is done."""
 
     actions = ["try_now"]
 
     def actions_for(self, row: Work) -> Collection[str]:
-        """What is done is not tried again."""
+        """Offer a retry of unfinished work."""
         return self.actions if getattr(row, "due_at", None) is not None else []
 
     @admin.display(description="last error")
     def error(self, row: Work) -> str:
-        """Show what went wrong at the last try."""
+        """Show the error of the last attempt."""
         return preformatted(row.last_error)
 
     @admin.action(description="Try again now", permissions=["operate"])
     def try_now(self, request: HttpRequest, queryset: QuerySet[Work]) -> None:
-        """Have those that are not done tried again at once."""
+        """Retry unfinished work at once."""
         due = queryset.filter(due_at__isnull=False)
         number = due.update(run_after=timezone.now(), hinted_at=None)
         tried = counted(number, str(self.opts.verbose_name))
@@ -563,7 +566,7 @@ class WorkAdmin(ReadOnlyAdmin[Work]):
 
 
 class PresenceFilter(admin.SimpleListFilter):
-    """Rows by whether a field is filled, in words that say what that means."""
+    """A filter by whether a field is empty, with labels for both cases."""
 
     field: str
     filled: str
@@ -574,14 +577,14 @@ class PresenceFilter(admin.SimpleListFilter):
         return [("yes", self.filled), ("no", self.empty)]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
-        """Keep the rows that are so."""
+        """Keep the rows of the choice."""
         if self.value() not in ("yes", "no"):
             return None
         return queryset.filter(**{f"{self.field}__isnull": self.value() == "no"})
 
 
 def rows_for(request: HttpRequest, model: type[Row]) -> QuerySet[Row]:
-    """Return the rows of a kind that this member of the staff may see; none, if not the kind."""
+    """Return the rows of a kind that this member of the staff may see."""
     rows = access.seen_by(request.user, model._default_manager.all())
     return rows if may_see(request, model) else rows.none()
 
@@ -592,17 +595,17 @@ def may_see(request: HttpRequest, model: type[models.Model]) -> bool:
 
 
 def list_url(model: type[models.Model], /, **filters: Any) -> str:
-    """Return the address of the list of the model's rows that match the filters."""
+    """Return the URL of the list of the model's rows that match the filters."""
     return f"{_list_url(model)}?{urlencode(filters)}" if filters else _list_url(model)
 
 
 def heavy(*paths: str) -> list[str]:
-    """Name the large fields of the checkpoints at these paths, for lists to leave behind."""
+    """Return the large columns of the checkpoints at these paths, for lists to defer."""
     return [f"{path}__{name}" for path in paths for name in HEAVY]
 
 
 def page_url(row: models.Model) -> str:
-    """Return the address of the row's page."""
+    """Return the URL of the row's page."""
     return _page_url(type(row), row.pk)
 
 
@@ -626,13 +629,13 @@ def link_to_list(model: type[models.Model], text: str, **filters: Any) -> SafeSt
 
 
 def link_to_rejected(event: AlertEvent) -> SafeString:
-    """Return a link to the entries that are rejected of the event's user, with their reasons."""
+    """Return a link to the rejected entries of the event's user, with their reasons."""
     filters = {"user__id__exact": event.user_id, "outcome__exact": Outcome.REJECTED}
     return link_to_list(EntryOutcome, "rejected entries", **filters)
 
 
 def link_to_entry(entry: LogEntry) -> SafeString:
-    """Return a link to the entry, with the beginning of what it says."""
+    """Return a link to the entry, with the beginning of its content."""
     return format_html(
         '<a href="{}">#{}</a> {} {}',
         page_url(entry),
@@ -643,7 +646,7 @@ def link_to_entry(entry: LogEntry) -> SafeString:
 
 
 def links_to_entries(user: MemoryUser, seqs: Iterable[int]) -> SafeString | str:
-    """Return links to these entries of the user's log, with the beginning of what they say."""
+    """Return links to these entries of the user's log, with the beginning of their content."""
     wanted = sorted(set(seqs))
     entries = LogEntry.objects.filter(user=user, seq__in=wanted[:_MAX_LINKS]).order_by("seq")
     rows: list[SafeString | str] = [link_to_entry(entry) for entry in entries]
@@ -653,7 +656,7 @@ def links_to_entries(user: MemoryUser, seqs: Iterable[int]) -> SafeString | str:
 
 
 def entry_pages(user: MemoryUser, seqs: Iterable[int]) -> dict[int, str]:
-    """Return the addresses of these entries' pages by number: the first thousand of them."""
+    """Return the URLs of these entries' pages by number, for the first thousand."""
     wanted = sorted(set(seqs))[:_MAX_PAGES]
     entries = LogEntry.objects.filter(user=user, seq__in=wanted).order_by()
     found = entries.values_list("seq", "pk")
@@ -661,7 +664,7 @@ def entry_pages(user: MemoryUser, seqs: Iterable[int]) -> dict[int, str]:
 
 
 def links_to_alerts(alerts: QuerySet[Alert]) -> SafeString | str:
-    """Return links to these alerts, the newest first, with their severity and state."""
+    """Return links to these alerts, newest first, with their severity and state."""
     return lines(link_to_alert(alert) for alert in alerts.order_by("-opened_at")[:_MAX_LINKS])
 
 
@@ -685,8 +688,7 @@ def _list_url(model: type[models.Model]) -> str:
 
 
 def look_again(request: HttpRequest) -> dict[str, int]:
-    """Return in how many seconds a page of what is being done loads itself again, if it does, and
-    how often it will have then."""
+    """Return the seconds until a page about work under way reloads, with the number of reloads."""
     text = request.GET.get("look", "")
     look = int(text) if text.isascii() and text.isdigit() and len(text) < 3 else 0
     if look >= _LOOKS:

@@ -1,4 +1,4 @@
-"""Versions of projects, and the files and places that they consist of."""
+"""Versions of projects, with their files and bytecode."""
 
 from collections.abc import Collection, Iterable
 
@@ -50,7 +50,7 @@ from memory.project.values import RecordId
 from memory.staff import access
 from memory.temporal import history
 
-# More is counted: whoever asks sees what it is about.
+# Further items are only counted: the first ones show what a rollback is about.
 MOST_LEFT_OUT = 20
 
 REDACTING = "Something is being redacted of this user's memory: look again in a moment."
@@ -58,7 +58,7 @@ REDACTING = "Something is being redacted of this user's memory: look again in a 
 
 @admin.register(Checkpoint)
 class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
-    """Accepted versions: what changed, from which entries, and what the gate checked."""
+    """Accepted versions: their changes, sources, and checks."""
 
     list_display = [
         "version_name",
@@ -100,7 +100,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Checkpoint]:
-        """Leave in the database what lists do not show: of the edits they show the first."""
+        """Defer columns that lists do not show; of the edits they show the first."""
         return (
             super()
             .get_queryset(request)
@@ -114,21 +114,21 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Checkpoint | None:
-        """Return the version with what lists leave behind, in one go."""
+        """Return the version with the deferred columns, in one query."""
         checkpoint = super().get_object(request, object_id, from_field)
         if checkpoint is not None:
             checkpoint.refresh_from_db(fields=("tree", "outline", "edits"))
         return checkpoint
 
     def actions_for(self, row: Checkpoint) -> Collection[str]:
-        """Offer to go back to what is not the newest."""
+        """Offer a rollback to versions other than the newest."""
         return [] if row.pk == row.user.head_id else super().actions_for(row)
 
     @admin.action(description="Go back to this version…", permissions=["operate"])
     def restore(
         self, request: HttpRequest, queryset: QuerySet[Checkpoint]
     ) -> TemplateResponse | None:
-        """Make it the newest again, after asking, as a version of its own; the log stays."""
+        """Roll back to the version, after asking, as a new version; the log stays."""
         if queryset.count() != 1:
             messages.error(request, "Choose one version: nothing was done.")
             return None
@@ -157,34 +157,34 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, checkpoint: Checkpoint) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(checkpoint.user)
 
     @admin.display(description="comes from", ordering="origin")
     def came_from(self, checkpoint: Checkpoint) -> str:
-        """Say what it was made of."""
+        """Show the origin."""
         return checkpoint.get_origin_display()
 
     @admin.display(description="entries seen", ordering="seen_seq")
     def seen(self, checkpoint: Checkpoint) -> str:
-        """Name the newest entry considered."""
+        """Show the newest entry considered."""
         return f"up to #{checkpoint.seen_seq}"
 
     @admin.display(description="built on")
     def parent_link(self, checkpoint: Checkpoint) -> str:
-        """Lead to the version before."""
+        """Link to the parent version."""
         return _version(checkpoint.parent)
 
     @admin.display(description="next")
     def children_links(self, checkpoint: Checkpoint) -> str:
-        """Lead to the version after."""
+        """Link to the versions built on it."""
         return lines(
             _version(child) for child in checkpoint.children.order_by("version").defer(*HEAVY)
         )
 
     @admin.display(description="changes")
     def changes(self, checkpoint: Checkpoint) -> str:
-        """Count the records that changed, or else say what did."""
+        """Count the records that changed; if there are none, show what else did."""
         counts = checkpoint.verdict.get("counts", {})
         changed = ", ".join(
             f"{counts[f'records_{verb}']} {verb}"
@@ -209,7 +209,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="work")
     def counts(self, checkpoint: Checkpoint) -> str:
-        """Show what the gate counted and how long it took."""
+        """Show the gate's counts and durations."""
         counts = checkpoint.verdict.get("counts", {})
         files = ", ".join(
             f"{counts[f'files_{verb}']} {verb}"
@@ -220,23 +220,23 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="in")
     def kind_of_sandbox(self, checkpoint: Checkpoint) -> str:
-        """Name the kind of sandbox that the gate used in a word."""
+        """Show the kind of sandbox that the gate used."""
         return sandbox_badge(checkpoint.verdict.get("runner", ""))
 
     @admin.display(description="checked in")
     def checked_in(self, checkpoint: Checkpoint) -> str:
-        """Name the kind of sandbox, and mark the one for development."""
+        """Show the kind of sandbox, with a warning for the one for development."""
         return sandbox(checkpoint.verdict.get("runner", ""))
 
     @admin.display(description="entries cited")
     def cited(self, checkpoint: Checkpoint) -> str:
-        """Lead to the entries that the edits rest on."""
+        """Link to the entries that the edits cite."""
         seqs = {seq for edit in checkpoint.edits for seq in edit.get("sources", [])}
         return links_to_entries(checkpoint.user, seqs)
 
     @admin.display(description="entries settled")
     def settled(self, checkpoint: Checkpoint) -> str:
-        """Lead to the outcomes that were decided with it."""
+        """Link to the outcomes that were decided with it."""
         number = checkpoint.outcomes.count()
         return link_to_list(
             EntryOutcome, counted(number, "outcome"), checkpoint__id__exact=checkpoint.pk
@@ -244,7 +244,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="runs")
     def runs(self, checkpoint: Checkpoint) -> str:
-        """Lead to what was executed on it."""
+        """Link to the runs on it."""
         number = checkpoint.runs.count()
         return link_to_list(Run, counted(number, "run"), checkpoint__id__exact=checkpoint.pk)
 
@@ -262,24 +262,24 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="files, side by side")
     def file_changes(self, checkpoint: Checkpoint) -> SafeString | str:
-        """Show each file beside what it was."""
+        """Show each file beside its earlier text."""
         if checkpoint.user.redacting_since is not None:
             return REDACTING
         return show_files(checkpoint.parent, checkpoint)
 
     @admin.display(description="calls")
     def attempts(self, checkpoint: Checkpoint) -> SafeString | str:
-        """Show each call of the work that made it: how it ended, and what it took."""
+        """Show each call of the work that made it, with its outcome and usage."""
         return show_attempts(checkpoint)
 
     @admin.display(description="files")
     def files(self, checkpoint: Checkpoint) -> SafeString | str:
-        """Lead to the project as it was in this version."""
+        """Link to the files of this version."""
         number = counted(len(checkpoint.tree), "file")
         return format_html('<a href="{}">Browse {}</a>', project_url(checkpoint.pk), number)
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the project's own page."""
+        """Add the page of the version's files."""
         view = self.admin_site.admin_view(require_GET(self.project_view))
         return [
             path("<int:pk>/project/", view, name="memory_checkpoint_project"),
@@ -310,14 +310,14 @@ def _place(record: RecordId) -> SafeString:
 
 
 def _first(items: Iterable[SafeString | str]) -> SafeString | str:
-    """Show the first of many, and how many more there are."""
+    """Show the first items, and the number of further ones."""
     every = list(items)
     more = len(every) - MOST_LEFT_OUT
     return lines([*every[:MOST_LEFT_OUT], f"… and {more} more"] if more > 0 else every)
 
 
 def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateResponse:
-    """Show what going back to this version leaves out; raises what `history.restore` does."""
+    """Show the effects of a rollback to this version; raises the errors of `history.restore`."""
     left_out = history.excluded_by_restoring(checkpoint.user, checkpoint.version)
     return ask(
         request,
@@ -349,7 +349,7 @@ class BlobAdmin(ReadOnlyAdmin[Blob]):
     fields = ["user_link", "used_as", "hash", "size", "shown"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Blob]:
-        """Leave the content in the database: lists show its size alone."""
+        """Defer the content: lists show only its size."""
         return super().get_queryset(request).defer("content").annotate(characters=Length("content"))
 
     @admin.display(description="hash", ordering="hash")
@@ -359,12 +359,12 @@ class BlobAdmin(ReadOnlyAdmin[Blob]):
 
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, blob: Blob) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(blob.user)
 
     @admin.display(description="in the newest version")
     def used_as(self, blob: Blob) -> str:
-        """Name the files of the user's newest version that have this content."""
+        """Name the files of the user's newest version with this content."""
         head = blob.user.head
         tree = head.tree if head else {}
         return lines(inline(name) for name in sorted(tree) if tree[name] == blob.hash)
@@ -395,7 +395,7 @@ class BytecodeAdmin(ReadOnlyAdmin[Bytecode]):
     fields = ["user_link", "file", "source_file", "image_digest", "size"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Bytecode]:
-        """Leave the code in the database: nobody can read it."""
+        """Defer the code, which is not readable."""
         blob = Blob.objects.filter(user=OuterRef("user"), hash=OuterRef("source_hash"))
         return (
             super()
@@ -411,12 +411,12 @@ class BytecodeAdmin(ReadOnlyAdmin[Bytecode]):
 
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, bytecode: Bytecode) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(bytecode.user)
 
     @admin.display(description="compiled from")
     def source_file(self, bytecode: Bytecode) -> str:
-        """Lead to the source."""
+        """Link to the source."""
         return link_to_key(Blob, getattr(bytecode, "blob_id", None), bytecode.source_hash[:12])
 
     @admin.display(description="size")

@@ -1,4 +1,4 @@
-"""The query console: Python over what one user's memory holds, from the admin."""
+"""The query console: Python queries over one user's memory, in the admin."""
 
 import datetime
 from typing import Any
@@ -35,9 +35,9 @@ from memory.temporal import history
 from memory.texts import one_line
 from memory.users import refuse_merged
 
-# What is asked at another moment than that of asking is about a day.
+# A query at a moment further from the time of asking than this shows its day.
 NOW = datetime.timedelta(minutes=1)
-# So many of a member's last queries are listed, and so many versions to choose from.
+# Limits on the listed queries of a member of the staff, and on the versions to choose from.
 MAX_HISTORY = 20
 MAX_VERSIONS = 50
 _MAX_CLASSES = 80
@@ -66,7 +66,7 @@ class QueryForm(forms.Form):
     at = forms.CharField(required=False, max_length=100)
 
     def clean_code(self) -> str:
-        """Return the code with line ends as Python's."""
+        """Return the code with Python's line ends."""
         code = str(self.cleaned_data["code"]).replace("\r\n", "\n")
         if not code.strip():
             raise forms.ValidationError(self.fields["code"].error_messages["required"])
@@ -74,9 +74,9 @@ class QueryForm(forms.Form):
 
 
 def console(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> HttpResponse:
-    """Answer with the console of a user: what `run` in the address names is loaded.
+    """Return the page of a user's console; `run` in the URL loads a run.
 
-    A query that is posted is run. Call it for who `may_ask`.
+    A posted query is run. The caller must check `may_ask`.
     """
     if request.method == "POST":
         form = QueryForm(_with_python_line_ends(request))
@@ -115,18 +115,18 @@ def console(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> 
 
 
 def console_url(user: MemoryUser) -> str:
-    """Return the address of a user's console."""
+    """Return the URL of a user's console."""
     return reverse("admin:memory_memoryuser_console", args=[user.pk])
 
 
 def _with_python_line_ends(request: HttpRequest) -> dict[str, str]:
-    """Return what was posted: browsers end the lines of a text in two characters."""
+    """Return the posted fields: browsers end the lines of a text with two characters."""
     posted = {name: request.POST.get(name, "") for name in QueryForm.base_fields}
     return {**posted, "code": posted["code"].replace("\r\n", "\n")}
 
 
 def _asked(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run | None:
-    """Start the query; None where that is refused, which the form tells."""
+    """Start the query; None if it is refused, which the form shows."""
     if not form.is_valid():
         return None
     asked = form.cleaned_data
@@ -144,7 +144,7 @@ def _asked(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run | Non
 
 
 def _standing(user: MemoryUser) -> str:
-    """Say why nothing can be asked of this user, if so."""
+    """Return why this user cannot be queried, if so."""
     try:
         refuse_merged(user)
         queries.version_of(history.now(user))
@@ -169,12 +169,12 @@ def _initial(run: Run) -> dict[str, str]:
 
 
 def _day(run: Run) -> str:
-    """Return the day, where the user lives, at which it was asked."""
+    """Return the day, in the user's time zone, at which it was asked."""
     return run.instant.astimezone(ZoneInfo(run.user.time_zone)).date().isoformat()
 
 
 def _result(run: Run, request: HttpRequest) -> dict[str, Any]:
-    """Return what is to be shown of a query that was asked."""
+    """Return the context to show a query and its result."""
     told: dict[str, Any] = {
         "run_url": page_url(run),
         "run_key": run.pk,
@@ -205,7 +205,7 @@ def _result(run: Run, request: HttpRequest) -> dict[str, Any]:
 def _outcome(run: Run) -> SafeString:
     if run.status != RunStatus.DONE:
         return badge(run.status, run.get_status_display())
-    # Here it is not the code of whom it is about.
+    # The label does not name the user's code, since the staff wrote this one.
     own = run.outcome == RunOutcome.USER_ERROR
     return badge(run.outcome, "error in the query" if own else run.get_outcome_display())
 
@@ -230,7 +230,7 @@ def _history(request: HttpRequest, user: MemoryUser) -> list[dict[str, Any]]:
 
 
 def _versions(user: MemoryUser, chosen: str) -> list[tuple[str, str]]:
-    """Return the newest versions, and the one that is chosen."""
+    """Return the newest versions, and the chosen one."""
     rows = Checkpoint.objects.filter(user=user).order_by("-version")
     found = [
         (f"v{version}", f"v{version}, {date_format(localtime(at), 'DATETIME_FORMAT')}")
@@ -242,7 +242,7 @@ def _versions(user: MemoryUser, chosen: str) -> list[tuple[str, str]]:
 
 
 def _schema(head: Checkpoint | None) -> list[dict[str, Any]]:
-    """Return what a query can name: the collections of each domain, with the fields of a record."""
+    """Return the names for a query: the collections of each domain, with the fields of a record."""
     told, left = [], _MAX_CLASSES
     for domain in retrieval.outline(head).domains.values():
         holders = [
@@ -271,7 +271,7 @@ def _schema(head: Checkpoint | None) -> list[dict[str, Any]]:
 
 
 def _example(schema: list[dict[str, Any]]) -> str:
-    """Return a query that there is an answer to, for who has none."""
+    """Return an example query that has an answer."""
     holders = [holder for one in schema for holder in one["holders"]]
     names = [holder["name"] for holder in holders if holder["count"] != "one"]
     return f"len({names[0]})" if names else "1 + 1"
@@ -281,7 +281,7 @@ def _example(schema: list[dict[str, Any]]) -> str:
 
 
 def _answered(run: Run) -> bool:
-    """Whether there is a query to begin with: it may have failed, or was redacted."""
+    """Return whether the run is a successful query that was not redacted."""
     return run.outcome == RunOutcome.OK and bool(run.input.get("code"))
 
 

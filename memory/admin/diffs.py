@@ -1,4 +1,4 @@
-"""Two versions of a file side by side, and what changed between two versions of a project."""
+"""Side-by-side differences of files, and the changes of a version of a project."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -27,20 +27,20 @@ from memory.privacy.redaction import TOLD
 from memory.temporal import history
 from memory.temporal.history import RecordChange
 
-# So many characters are compared on one page, both sides together, and so many records shown.
+# Limits on the characters compared on one page, for both sides together, and on the records shown.
 MAX_COMPARED = 400_000
 MAX_RECORDS = 100
-# Lines of one side times those of the other: beyond it, the files are shown as wholly different.
+# The product of both sides' numbers of lines, beyond which files are shown as completely different.
 _MAX_WORK = 250_000
 _MAX_ROWS = 2_000
-# So many lines that are the same stand around what differs.
+# The number of unchanged lines shown around changes.
 _AROUND = 3
 
 Row: TypeAlias = tuple[int | None, int | None]
 
 
 def side_by_side(before: str, after: str) -> SafeString:
-    """Return two texts beside each other, line by line; what is the same is folded."""
+    """Return two texts side by side, line by line, with unchanged parts folded."""
     old, new = code_lines(before) if before else [], code_lines(after) if after else []
     parts: list[SafeString] = []
     for same, rows in _stretches(old, new):
@@ -55,7 +55,7 @@ def side_by_side(before: str, after: str) -> SafeString:
 
 
 def _stretches(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[bool, list[Row]]]:
-    """Yield rows (places in both) together, and whether they are the same, and to be folded."""
+    """Yield rows (positions in both texts) in groups, and whether they are unchanged and folded."""
     shown: list[Row] = []
     blocks = list(_blocks(old, new))
     for number, (same, a, b, c, d) in enumerate(blocks):
@@ -77,7 +77,7 @@ def _stretches(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[bool, l
 
 
 def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[bool, int, int, int, int]]:
-    """Yield (same, beginning and end in the old, beginning and end in the new)."""
+    """Yield (same, start and end in the old text, start and end in the new one)."""
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
         start += 1
@@ -128,23 +128,23 @@ def _cell(place: int | None, told: Sequence[SafeString], kind: str) -> SafeStrin
     )
 
 
-# -- What a version changed --------------------------------------------------------------------
+# -- Changes of a version ----------------------------------------------------------------------
 
 
 def changed_files(before: Checkpoint | None, after: Checkpoint) -> list[str]:
-    """Return the paths of the files that are not the same in both."""
+    """Return the paths of the files that differ."""
     old, new = before.tree if before else {}, after.tree
     return sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
 
 
 def show_files(before: Checkpoint | None, after: Checkpoint) -> SafeString | str:
-    """Show each file that the version changed beside what it was, as far as the page carries it."""
+    """Show each file that the version changed beside its earlier text, within the page's limit."""
     paths = changed_files(before, after)
     old, new = before.tree if before else {}, after.tree
     hashes = {tree[path] for path in paths for tree in (old, new) if path in tree}
     blobs = Blob.objects.filter(user_id=after.user_id, hash__in=hashes)
     sizes = dict(blobs.annotate(size=Length("content")).values_list("hash", "size"))
-    # Of each file what it takes in either version; None where it was redacted.
+    # The size of each file in either version; None if it was redacted.
     taken = {
         path: [sizes[tree[path]] for tree in (old, new) if path in tree and tree[path] in sizes]
         for path in paths

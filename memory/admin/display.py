@@ -1,7 +1,7 @@
-"""How values look on the screens: text that cannot steer the page, badges, JSON, source.
+"""Safe display of values: text, badges, JSON, source.
 
-What people, models and backends wrote is content to look at. Everything here escapes it, and writes
-out the characters that would reorder or hide what stands beside them.
+Content of people, models and backends is untrusted. Everything here escapes it, and writes out the
+characters that would reorder or hide the text around them.
 """
 
 import json
@@ -20,11 +20,11 @@ from memory.texts import visible as visible
 
 NOTHING = "–"
 
-# Enough to judge by; what is longer is read over the API.
+# Enough to judge by; longer content is read over the API.
 MAX_TEXT = 100_000
 
 _TONES = {
-    # Severity and state of alerts.
+    # Severities and states of alerts.
     "critical": "bad",
     "warning": "caution",
     "info": "note",
@@ -42,11 +42,11 @@ _TONES = {
     "paused": "caution",
     "useful": "good",
     "wrong": "bad",
-    # What became of entries.
+    # Outcomes of entries.
     "covered": "good",
     "pending": "caution",
     "rejected": "bad",
-    # How far runs got and how they ended.
+    # States and outcomes of runs.
     "queued": "plain",
     "running": "note",
     "ok": "good",
@@ -62,7 +62,7 @@ _TONES = {
     "input_limit": "bad",
     "protocol_error": "bad",
     "abandoned": "bad",
-    # How calls of language models ended.
+    # Outcomes of calls of language models.
     "started": "note",
     "invalid_call": "caution",
     "truncated": "bad",
@@ -102,24 +102,24 @@ _TONES = {
 
 
 def visible_json(text: str) -> str:
-    """Return JSON that means the same and in which every such character is an escape of JSON's."""
+    """Return equivalent JSON in which every such character is escaped."""
     return STEERING.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def inline(text: str) -> SafeString:
-    """Return text for the middle of a line: its direction stays its own."""
+    """Return text for the middle of a line, isolated in its direction."""
     return format_html("<bdi>{}</bdi>", visible(text))
 
 
 def badge(value: str, label: str | None = None) -> SafeString:
-    """Return a word on a colour that fits it; a value of no known tone is plain."""
+    """Return a word on a matching colour; a value without a tone is plain."""
     return format_html(
         '<span class="badge {}">{}</span>', _TONES.get(value, "plain"), label or value
     )
 
 
 def sandbox(runner: str) -> SafeString | str:
-    """Return the kind of sandbox that computed something, and what to know of it."""
+    """Return the kind of sandbox that computed a result, with its warning."""
     warning = warning_of(runner)
     if warning is None:
         return runner or "no sandbox"
@@ -127,7 +127,7 @@ def sandbox(runner: str) -> SafeString | str:
 
 
 def sandbox_badge(runner: str) -> SafeString | str:
-    """Return the kind of sandbox in a word, as lists show it."""
+    """Return the short form of the kind of sandbox, for lists."""
     return badge("warning", "development") if warning_of(runner) else runner or NOTHING
 
 
@@ -139,7 +139,7 @@ def preformatted(text: str) -> SafeString | str:
 
 
 def source(text: str, *, marked: Collection[int] = ()) -> SafeString | str:
-    """Return a program in a block that colours it and numbers its lines; some of them `marked`."""
+    """Return a program in a block with colours and line numbers; the `marked` lines stand out."""
     return block(text, marked=marked) if text else NOTHING
 
 
@@ -172,7 +172,7 @@ def lines(items: Iterable[SafeString | str]) -> SafeString | str:
 
 
 def facts(values: Mapping[str, Any]) -> str:
-    """Return `name: value` pairs in one line, without those that say nothing."""
+    """Return `name: value` pairs in one line, without empty ones."""
     return ", ".join(
         f"{visible(name)}: {shortened(_plain(value))}"
         for name, value in values.items()
@@ -198,24 +198,24 @@ def _plural(noun: str) -> str:
 
 
 def record_name(class_name: str, key: str) -> SafeString:
-    """Name a record."""
+    """Return the display name of a record."""
     return format_html("{} <b>{}</b>", inline(class_name), inline(key))
 
 
 def source_line(place: Mapping[str, Any]) -> str:
-    """Say where in the source something is; empty if that is not known."""
+    """Return a place in the source as text; empty if unknown."""
     line = place.get("line")
     path = visible(str(place.get("path") or ""))
     return f"{path}, line {line}" if path and line else path
 
 
 def rule_of(path: str) -> str:
-    """Return the short name of a constraint: one of a workspace is told from the user's own."""
+    """Return the short name of a constraint; a workspace constraint keeps its prefix."""
     return path.removesuffix(".py").replace("constraints/", "", 1)
 
 
 def problem(error: Mapping[str, Any] | None) -> SafeString | str:
-    """Show an error of the user's code: what, where, and the user's own frames."""
+    """Show an error of the user's code: its message, place, and the user's own frames."""
     if not error:
         return NOTHING
     where = source_line(error)
@@ -228,7 +228,7 @@ def problem(error: Mapping[str, Any] | None) -> SafeString | str:
     )
 
 
-# What a check of the gate asks, for who has never seen its code.
+# The question that each check of the gate answers, for readers who do not know its code.
 _ASKS = {
     "policy": "Is it valid Python that does nothing but compute?",
     "no loss": "Is every record still there that nobody has retired?",
@@ -248,7 +248,7 @@ _ASKS = {
 
 
 def gate(verdict: Mapping[str, Any] | None) -> SafeString | str:
-    """Show what the gate checked and, below each check, what it found."""
+    """Show the gate's checks, each with its findings below it."""
     checks: Sequence[Mapping[str, Any]] = (verdict or {}).get("checks", [])
     return lines(
         format_html(
@@ -279,7 +279,7 @@ def durations(timings: Mapping[str, float]) -> str:
 
 
 def summary(entry: LogEntry) -> str:
-    """Return the beginning of what an entry says."""
+    """Return the beginning of an entry's content."""
     if entry.redacted_at is not None:
         return "(redacted)"
     if not isinstance(entry.data, dict):

@@ -1,4 +1,4 @@
-"""Edits of a project, as a person reads them."""
+"""Readable display of a project's edits."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ _MAX_EDITS = 200
 
 
 def show_edits(edits: Sequence[Mapping[str, Any]]) -> SafeString | str:
-    """Show one line for each edit; a click shows the whole of it."""
+    """Show one line for each edit, which unfolds to the whole edit."""
     rows: list[SafeString | str] = [
         folded(edit_title(edit), _body(edit), unfold=len(edits) <= 2) for edit in edits[:_MAX_EDITS]
     ]
@@ -22,7 +22,7 @@ def show_edits(edits: Sequence[Mapping[str, Any]]) -> SafeString | str:
 
 
 def edit_title(edit: Mapping[str, Any]) -> SafeString:
-    """Say in a line what the edit does."""
+    """Describe the edit in one line."""
     words = str(edit.get("op", "edit")).replace("_", " ")
     if "key" in edit and edit["key"] is not None:
         subject = record_name(edit.get("class_name") or edit.get("collection") or "", edit["key"])

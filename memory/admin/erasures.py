@@ -1,4 +1,4 @@
-"""Erasures of users: asked for here, and what stays of them."""
+"""Erasures of users: the action that requests them, and their records."""
 
 from collections.abc import Sequence
 
@@ -24,16 +24,16 @@ from memory.models import MemoryUser, UserErasure
 from memory.privacy import user_erasure
 from memory.users import UserMerged
 
-# So many users at a time: who confirms it is to see whom it is about.
+# The limit for one confirmation, which lists the users.
 MOST = 50
 
 
 def erase_chosen(
     request: HttpRequest, chosen: QuerySet[MemoryUser], action: str
 ) -> TemplateResponse | None:
-    """Show who would be erased and ask why; once confirmed, erase them.
+    """Show the users to erase and ask for the reason; once confirmed, erase them.
 
-    It cannot be undone, so whom it is about is typed: the user's id, or how many they are.
+    It is irreversible, so the confirmation requires typing the user's id, or the number of users.
     """
     users = _users(chosen)
     if len(users) > MOST:
@@ -56,7 +56,7 @@ def erase_chosen(
             object_id=str(row.pk),
             object_repr=str(row),
             action_flag=CHANGE,
-            change_message="Erased a user.",  # why is in the row, for those who may see it
+            change_message="Erased a user.",  # the row has the reason, for those who may see it
         )
         messages.success(request, format_html("The user is erased: {}", link(row)))
     return None
@@ -67,7 +67,7 @@ def _to_type(users: Sequence[MemoryUser]) -> str:
 
 
 def is_typed(request: HttpRequest, chosen: QuerySet[MemoryUser]) -> bool:
-    """Tell whether what was typed says whom the erasure is about."""
+    """Tell whether the typed text confirms these users."""
     users, typed = _users(chosen), request.POST.get("typed", "").strip()
     return typed == (users[0].user_id if len(users) == 1 else str(len(users)))
 
@@ -99,7 +99,7 @@ def _question(request: HttpRequest, users: list[MemoryUser], action: str) -> Tem
 
 
 class StateFilter(PresenceFilter):
-    """Those that are under way, or done."""
+    """A filter by whether the erasure is done."""
 
     title = "state"
     parameter_name = "state"
@@ -108,7 +108,7 @@ class StateFilter(PresenceFilter):
 
 @admin.register(UserErasure)
 class UserErasureAdmin(WorkAdmin[UserErasure]):
-    """What stays of who was erased: that it was done, by whom and why, and how much it was."""
+    """Records of erasures: by whom, why, and how many rows."""
 
     list_display = ["created_at", "user_name", "workspace", "how_far", "wanted_by"]
     list_display_links = ["created_at", "user_name"]
@@ -136,29 +136,29 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
 
     @admin.display(description="user")
     def user_name(self, row: UserErasure) -> str:
-        """Name the user as backups do, too."""
+        """Name the user by the public id, as backups do."""
         return inline(str(row.user.public_id))
 
     @admin.display(description="workspace", ordering="user__workspace__name")
     def workspace(self, row: UserErasure) -> str:
-        """Lead to the workspace."""
+        """Link to the workspace."""
         return link(row.user.workspace)
 
     @admin.display(description="state", ordering="due_at")
     def how_far(self, row: UserErasure) -> str:
-        """Say whether all is gone."""
+        """Show whether everything is erased."""
         if row.due_at is None:
             return badge("done")
         return badge("failing") if row.last_error else badge("working", "under way")
 
     @admin.display(description="by", ordering="by")
     def wanted_by(self, row: UserErasure) -> str:
-        """Name who wanted it."""
+        """Name the person who asked for it."""
         return inline(row.by)
 
     @admin.display(description="the log")
     def log(self, row: UserErasure) -> str:
-        """Tell how long it was, and how it verifies."""
+        """Show the length of the log, and its verification."""
         return lines(
             [
                 f"{counted(row.user.last_seq, 'entry')}, without content",
@@ -168,7 +168,7 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
 
     @admin.display(description="rows")
     def numbers(self, row: UserErasure) -> str:
-        """Count what was erased."""
+        """Count the erased rows."""
         return lines(
             inline(f"{name.replace('_', ' ')}: {number}")
             for name, number in sorted(row.counts.items())
@@ -176,5 +176,5 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
 
     @admin.display(description="waits for hosts")
     def waits_for(self, row: UserErasure) -> str:
-        """Name the hosts that have not said yet that they hold nothing of the user."""
+        """Name the hosts that have not confirmed yet that they hold nothing of the user."""
         return lines(map(inline, row.hosts))

@@ -1,4 +1,4 @@
-"""What something rests on, down to what was said: records with their fields, entries, messages."""
+"""Evidence, down to the messages behind it: records with their fields, entries, messages."""
 
 import datetime
 from collections.abc import Iterable, Mapping
@@ -20,12 +20,12 @@ _MAX_QUOTE = 500
 
 
 def local_time(at: datetime.datetime, user: MemoryUser) -> str:
-    """Return a moment by the clock of the user, with the name of the time zone."""
+    """Return a moment in the user's time zone, with the zone's name."""
     return f"{at.astimezone(ZoneInfo(user.time_zone)):%Y-%m-%d %H:%M} ({user.time_zone})"
 
 
 def show_fields(fields: Mapping[str, Any]) -> SafeString | str:
-    """Show the fields of a record in one line, without those that are empty."""
+    """Show the fields of a record in one line, without empty ones."""
     told = format_html_join(
         ", ",
         "{} <b>{}</b>",
@@ -39,11 +39,13 @@ def show_fields(fields: Mapping[str, Any]) -> SafeString | str:
 
 
 def show_entries(user: MemoryUser, seqs: Iterable[int]) -> Mapping[int, SafeString]:
-    """Return these entries of the user's log as evidence, by number: facts lead to the messages
-    that they were derived from, and messages are quoted."""
+    """Return these entries of the user's log as evidence, by number.
+
+    Facts are followed by the messages that they were derived from, and messages are quoted.
+    """
     known: dict[int, LogEntry] = {}
     wanted = chosen = set(seqs)
-    while wanted:  # an entry is derived from earlier ones alone, so this ends
+    while wanted:  # entries derive from earlier ones only, so this ends
         found = LogEntry.objects.filter(user=user, seq__in=wanted)
         known |= {entry.seq: entry for entry in found}
         wanted = {seq for entry in found for seq in entry.derived_from} - known.keys()
@@ -57,7 +59,7 @@ def _show(entry: LogEntry, user: MemoryUser, known: Mapping[int, LogEntry]) -> S
 
 
 def _quote(message: LogEntry, user: MemoryUser) -> SafeString:
-    """Quote a message: who said it, when by the user's clock, and its words."""
+    """Quote a message: its speaker, the time in the user's time zone, and the text."""
     who = message.speaker or message.role or "somebody"
     words = (
         TOLD

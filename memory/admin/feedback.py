@@ -1,4 +1,4 @@
-"""How far constraints are trusted: verdicts on their alerts, and those that are paused."""
+"""Feedback on alerts, and constraints that are paused because they are too noisy."""
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
@@ -19,7 +19,7 @@ from memory.models import AlertFeedback, PausedConstraint
 
 
 class ResumedFilter(PresenceFilter):
-    """Constraints that are paused, or were."""
+    """A filter by whether the constraint is still paused."""
 
     title = "whether it is paused"
     parameter_name = "resumed"
@@ -28,7 +28,7 @@ class ResumedFilter(PresenceFilter):
 
 @admin.register(PausedConstraint)
 class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
-    """Constraints that said too much: why they are paused, and who resumed them."""
+    """Noisy constraints: why they are paused, and who resumed them."""
 
     list_display = ["name", "standing", "user_link", "why", "paused_at", "resumed_at"]
     list_display_links = ["name"]
@@ -55,7 +55,7 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
 
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, paused: PausedConstraint) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(paused.user)
 
     @admin.display(description="resumed because")
@@ -65,7 +65,7 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
 
     @admin.action(description="Resume the selected constraints", permissions=["operate"])
     def resume(self, request: HttpRequest, queryset: QuerySet[PausedConstraint]) -> None:
-        """Let them speak again, and run them."""
+        """Resume the constraints and run them."""
         chosen, done = list(queryset), 0
         for paused in chosen:
             try:
@@ -84,7 +84,7 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
 
 @admin.register(AlertFeedback)
 class AlertFeedbackAdmin(ReadOnlyAdmin[AlertFeedback]):
-    """What was thought of alerts."""
+    """The feedback on alerts."""
 
     list_display = ["at", "verdict_badge", "judge", "alert_link", "actor_name", "remark"]
     list_filter = ["verdict", "judge", "alert__user__workspace"]
@@ -102,12 +102,12 @@ class AlertFeedbackAdmin(ReadOnlyAdmin[AlertFeedback]):
 
     @admin.display(description="alert")
     def alert_link(self, given: AlertFeedback) -> str:
-        """Lead to the alert."""
+        """Link to the alert."""
         return link(given.alert, shortened(str(given.alert)))
 
     @admin.display(description="by", ordering="actor")
     def actor_name(self, given: AlertFeedback) -> str:
-        """Name who judged."""
+        """Name the person or key that gave the feedback."""
         return inline(given.actor)
 
     @admin.display(description="note")

@@ -1,4 +1,4 @@
-"""What is foreseen of each user."""
+"""Forecasts of users."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,9 +25,9 @@ from memory.admin.display import (
 from memory.models import Alert, Forecast, MemoryUser
 from memory.temporal import forecasts
 
-# So many events of a forecast are listed.
+# The number of listed events of a forecast.
 LISTED = 200
-# So many alerts are looked up for the events.
+# The number of alerts that are looked up for the events.
 MOST_ALERTS = 500
 
 
@@ -43,8 +43,11 @@ _WILL = {
 def alerts_among(
     user: MemoryUser, events: Sequence[Mapping[str, Any]], rows: QuerySet[Alert]
 ) -> Mapping[str, Alert]:
-    """Return the newest alert of these rows for each fingerprint that is foreseen, the first five
-    hundred of them: it has the words, which what is foreseen has not."""
+    """Return the newest alert of these rows for each forecast fingerprint, by fingerprint.
+
+    An alert has the message, which a forecast does not. Only the first five hundred fingerprints
+    are looked up.
+    """
     wanted = list(dict.fromkeys(one["fingerprint"] for one in events if one["fingerprint"]))
     found = rows.filter(user=user, fingerprint__in=wanted[:MOST_ALERTS]) if wanted else rows.none()
     newest = found.order_by("fingerprint", "-opened_at").distinct("fingerprint")
@@ -56,7 +59,7 @@ def alerts_among(
 
 
 def event(one: Mapping[str, Any], alerts: Mapping[str, Alert]) -> SafeString:
-    """Show what is foreseen: of which alert, what, when, and of which constraints."""
+    """Show a forecast event: the alert, the change, the time, and the constraints."""
     alert = alerts.get(one["fingerprint"])
     constraint = format_html_join(
         ", ", "{}", ((inline(rule_of(cause["constraint"])),) for cause in one["causes"])
@@ -80,7 +83,7 @@ def event(one: Mapping[str, Any], alerts: Mapping[str, Alert]) -> SafeString:
 
 
 def unforeseen(forecast: Forecast) -> list[SafeString | str]:
-    """Name the constraints of which nothing is foreseen, or not all, and why."""
+    """Name the constraints without a forecast, or with an incomplete one, and why."""
     rows: list[SafeString | str] = []
     for one in forecasts.unforeseen(forecast, forecast.user.time_zone):
         error = one["error"]
@@ -92,7 +95,7 @@ def unforeseen(forecast: Forecast) -> list[SafeString | str]:
 
 
 def of_version(forecast: Forecast) -> SafeString | str:
-    """Lead to the version that a forecast is of, and say if there is a newer one."""
+    """Link to the version of a forecast, and note if there is a newer one."""
     checkpoint = forecast.checkpoint
     if checkpoint is None:
         return NOTHING
@@ -104,7 +107,7 @@ def of_version(forecast: Forecast) -> SafeString | str:
 
 
 class DailyFilter(admin.SimpleListFilter):
-    """Forecasts by whether the constraints run daily all the same."""
+    """A filter by whether the constraints still run daily."""
 
     title = "runs"
     parameter_name = "daily"
@@ -116,7 +119,7 @@ class DailyFilter(admin.SimpleListFilter):
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[Forecast]
     ) -> QuerySet[Forecast] | None:
-        """Keep the rows that are so."""
+        """Keep the forecasts of the choice."""
         if self.value() not in ("yes", "no"):
             return None
         return queryset.filter(needs_daily=self.value() == "yes")
@@ -124,7 +127,7 @@ class DailyFilter(admin.SimpleListFilter):
 
 @admin.register(Forecast)
 class ForecastAdmin(ReadOnlyAdmin[Forecast]):
-    """What will open, change and resolve if nothing changes but the clock."""
+    """Forecasts: what will open, change and resolve if nothing changes but the clock."""
 
     list_display = ["computed_at", "user_link", "next_change", "known_until", "runs"]
     list_display_links = ["computed_at"]
@@ -141,13 +144,13 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Forecast]:
-        """Leave in the database what lists do not show."""
+        """Defer columns that lists do not show."""
         return super().get_queryset(request).defer("results", "timeline")
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Forecast | None:
-        """Look up what the alerts say of which something is foreseen."""
+        """Look up the alerts of the forecast events, for their messages."""
         forecast = super().get_object(request, object_id, from_field)
         if forecast is not None:
             events = forecasts.with_causes(forecast.timeline)
@@ -157,22 +160,22 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
 
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, forecast: Forecast) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(forecast.user)
 
     @admin.display(description="version")
     def version(self, forecast: Forecast) -> SafeString | str:
-        """Lead to the version that it is of, and say if there is a newer one."""
+        """Link to the version of the forecast, and note if there is a newer one."""
         return of_version(forecast)
 
     @admin.display(description="runs", ordering="needs_daily")
     def runs(self, forecast: Forecast) -> str:
-        """Say when the constraints run by the clock."""
+        """Show when the constraints run by the clock."""
         return "daily" if forecast.needs_daily else "as foreseen"
 
     @admin.display(description="foreseen")
     def events(self, forecast: Forecast) -> SafeString | str:
-        """List what opens, changes and resolves."""
+        """List the events: what opens, changes and resolves."""
         told, alerts = forecast.__dict__["_told"]
         rows = [event(one, alerts) for one in told[:LISTED]]
         more = len(told) - len(rows)
@@ -180,17 +183,17 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
 
     @admin.display(description="not foreseen")
     def unforeseen(self, forecast: Forecast) -> SafeString | str:
-        """Name the constraints of which nothing is foreseen, or not all, and why."""
+        """Name the constraints without a forecast, or with an incomplete one, and why."""
         return lines(unforeseen(forecast))
 
     @admin.display(description="took")
     def took(self, forecast: Forecast) -> str:
-        """Say how long it took, and how much was called."""
+        """Show how long it took, and the number of calls."""
         if not forecast.timings:
             return NOTHING
         return facts({**forecast.timings, "seconds": round(forecast.timings["seconds"], 2)})
 
     @admin.display(description="last error")
     def error(self, forecast: Forecast) -> SafeString | str:
-        """Show what went wrong at the last try."""
+        """Show the error of the last attempt."""
         return preformatted(forecast.last_error)

@@ -1,4 +1,4 @@
-"""A calendar of what the constraints will find, as the page of a user shows it."""
+"""A calendar of forecast events, for the page of a user."""
 
 import calendar
 import datetime
@@ -20,14 +20,14 @@ from memory.models.alerts import severity_rank
 from memory.temporal import forecasts
 
 MONTHS = 3
-# So many events of a day are listed.
+# The number of listed events of a day.
 LISTED = 20
 WEEKDAYS = list(zip(calendar.day_abbr, calendar.day_name, strict=True))
 
 
 @dataclass(frozen=True)
 class Day:
-    """A day of a month; of what is not in the month only the place is there."""
+    """A day of a month; a day of an adjacent month only fills its cell."""
 
     date: datetime.date
     is_in_month: bool
@@ -37,23 +37,23 @@ class Day:
 
     @property
     def name(self) -> str:
-        """How the list of the day's events is called on the page."""
+        """The id of the list of the day's events on the page."""
         return f"foreseen-{self.date.isoformat()}"
 
     @property
     def title(self) -> str:
-        """What a marked day says to those who do not see the mark."""
+        """The text of a marked day, for screen readers."""
         return f"{self.date.isoformat()}: {counted(len(self.events), 'event')}"
 
     @property
     def severity(self) -> str:
-        """The gravest of the day."""
+        """The highest severity of the day."""
         found = [one["severity"] for one in self.events if one["severity"]]
         return max(found, key=severity_rank) if found else ""
 
     @property
     def listed(self) -> Iterator[SafeString | str]:
-        """What happens that day, by time."""
+        """The events of the day, by time."""
         yield from (event(one, self.alerts) for one in self.events[:LISTED])
         more = len(self.events) - LISTED
         if more > 0:
@@ -69,13 +69,16 @@ class Month:
 
     @property
     def days(self) -> Iterator[Day]:
-        """The days on which something happens."""
+        """The days with events."""
         return (day for week in self.weeks for day in week if day.is_in_month and day.events)
 
 
 @dataclass(frozen=True)
 class Calendar:
-    """Months in the user's time zone, and what is foreseen in them: until when, and how much."""
+    """The coming months in the user's time zone, with their forecast events.
+
+    `known_until` is how far the forecast is complete.
+    """
 
     months: Sequence[Month]
     time_zone: str
@@ -84,12 +87,12 @@ class Calendar:
 
     @property
     def number(self) -> int:
-        """How many events are in these months."""
+        """The number of events in these months."""
         return sum(len(day.events) for month in self.months for day in month.days)
 
 
 def forecast_of(user: MemoryUser) -> Forecast | None:
-    """Return what is foreseen of the user, looked up once for this row; None, if nothing is yet."""
+    """Return the user's forecast, fetched once per row; None if there is none."""
     if "_forecast" not in user.__dict__:
         rows = Forecast.objects.filter(user=user).select_related("checkpoint")
         found = rows.defer(*heavy("checkpoint")).first()
@@ -103,21 +106,20 @@ def forecast_of(user: MemoryUser) -> Forecast | None:
 
 
 def look_up_alerts(user: MemoryUser, rows: QuerySet[Alert]) -> None:
-    """Look up what the alerts say that will be raised again, change or resolve: of these rows."""
+    """Fetch the alerts among these rows that will be raised again, change or resolve."""
     forecast = forecast_of(user)
     events = events_of(user, forecast) if forecast else []
     user.__dict__["_foreseen_alerts"] = alerts_among(user, events, rows)
 
 
 def alerts_of(user: MemoryUser) -> Mapping[str, Alert]:
-    """Return the alerts by fingerprint that were looked up for this row."""
+    """Return the fetched alerts by fingerprint."""
     found: Mapping[str, Alert] = user.__dict__.get("_foreseen_alerts", {})
     return found
 
 
 def events_of(user: MemoryUser, forecast: Forecast) -> Sequence[Mapping[str, Any]]:
-    """Return what is foreseen after the last run of the constraints, by time; looked up once for
-    this row."""
+    """Return the events forecast after the last run of the constraints, by time; once per row."""
     if "_foreseen" not in user.__dict__:
         after = user.alerts_instant or forecast.start
         assert after is not None
@@ -127,7 +129,7 @@ def events_of(user: MemoryUser, forecast: Forecast) -> Sequence[Mapping[str, Any
 
 
 def calendar_of(user: MemoryUser) -> Calendar | None:
-    """Return the calendar of the months to come; None, if nothing was looked ahead at yet."""
+    """Return the calendar of the coming months; None if there is no forecast."""
     forecast = forecast_of(user)
     if forecast is None or forecast.known_until is None:
         return None

@@ -1,4 +1,4 @@
-"""The front page: is something wrong now, what is it, and where are the rows."""
+"""The front page: whether something is wrong now, what it is, and links to the rows."""
 
 import datetime
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ from memory.staff.access import seen_by
 from memory.staff.overview import PERIODS, Period, Spent
 from memory.work import hosts, stuck
 
-# What a kind of ending looks like in a chart.
+# The colours of severities and of groups of outcomes in charts.
 SEVERITY_TONES = {Severity.CRITICAL: "bad", Severity.WARNING: "caution", Severity.INFO: "note"}
 ENDING_TONES = ("good", "plain", "caution", "note", "strong", "bad")
 STEP_FORMATS = {"hour": "%H:%M", "day": "%b %d"}
@@ -46,7 +46,7 @@ Model: TypeAlias = type[models.Model]
 
 @dataclass(frozen=True)
 class Number:
-    """A number, and the list of the rows behind it; without an address there are none."""
+    """A number, with a link to the list of its rows; without a link there are none."""
 
     text: str
     url: str = ""
@@ -55,7 +55,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Series:
-    """One colour of a chart: a number for each step, with the list of the rows behind it."""
+    """One colour of a chart: a number for each step, with a link to the list of its rows."""
 
     name: str
     tone: str
@@ -79,12 +79,12 @@ class Chart:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to draw."""
+        """Tell whether there is nothing to draw."""
         return not any(any(one.numbers) for one in self.series)
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """What the script draws."""
+        """The data for the script that draws the chart."""
         return {
             "steps": self.steps,
             "series": [
@@ -95,14 +95,14 @@ class Chart:
 
     @property
     def rows(self) -> Iterator[tuple[str, Sequence[Number]]]:
-        """The table: the newest step first; those in which nothing was are left out."""
+        """The rows of the table, newest step first, without empty steps."""
         for place in reversed(range(len(self.steps))):
             if any(one.numbers[place] for one in self.series):
                 yield (self.steps[place], [one.at(place) for one in self.series])
 
 
 def context(request: HttpRequest) -> dict[str, Any]:
-    """Return what the page shows, of what this member of the staff may see."""
+    """Return the contents of the page, limited to what this member of the staff may see."""
     now = timezone.now()
     period = PERIODS.get(request.GET.get("period", ""), PERIODS["day"])
     return {
@@ -131,7 +131,7 @@ def context(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-# -- Now -------------------------------------------------------------------------------------------
+# -- Current state ---------------------------------------------------------------------------------
 
 
 def _alarms(request: HttpRequest) -> Sequence[Mapping[str, Any]]:
@@ -144,7 +144,7 @@ def _alarms(request: HttpRequest) -> Sequence[Mapping[str, Any]]:
 
 
 def _dispatched(request: HttpRequest, now: datetime.datetime) -> str | None:
-    """Say when work was given out last; None to whom it is not told."""
+    """Return when work was last dispatched; None without permission to see that."""
     if not may_see(request, Heartbeat):
         return None
     last = Heartbeat.objects.filter(name=alarms.DISPATCHER).first()
@@ -155,7 +155,7 @@ def _dispatched(request: HttpRequest, now: datetime.datetime) -> str | None:
 
 
 def _alerts(request: HttpRequest) -> Mapping[str, Any]:
-    """Return the live alerts by severity, the gravest first, and by state."""
+    """Return the live alerts by severity, most severe first, and by state."""
     counts = overview.live_alerts(rows_for(request, Alert)) if may_see(request, Alert) else {}
     return {
         "states": LIVE_STATES,
@@ -181,7 +181,7 @@ def _alerts(request: HttpRequest) -> Mapping[str, Any]:
 
 
 def _work(request: HttpRequest) -> Iterator[Mapping[str, Any]]:
-    """Yield the kinds of work of which there is some."""
+    """Yield the kinds of work that have any."""
     narrow = partial(seen_by, request.user)
     kinds = [kind.within(narrow) for kind in stuck.KINDS.values() if may_see(request, kind.model)]
     for one in stuck.standings(kinds):
@@ -222,7 +222,7 @@ def _hosts(request: HttpRequest) -> Iterator[Mapping[str, Any]]:
         }
 
 
-# -- Of late ---------------------------------------------------------------------------------------
+# -- Recent activity -------------------------------------------------------------------------------
 
 
 def _went_on(
@@ -264,7 +264,7 @@ def _labels(period: Period, starts: Sequence[datetime.datetime]) -> Sequence[str
 def _within(
     model: Model, field: str, start: datetime.datetime, length: datetime.timedelta, **filters: str
 ) -> str:
-    """Return the address of the list of the rows of one step."""
+    """Return the URL of the list of the rows of one step."""
     moments = {f"{field}__gte": start, f"{field}__lt": start + length}
     return list_url(model, **moments, **filters)
 
@@ -292,7 +292,7 @@ def _of_severity(
     opened: Mapping[tuple[datetime.datetime, str], int],
     severity: Severity,
 ) -> Series:
-    """Return the alerts that were opened, and are of this severity now."""
+    """Return the alerts opened in each step that now have this severity."""
     return _series(
         severity.label,
         SEVERITY_TONES[severity],
@@ -324,7 +324,7 @@ def _ended(
     tone: str,
     outcomes: Collection[RunOutcome],
 ) -> Series:
-    """Return the runs that ended in one of these ways."""
+    """Return the runs of each step that ended with one of these outcomes."""
     either = ",".join(outcomes)
     return _series(
         name,
@@ -341,7 +341,7 @@ def _versions(
     now: datetime.datetime,
     endings: Mapping[tuple[datetime.datetime, str], int],
 ) -> Chart:
-    """What the gate accepted and rejected."""
+    """Return the chart of versions that the gate accepted and rejected."""
     starts = period.starts(now)
     accepted = overview.by_step(rows_for(request, Checkpoint), "created_at", period, now)
     series = [

@@ -1,4 +1,4 @@
-"""The workers that run users' code."""
+"""Sandbox hosts: the workers that run users' code."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from memory.work import hosts
 
 
 def state_of(host: SandboxHost) -> SafeString:
-    """Tell whether a host was heard of lately, and takes work."""
+    """Show whether a host is alive and takes work."""
     if timezone.now() - host.seen_at < hosts.SILENT:
         if hosts.PROBLEM in host.report:
             return badge("failed", "takes no work")
@@ -23,7 +23,7 @@ def state_of(host: SandboxHost) -> SafeString:
 
 @admin.register(SandboxHost)
 class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
-    """Which sandbox workers are there, and what they keep ready."""
+    """Sandbox workers, and the sandboxes that they keep ready."""
 
     list_display = [
         "host",
@@ -48,22 +48,22 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
 
     @admin.display(description="state", ordering="seen_at")
     def state(self, host: SandboxHost) -> SafeString:
-        """Tell whether it was heard of lately, and takes work."""
+        """Show whether it is alive and takes work."""
         return state_of(host)
 
     @admin.display(description="in")
     def kind_of_sandbox(self, host: SandboxHost) -> str:
-        """Name the kind of its sandboxes in a word."""
+        """Show the kind of its sandboxes."""
         return sandbox_badge(str(host.report.get("runner", "")))
 
     @admin.display(description="ready")
     def ready(self, host: SandboxHost) -> Any:
-        """Count the sandboxes that were never used."""
+        """Count the fresh (single-use) sandboxes that are ready."""
         return host.report.get("virgins")
 
     @admin.display(description="kept for users")
     def resident(self, host: SandboxHost) -> Any:
-        """Count the sandboxes that wait for their users to come back."""
+        """Count the sandboxes that are kept for their users to come back."""
         return host.report.get("leases")
 
     @admin.display(description="what it says of its sandboxes")
@@ -73,5 +73,5 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
 
     @admin.display(description="runs")
     def executed(self, host: SandboxHost) -> SafeString:
-        """Lead to what it executed."""
+        """Link to the runs that it executed."""
         return link_to_list(Run, "what it executed", host__exact=host.name)

@@ -1,4 +1,4 @@
-"""Which requests are remembered, so that they are not done twice."""
+"""Idempotency keys: requests that are remembered, so that they are not done twice."""
 
 from django.contrib import admin
 
@@ -22,15 +22,15 @@ class IdempotencyKeyAdmin(ReadOnlyAdmin[IdempotencyKey]):
 
     @admin.display(description="key", ordering="key")
     def name(self, key: IdempotencyKey) -> str:
-        """Show the client's name for the request."""
+        """Show the client's key for the request."""
         return inline(key.key)
 
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, key: IdempotencyKey) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(key.user) if key.user else NOTHING
 
     @admin.display(description="what it came to")
     def came_to(self, key: IdempotencyKey) -> str:
-        """Show what the write created or changed."""
+        """Show the result of the write."""
         return pretty(key.reference)

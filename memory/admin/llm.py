@@ -1,4 +1,4 @@
-"""Calls of language models and what they have spent."""
+"""Calls of language models, and their spending."""
 
 import datetime
 from decimal import Decimal
@@ -31,25 +31,25 @@ from memory.models.llm import LlmOutcome
 from memory.privacy import encryption
 from memory.staff.access import PROMPTS
 
-# What must not be loaded for a list, and not at all for those who may not read it.
+# Columns that lists do not load, and that only some may read at all.
 CONTENT = ("prompt", "answer")
 
-# Of a version so many calls are shown, and those of so many pieces of work.
+# Limits on the calls shown for a version, and on the pieces of work that they belong to.
 MAX_ATTEMPTS = 100
 MAX_WORKS = 20
 
-# Models that were called within so many days can be chosen.
+# The filter offers models that were called within this many days.
 CHOSEN_DAYS = 90
 
 
 class ModelFilter(admin.SimpleListFilter):
-    """Calls of a model; which there are is looked up in the ledger, which is short."""
+    """A filter by model; the choices come from the ledger, which is short."""
 
     title = "model"
     parameter_name = "model"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the models that were called of late."""
+        """Return the models that were called recently."""
         since = timezone.now().date() - datetime.timedelta(days=CHOSEN_DAYS)
         used = rows_for(request, LlmSpending).filter(day__gte=since).order_by("model")
         return [(name, visible(name)) for name in used.values_list("model", flat=True).distinct()]
@@ -62,7 +62,7 @@ class ModelFilter(admin.SimpleListFilter):
 
 
 def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
-    """Show the calls of the pieces of work that made a version, those that failed too."""
+    """Show all calls of the pieces of work that made a version, including failed ones."""
     works = set(checkpoint.llm_calls.order_by().values_list("work", flat=True)[:MAX_WORKS])
     if not works:
         return "no language model had a part in it"
@@ -102,7 +102,7 @@ def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
 
 
 def show_track_record(workspace: Workspace, record: TrackRecord) -> list[str]:
-    """Return lines that say what a record in a workspace is, and whether it stops the model."""
+    """Return lines that describe a track record, and whether it stops the model."""
     told: list[str] = [
         format_html("{} {}", badge("bad", "stopped"), inline(record.stopped))
         if record.stopped
@@ -121,7 +121,7 @@ def _number(value: int | None) -> str:
 
 @admin.register(LlmCall)
 class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
-    """Every attempt of a call: of whom, for what, what it took and how it ended."""
+    """Attempts of calls: the user, the purpose, the usage and the outcome."""
 
     list_display = [
         "name",
@@ -149,7 +149,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
     when_empty = "No language model has been called yet."
 
     def get_fieldsets(self, request: HttpRequest, obj: LlmCall | None = None) -> Any:
-        """Show prompt and answer to those who may read them."""
+        """Include prompt and answer for those who may read them."""
         fieldsets: list[tuple[str | None, dict[str, Any]]] = [
             (
                 None,
@@ -179,13 +179,13 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
         return fieldsets
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LlmCall]:
-        """Leave in the database what lists do not show."""
+        """Defer columns that lists do not show."""
         return super().get_queryset(request).defer(*CONTENT, *heavy("checkpoint"))
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
-        """Show the list, and below it what all that match it come to."""
+        """Show the list, and below it the totals of all matching calls."""
         response = super().changelist_view(request, extra_context)
         found = getattr(response, "context_data", {}).get("cl")
         if found is not None:
@@ -202,17 +202,17 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="call", ordering="purpose")
     def name(self, call: LlmCall) -> str:
-        """Name the call by its purpose and the beginning of its id."""
+        """Show the purpose and the beginning of the id."""
         return str(call)
 
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, call: LlmCall) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(call.user)
 
     @admin.display(description="outcome", ordering="outcome")
     def ended(self, call: LlmCall) -> str:
-        """Show how it ended, or how far it got."""
+        """Show the outcome or the progress."""
         return badge(call.standing, call.standing.label)
 
     @admin.display(description="error")
@@ -227,14 +227,14 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="tokens in + out", ordering="input_tokens")
     def tokens(self, call: LlmCall) -> str:
-        """Show the tokens, where the provider has told them."""
+        """Show the tokens, if the provider reported them."""
         if call.input_tokens is None or call.output_tokens is None:
             return NOTHING
         return f"{call.input_tokens:,} + {call.output_tokens:,}"
 
     @admin.display(description="tokens in")
     def tokens_in(self, call: LlmCall) -> str:
-        """Show the tokens of the prompt, and how many of them came from a cache."""
+        """Show the tokens of the prompt, and how many came from a cache."""
         if call.input_tokens is None:
             return "unknown"
         read, written = call.cache_read_tokens or 0, call.cache_write_tokens or 0
@@ -248,61 +248,61 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="cost", ordering="cost")
     def price(self, call: LlmCall) -> str:
-        """Show the cost, where it is known."""
+        """Show the cost, if it is known."""
         return NOTHING if call.cost is None else money(call.cost)
 
     @admin.display(description="at most")
     def reserved(self, call: LlmCall) -> str:
-        """Show what was held against the budget while it was under way."""
+        """Show the amount that was reserved while it was under way."""
         cost = "" if call.reserved_cost is None else f", {money(call.reserved_cost)}"
         return f"{counted(call.reserved_tokens, 'token')}{cost}"
 
     @admin.display(description="took", ordering="seconds")
     def took(self, call: LlmCall) -> str:
-        """Say how long it took."""
+        """Show how long it took."""
         return NOTHING if call.seconds is None else f"{call.seconds:.2f} s"
 
     @admin.display(description="question")
     def question(self, call: LlmCall) -> str:
-        """Say which question of the work it was, and which attempt at it."""
+        """Show the number of the question within the work, and of the attempt."""
         return f"number {call.turn}, attempt {call.attempt}"
 
     @admin.display(description="same work")
     def beside(self, call: LlmCall) -> str:
-        """Lead to the other calls of the same piece of work."""
+        """Link to the other calls of the same piece of work."""
         number = LlmCall.objects.filter(work=call.work).count()
         return link_to_list(LlmCall, counted(number, "call"), q=str(call.work))
 
     @admin.display(description="track record")
     def track_record(self, call: LlmCall) -> str:
-        """Show the record of the call's model in its workspace as it is now."""
+        """Show the current track record of the call's model in its workspace."""
         record = track_records.read(call.workspace, call.model)
         return lines(show_track_record(call.workspace, record))
 
     @admin.display(description="version")
     def checkpoint_link(self, call: LlmCall) -> str:
-        """Lead to the version that came of it."""
+        """Link to the version that it led to."""
         version = call.checkpoint
         return link(version, f"v{version.version}" if version else None)
 
     @admin.display(description="run")
     def run_link(self, call: LlmCall) -> str:
-        """Lead to the run."""
+        """Link to the run."""
         return link(call.run)
 
     @admin.display(description="lane")
     def lane_link(self, call: LlmCall) -> str:
-        """Lead to the lane."""
+        """Link to the lane."""
         return link(call.lane)
 
     @admin.display(description="prompt")
     def sent(self, call: LlmCall) -> str:
-        """Show what was sent, where it is kept."""
+        """Show the prompt, if it is stored."""
         return _content(call, 0)
 
     @admin.display(description="answer")
     def said(self, call: LlmCall) -> str:
-        """Show what was answered, where it is kept."""
+        """Show the answer, if it is stored."""
         return _content(call, 1)
 
 
@@ -324,7 +324,7 @@ def money(amount: Decimal) -> str:
 
 
 def _totals(calls: QuerySet[LlmCall], pages: paging.BoundedPaginator) -> list[tuple[str, str]]:
-    """Return what the calls of a list come to, by name, as long as they are soon counted."""
+    """Return the totals of a list's calls, by name, unless counting them would take long."""
     number = pages.count
     if not number:
         return []
@@ -349,7 +349,7 @@ def _totals(calls: QuerySet[LlmCall], pages: paging.BoundedPaginator) -> list[tu
 
 @admin.register(LlmSpending)
 class LlmSpendingAdmin(ReadOnlyAdmin[LlmSpending]):
-    """What calls have spent by day, model, purpose and outcome: what budgets are held against."""
+    """The ledger by day, model, purpose and outcome, against which budgets are checked."""
 
     list_display = [
         "cell",
@@ -384,5 +384,5 @@ class LlmSpendingAdmin(ReadOnlyAdmin[LlmSpending]):
 
     @admin.display(description="outcome", ordering="outcome")
     def ended(self, spending: LlmSpending) -> str:
-        """Show how the calls ended."""
+        """Show the outcome of the calls."""
         return badge(spending.outcome, LlmOutcome(spending.outcome).label)

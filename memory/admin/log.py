@@ -1,4 +1,4 @@
-"""The log, and what became of its entries."""
+"""The log, and the outcomes of its entries."""
 
 from collections.abc import Collection, Iterable
 
@@ -39,7 +39,7 @@ PENDING = "pending"
 
 
 class OutcomeFilter(admin.SimpleListFilter):
-    """What became of the entries; pending is what has no outcome."""
+    """A filter by outcome; entries without one are pending."""
 
     title = "what became of it"
     parameter_name = "outcome"
@@ -53,7 +53,7 @@ class OutcomeFilter(admin.SimpleListFilter):
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[LogEntry]
     ) -> QuerySet[LogEntry] | None:
-        """Keep the entries that were decided so, or not decided at all."""
+        """Keep the entries with this outcome, or without any."""
         decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
         if self.value() == PENDING:
             return queryset.filter(~Exists(decided))
@@ -64,7 +64,7 @@ class OutcomeFilter(admin.SimpleListFilter):
 
 @admin.register(LogEntry)
 class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
-    """What was said and told, line by line, and what became of it."""
+    """Log entries with their outcomes."""
 
     list_display = [
         "number",
@@ -116,14 +116,14 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LogEntry]:
-        """Look up each entry's outcome along."""
+        """Annotate each entry's outcome."""
         decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq")).order_by()
         return super().get_queryset(request).annotate(decided_as=decided.values("outcome")[:1])
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> LogEntry | None:
-        """Look up the API key that wrote it, for who may see keys."""
+        """Fetch the API key that wrote the entry, for those who may see keys."""
         entry = super().get_object(request, object_id, from_field)
         kind, _, prefix = (entry.source or "").partition(":") if entry else ("", "", "")
         if entry is not None and kind == "key":
@@ -131,18 +131,18 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         return entry
 
     def actions_for(self, row: LogEntry) -> Collection[str]:
-        """Offer to redact what says something."""
+        """Offer redaction of entries with content."""
         gone = row.redacted_at is not None or row.kind == EntryKind.REDACTION
         return [] if gone else super().actions_for(row)
 
     @admin.action(description="Redact the selected entries…", permissions=["operate"])
     def redact(self, request: HttpRequest, queryset: QuerySet[LogEntry]) -> TemplateResponse | None:
-        """Take what they say out of the memory, after showing what goes with it."""
+        """Redact the entries, after showing what is removed with them."""
         return redact_chosen(request, queryset, "redact")
 
     @admin.display(description="merged from")
     def merged_from(self, entry: LogEntry) -> str:
-        """Lead to the entry of a merged user of which it is a copy."""
+        """Link to the entry of a merged user that this is a copy of."""
         for merge, seq in copies.origins(entry.user, [entry.seq]).values():
             original = LogEntry.objects.get(user=merge.merged, seq=seq)
             return format_html("{} of {}", link_to_entry(original), link(merge.merged))
@@ -155,7 +155,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, entry: LogEntry) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(entry.user)
 
     @admin.display(description="kind", ordering="kind")
@@ -165,17 +165,17 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="says")
     def says(self, entry: LogEntry) -> str:
-        """Show the beginning."""
+        """Show the beginning of the content."""
         return inline(summary(entry))
 
     @admin.display(description="became")
     def decided(self, entry: LogEntry) -> str:
-        """Say what became of it."""
+        """Show the outcome."""
         return badge(getattr(entry, "decided_as", None) or PENDING)
 
     @admin.display(description="what became of it")
     def outcome(self, entry: LogEntry) -> str:
-        """Lead to the outcome and to the version that it came with."""
+        """Link to the outcome and to its version."""
         outcome = log.outcomes(entry.user, [entry.seq]).get(entry.seq)
         if outcome is None:
             return format_html("{} {}", badge(PENDING), "no version of the project has it yet")
@@ -209,23 +209,23 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="before and after")
     def neighbours(self, entry: LogEntry) -> str:
-        """Lead to the entries beside it in the user's log."""
+        """Link to the adjacent entries of the user's log."""
         return links_to_entries(entry.user, [entry.seq - 1, entry.seq + 1])
 
     @admin.display(description="derived from")
     def derived(self, entry: LogEntry) -> str:
-        """Lead to the entries that this one was made from."""
+        """Link to the entries that this one was made from."""
         return links_to_entries(entry.user, entry.derived_from)
 
     @admin.display(description="made into")
     def derivatives(self, entry: LogEntry) -> str:
-        """Lead to the entries that were made from this one."""
+        """Link to the entries that were made from this one."""
         made = LogEntry.objects.filter(user=entry.user, derived_from__contains=[entry.seq])
         return links_to_entries(entry.user, made.values_list("seq", flat=True)[:100])
 
     @admin.display(description="alerts that rest on it")
     def alerts(self, entry: LogEntry) -> str:
-        """Lead to the alerts that cite it or what was derived from it, live ones and past ones."""
+        """Link to the alerts, live and past, that cite it or entries derived from it."""
         whole = redaction.closure(entry.user, [entry.seq])
         return links_to_alerts(
             Alert.objects.listed().filter(user=entry.user, entries__overlap=whole)
@@ -233,7 +233,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="came")
     def written_by(self, entry: LogEntry) -> SafeString | str:
-        """Say what wrote it, and lead to the API key if that did."""
+        """Show the source of the entry, with a link to its API key."""
         kind, _, name = (entry.source or "").partition(":")
         if kind == "key" and name:
             key: ApiKey | None = entry.__dict__.get("_key")
@@ -265,7 +265,7 @@ def _reopen(request: HttpRequest, user: MemoryUser, selection: Selection) -> Non
 
 @admin.register(EntryOutcome)
 class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
-    """What became of entries; the rejected ones say why."""
+    """Outcomes of entries; rejected ones have a reason."""
 
     list_display = ["result", "entry", "user_link", "version", "why", "decided_at"]
     list_display_links = ["result"]
@@ -282,7 +282,7 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
         description="Reopen the selected: work on these entries again", permissions=["operate"]
     )
     def reopen(self, request: HttpRequest, queryset: QuerySet[EntryOutcome]) -> None:
-        """Take the outcomes back, user by user."""
+        """Reopen the entries, user by user."""
         by_user: dict[MemoryUser, list[int]] = {}
         for outcome in queryset.select_related("user"):
             by_user.setdefault(outcome.user, []).append(outcome.seq)
@@ -293,7 +293,7 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
     def reopen_all_of_its_version(
         self, request: HttpRequest, queryset: QuerySet[EntryOutcome]
     ) -> None:
-        """Take back whatever was settled together with the selected."""
+        """Reopen all entries that were settled together with the selected ones."""
         rows = EntryOutcome.objects.filter(
             user__in=queryset.values("user"), checkpoint__in=queryset.values("checkpoint")
         )
@@ -303,7 +303,7 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
         self.reopen(request, rows)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EntryOutcome]:
-        """Look up the entry's key along: nothing has a foreign key to the log."""
+        """Annotate the entry's key, since nothing has a foreign key to the log."""
         entry = LogEntry.objects.filter(user=OuterRef("user"), seq=OuterRef("seq")).order_by()
         return (
             super()
@@ -314,7 +314,7 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
 
     @admin.display(description="outcome", ordering="outcome")
     def result(self, outcome: EntryOutcome) -> str:
-        """Show what became of the entry."""
+        """Show the outcome of the entry."""
         return badge(outcome.outcome, outcome.get_outcome_display())
 
     @admin.display(description="reason")
@@ -324,7 +324,7 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
 
     @admin.display(description="entry", ordering="seq")
     def entry(self, outcome: EntryOutcome) -> str:
-        """Lead to the entry."""
+        """Link to the entry."""
         return link_to_key(LogEntry, getattr(outcome, "entry_id", None), f"#{outcome.seq}")
 
     @admin.display(description="it says")
@@ -334,11 +334,11 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
 
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, outcome: EntryOutcome) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(outcome.user)
 
     @admin.display(description="version", ordering="checkpoint__version")
     def version(self, outcome: EntryOutcome) -> str:
-        """Lead to the checkpoint."""
+        """Link to the checkpoint."""
         checkpoint = outcome.checkpoint
         return link(checkpoint, f"v{checkpoint.version}" if checkpoint else None)

@@ -1,12 +1,12 @@
-"""What of each screen is shown to those who may not see what people said.
+"""Masking of screens for members of the staff who may not see content.
 
-Such a person sees the fields that are named here and "(hidden)" in the place of all others: a
-field that somebody adds is hidden until it is named. States, counts, times and links are open;
-what people said, what was computed of it, names that tell of it (of records, of constraints) and
-errors, which may quote it, are not.
+They see the fields that are listed here and "(hidden)" in place of all others: a new field is
+hidden until it is listed. States, counts, times and links are open; hidden are what people said,
+everything computed from it, names that reveal it (of records, of constraints) and errors, which may
+quote it.
 
-Whether it is hidden is asked of the request where there is one. What is rendered deeper inside
-asks `is_hidden`, which every request to the admin sets, and which is so until one has.
+Views ask the request whether to hide. Functions that render deeper inside ask `is_hidden`, which
+every request to the admin sets, and which is true until one has.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -74,7 +74,7 @@ _hidden: ContextVar[bool] = ContextVar("hidden", default=True)
 
 @dataclass(frozen=True)
 class AllBut:
-    """Every field but these: of rows that hold nothing of people."""
+    """All fields except these: for rows that contain nothing about people."""
 
     hidden: tuple[str, ...] = ()
 
@@ -86,7 +86,7 @@ def _names(*names: str) -> frozenset[str]:
     return frozenset(" ".join(names).split())
 
 
-# Of rows that outlive a person, or are nobody's, what may tell of people all the same.
+# Of rows that outlive a person, or belong to nobody, the fields that may reveal content.
 _BESIDES: dict[type[Model], tuple[str, ...]] = {
     UserErasure: ("by", "reason"),
     WorkspaceConstraintVersion: (
@@ -97,7 +97,7 @@ _BESIDES: dict[type[Model], tuple[str, ...]] = {
 _LEASE = "attempts run_after lease_owner lease_expires_at"
 
 OPEN: dict[type[Model], AllBut | frozenset[str]] = {
-    # Nobody's, or of a workspace: settings, counts, and what the product's own people wrote.
+    # Rows of nobody or of a workspace: settings, counts, and what the product's own people wrote.
     **dict.fromkeys(
         [
             *(Alarm, ApiKey, EventCounter, Heartbeat, LlmSpending, MailCursor, SandboxHost),
@@ -105,14 +105,14 @@ OPEN: dict[type[Model], AllBut | frozenset[str]] = {
         ],
         AllBut(),
     ),
-    # A constraint of a workspace is nobody's, but its text may have come of what people said, and
-    # whom it fits tells how their projects are made.
+    # A workspace constraint belongs to nobody, but its text may derive from what people said, and
+    # whom it fits reveals their projects' structure.
     WorkspaceConstraint: AllBut(("source", "tests", "found", "versions", "fits")),
     WorkspaceConstraintVersion: _names(
         "name workspace constraint_link standing ran_in durations attempts",
         "created_at judged_at approved_by approved_at",
     ),
-    # Constraints of users are named for what they are about.
+    # Users' own constraints are named for their subject.
     Workspace: AllBut(("precision",)),
     MemoryUser: _names(
         "user_id workspace time_zone public_id created_at constraints_due_at merges paused",
@@ -189,7 +189,7 @@ OPEN: dict[type[Model], AllBut | frozenset[str]] = {
 
 @contextmanager
 def hiding(is_hidden: bool) -> Iterator[None]:
-    """Hide what people said, or show it, until the block ends."""
+    """Hide or show content until the block ends."""
     token = _hidden.set(is_hidden)
     try:
         yield
@@ -198,17 +198,17 @@ def hiding(is_hidden: bool) -> Iterator[None]:
 
 
 def is_hidden() -> bool:
-    """Whether what people said is hidden from whoever looks."""
+    """Tell whether content is hidden in the current request."""
     return _hidden.get()
 
 
 def content(shown: SafeString | str) -> SafeString | str:
-    """Return what tells of what people said, or that it is hidden."""
+    """Return something that reveals content, or a placeholder if content is hidden."""
     return HIDDEN if is_hidden() else shown
 
 
 def content_fields(model: type[Model]) -> Collection[str]:
-    """Return the fields of a model that hold what people said; who a user is, is none."""
+    """Return the fields of a model with content; a user's identity is not content."""
     if model is MemoryUser:
         return ()
     erased = REGISTRY[model].content if model in REGISTRY else ()
@@ -216,26 +216,26 @@ def content_fields(model: type[Model]) -> Collection[str]:
 
 
 def name_of(row: Model) -> str:
-    """Return what a row is called; its kind and key, where its name may tell what is hidden."""
+    """Return a row's name, or its kind and key if the name may reveal hidden content."""
     if is_hidden() and content_fields(type(row)):
         return f"{row._meta.verbose_name} {str(row.pk)[:8]}"
     return str(row)
 
 
 def is_open(model: type[Model], name: object) -> bool:
-    """Whether a field of the model's screen is shown to everybody who sees the screen."""
+    """Tell whether a field of the model's screen is shown to everybody who sees the screen."""
     return name in OPEN.get(model, ())
 
 
 class Hidden:
-    """Stands in a screen in the place of a field; Django takes it for a function of the row."""
+    """Replaces a field on a screen; Django takes it for a function of the row."""
 
     def __init__(self, name: str, label: str) -> None:
         self.__name__ = name
         self.short_description = label
 
     def __call__(self, row: Model) -> str:
-        """Say that it is hidden."""
+        """Return the placeholder."""
         return HIDDEN
 
     def __str__(self) -> str:
@@ -249,7 +249,7 @@ class Hidden:
 
 
 def masked(model_admin: Any, names: Sequence[Any]) -> list[Any]:
-    """Put stand-ins in the place of the fields of a screen that are not open."""
+    """Replace the fields of a screen that are not open."""
     return [
         masked(model_admin, name)
         if isinstance(name, list | tuple)
@@ -261,7 +261,7 @@ def masked(model_admin: Any, names: Sequence[Any]) -> list[Any]:
 
 
 def masked_sets(model_admin: Any, fieldsets: Any) -> tuple[Any, list[Hidden]]:
-    """Do so with the sets of fields of a page; return the stand-ins along."""
+    """Replace the fields in a page's fieldsets that are not open; return the replacements, too."""
     sets = [
         (title, {**options, "fields": masked(model_admin, options["fields"])})
         for title, options in fieldsets

@@ -1,4 +1,4 @@
-"""Merges: who turned out to be whom, and how far the entries have come."""
+"""Merges of users, and the progress of copying their entries."""
 
 from django.contrib import admin
 
@@ -8,7 +8,7 @@ from memory.models import CopiedEntries, Merge
 
 
 class StateFilter(PresenceFilter):
-    """Those of which entries are still to be copied, or none."""
+    """A filter by whether all entries are copied."""
 
     title = "state"
     parameter_name = "state"
@@ -17,7 +17,7 @@ class StateFilter(PresenceFilter):
 
 @admin.register(Merge)
 class MergeAdmin(WorkAdmin[Merge]):
-    """Users who were merged into others."""
+    """Merges of users."""
 
     list_display = ["created_at", "merged_link", "user_link", "how_far", "progress", "by"]
     list_filter = [
@@ -46,35 +46,35 @@ class MergeAdmin(WorkAdmin[Merge]):
 
     @admin.display(description="merged user", ordering="merged__user_id")
     def merged_link(self, row: Merge) -> str:
-        """Lead to the user of whom nothing is told any more."""
+        """Link to the merged user, whose log takes no more entries."""
         return link(row.merged)
 
     @admin.display(description="into", ordering="user__user_id")
     def user_link(self, row: Merge) -> str:
-        """Lead to the user who it is."""
+        """Link to the user that it was merged into."""
         return link(row.user)
 
     @admin.display(description="state")
     def how_far(self, row: Merge) -> str:
-        """Say whether all is copied, and if not, whether it fails."""
+        """Show whether all entries are copied or the work fails."""
         if row.due_at is None:
             return badge("done")
         return badge("failing") if row.last_error else badge("working", "under way")
 
     @admin.display(description="entries")
     def progress(self, row: Merge) -> str:
-        """Count what was looked at, and what of it was copied."""
+        """Count the entries processed, and those copied."""
         return f"{row.cursor_seq} of {row.last_seq}, {row.copied} copied"
 
     @admin.display(description="constraints left behind")
     def constraints(self, row: Merge) -> str:
-        """Name the merged user's own constraints, which the other does not have."""
+        """Name the merged user's own constraints, which the other user does not get."""
         return lines(inline(path) for path in row.left_behind) or "none"
 
 
 @admin.register(CopiedEntries)
 class CopiedEntriesAdmin(ReadOnlyAdmin[CopiedEntries]):
-    """Which entries became which."""
+    """The mapping of copied entries."""
 
     list_display = ["from_seq", "seq", "number", "merge_link"]
     list_filter = ["merge__user__workspace"]
@@ -87,5 +87,5 @@ class CopiedEntriesAdmin(ReadOnlyAdmin[CopiedEntries]):
 
     @admin.display(description="merge", ordering="merge")
     def merge_link(self, row: CopiedEntries) -> str:
-        """Lead to the merge."""
+        """Link to the merge."""
         return link(row.merge)

@@ -1,4 +1,4 @@
-"""What is wrong with the server, and the work that does not come to an end."""
+"""Alarms of the server, and stuck work."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -27,15 +27,15 @@ from memory.staff.access import seen_by
 from memory.work import stuck
 from memory.work.stuck import Kind, Standing, Stuck
 
-# So much of a kind is shown at a time; "all of them" are all that there are.
+# The number of listed rows of a kind; "all of them" includes those that are not listed.
 LISTED = 100
-# So much is tried again, or dismissed, at a time.
+# The limit of rows that are retried or dismissed at a time.
 MOST = 10_000
 ACTIONS = {"try_again": "tried again now", "dismiss": "dismissed"}
 
 
 class RaisedFilter(PresenceFilter):
-    """What is wrong, or what was."""
+    """A filter by whether the alarm is raised."""
 
     title = "state"
     parameter_name = "raised"
@@ -44,7 +44,7 @@ class RaisedFilter(PresenceFilter):
 
 @admin.register(Alarm)
 class AlarmAdmin(ReadOnlyAdmin[Alarm]):
-    """What is wrong with the server, and what was."""
+    """Current and past alarms of the server."""
 
     list_display = ["name", "standing", "what", "raised_at", "cleared_at", "told"]
     list_filter = [RaisedFilter]
@@ -65,7 +65,7 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
         return [path("work/", view, name="memory_work"), *super().get_urls()]
 
     def work_view(self, request: HttpRequest) -> HttpResponse:
-        """Show how all work stands and what of it is stuck; have it tried again, or dismiss it."""
+        """Show the state of all work and what is stuck; retry or dismiss the selected work."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         if request.method == "POST":
@@ -74,7 +74,7 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
         visible = [kind for kind in _kinds(request) if _may(request, "view", kind)]
         standings = list(stuck.standings(visible))
         chosen = [one for one in standings if request.GET.get("kind") in (None, "", one.kind.name)]
-        # It shows whose work is stuck, and why.
+        # It shows whose work is stuck, and errors.
         audit.note(request.user, AuditKind.VIEW, audit.Subject(), "work")
         context = {
             **self.admin_site.each_context(request),
@@ -96,19 +96,19 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
 
     @admin.display(description="state")
     def standing(self, alarm: Alarm) -> str:
-        """Say whether it is so at the moment."""
+        """Show whether the alarm is raised."""
         if alarm.raised_at is not None:
             return badge("failing", "raised")
         return badge("ok", "over") if alarm.cleared_at else badge("waiting", "not for long yet")
 
     @admin.display(description="what")
     def what(self, alarm: Alarm) -> str:
-        """Show what is wrong."""
+        """Show the problem."""
         return inline(alarm.detail)
 
     @admin.display(description="told by e-mail", boolean=True)
     def told(self, alarm: Alarm) -> bool:
-        """Tell whether who wants to know was told."""
+        """Show whether the mail was sent."""
         return alarm.is_told
 
     @admin.display(description="why it could not be told")
@@ -119,7 +119,7 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
 
 @admin.register(Heartbeat)
 class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
-    """What has to happen again and again, and when it has last."""
+    """Periodic jobs, and the last success of each."""
 
     list_display = ["name", "at"]
     when_empty = "Neither the dispatcher nor the alarms were ever at work."
@@ -127,7 +127,7 @@ class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
 
 
 def _kinds(request: HttpRequest) -> list[Kind]:
-    """Return all kinds of work, each of the workspaces that the staff sees."""
+    """Return all kinds of work, limited to the workspaces that the member of the staff sees."""
     return [kind.within(partial(seen_by, request.user)) for kind in stuck.KINDS.values()]
 
 
@@ -147,7 +147,7 @@ def _standing(one: Standing) -> dict[str, Any]:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in the words of a list."""
+    """Return a duration for a list."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
@@ -172,7 +172,7 @@ def _error(one: Stuck) -> str:
 
 
 def _act(request: HttpRequest) -> None:
-    """Do with the chosen work what was asked for, and note who did."""
+    """Apply the requested action to the selected work, and audit it."""
     action = request.POST.get("action", "")
     if action not in ACTIONS:
         messages.error(request, "Choose what to do: try again, or dismiss.")
@@ -190,7 +190,7 @@ def _act(request: HttpRequest) -> None:
         rows = seen_by(request.user, kind.model._default_manager.filter(pk__in=keys))
         subject = audit.subject_of(rows)
         do = stuck.try_again if action == "try_again" else stuck.dismiss
-        # First, since what cannot be noted is not to be done.
+        # First, since an action without an audit entry must not be done.
         audit.note(request.user, AuditKind.ACT, subject, f"{kind.name}: {action}")
         number = do(kind, keys)
         _note(request, kind, keys, ACTIONS[action])
@@ -201,20 +201,20 @@ def _act(request: HttpRequest) -> None:
 
 
 def _keys(kind: Kind, asked: list[str]) -> list[Any]:
-    """Return the keys of the chosen pieces of this kind; `records:all` are all that are stuck."""
+    """Return the keys of the selected rows of this kind; `records:all` means all that are stuck."""
     if f"{kind.name}:all" in asked:
         return [one.row.pk for one in stuck.found(kind, MOST)]
     keys = []
     for text in asked:
         name, _, key = text.partition(":")
         if name == kind.name:
-            with suppress(ValidationError):  # nobody's
+            with suppress(ValidationError):  # not a key
                 keys.append(kind.model._meta.pk.clean(key, None))
     return keys
 
 
 def _note(request: HttpRequest, kind: Kind, keys: list[Any], what: str) -> None:
-    """Write it into the admin's log, under keys that name no person."""
+    """Write the action into the admin's log, under keys that name no person."""
     of = ContentType.objects.get_for_model(kind.model)
     StaffAction.objects.bulk_create(
         StaffAction(

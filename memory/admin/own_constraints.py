@@ -1,6 +1,6 @@
-"""The constraints of one user's own, from the admin: written, changed and deleted.
+"""One user's own constraints, written, changed and deleted in the admin.
 
-What is written is a proposal as over the API: the gate decides, and what it accepts is a version.
+A change is a proposal, as over the API: the gate decides, and what it accepts becomes a version.
 """
 
 from pathlib import PurePath
@@ -44,7 +44,7 @@ def _text(rows: int, help: str) -> forms.CharField:
 
 
 class OwnConstraintForm(forms.Form):
-    """A constraint and its tests; `seen` is the hash of the text that it was changed from."""
+    """A constraint and its tests; `seen` is the hash of the text before the change."""
 
     name = forms.CharField(max_length=100, help_text="Lower case; its tests import it by its name.")
     source = _text(
@@ -54,7 +54,7 @@ class OwnConstraintForm(forms.Form):
     seen = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     def clean_name(self) -> str:
-        """Return a name that a file can have."""
+        """Return a name that is valid for a file."""
         name = str(self.cleaned_data["name"])
         try:
             check_lower_name(name, "constraint")
@@ -64,10 +64,11 @@ class OwnConstraintForm(forms.Form):
 
 
 def page(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> HttpResponse:
-    """Answer with the page of one constraint: `name` in the address opens one that there is, `run`
-    shows what became of a proposal, and `from_query` begins one with a query.
+    """Return the page of one constraint.
 
-    What is posted is proposed. Call it for who may write: see `may_write`.
+    In the URL, `name` opens an existing constraint, `run` shows the result of a proposal, and
+    `from_query` starts a constraint from a query. A posted form is proposed. The caller must check
+    `may_write`.
     """
     run = None
     if request.method == "POST":
@@ -111,13 +112,16 @@ _FIELDS = ("name", *_TEXTS, "seen")
 
 
 def own_constraint_url(user: MemoryUser, **asked: str) -> str:
-    """Return the address of the page: of a new constraint, of one by its `name`, of a `run`."""
+    """Return the URL of the page: of a new constraint, of one by its `name`, of a `run`."""
     address = reverse("admin:memory_memoryuser_constraint", args=[user.pk])
     return f"{address}?{urlencode(asked)}" if asked else address
 
 
 def may_write(request: HttpRequest) -> bool:
-    """Tell who may write constraints of users: who sees what people said, and makes versions."""
+    """Tell whether a member of the staff may write users' constraints.
+
+    That requires access to content, and the permission to make versions.
+    """
     versions = admin.site.get_model_admin(Checkpoint)
     allowed: bool = versions.has_operate_permission(request)  # type: ignore[attr-defined]
     return allowed and access.sees_content(request.user)
@@ -128,7 +132,7 @@ def _path(name: str) -> str:
 
 
 def _proposed(request: HttpRequest, user: MemoryUser, form: OwnConstraintForm) -> Run | None:
-    """Propose what the form says; None where that is refused, which the form tells."""
+    """Propose the contents of the form; None if that is refused, which the form shows."""
     if "delete" in request.POST:
         del form.fields["source"], form.fields["tests"]
     if not form.is_valid():
@@ -162,7 +166,7 @@ def _moved(name: str, there: str, seen: str) -> str:
 
 
 def _standing(user: MemoryUser) -> str:
-    """Say why nothing can be written for this user, if so."""
+    """Return why nothing can be written for this user, if so."""
     try:
         refuse_merged(user)
         history.refuse_being_redacted(user)
@@ -172,14 +176,14 @@ def _standing(user: MemoryUser) -> str:
 
 
 def _failing(user: MemoryUser) -> dict[str, str]:
-    """Return the errors of the user's own constraints that fail at present, by name."""
+    """Return the errors of the user's own constraints that currently fail, by name."""
     if user.head is None or _standing(user):
         return {}
     return failures.by_name(failures.alerts_of(user), Outline.from_json(user.head.outline))
 
 
 def _initial(request: HttpRequest, user: MemoryUser, run: Run | None) -> dict[str, str]:
-    """Return how the form begins: as the constraint stands, or as it was proposed in vain."""
+    """Return the initial form: the current constraint, or the last refused proposal."""
     tree = user.head.tree if user.head else {}
     if run is not None and run.outcome != RunOutcome.OK:
         edit = _edit_of(run)
@@ -213,7 +217,7 @@ def _edit_of(run: Run) -> dict[str, Any]:
 
 
 def _result(request: HttpRequest, user: MemoryUser, run: Run) -> dict[str, Any]:
-    """Return what is to be shown of a proposal."""
+    """Return the context to show a proposal."""
     told: dict[str, Any] = {"run_url": page_url(run), "run_key": run.pk}
     if run.status != RunStatus.DONE:
         paused = pauses.of_user(user) is not None
@@ -237,7 +241,7 @@ def _result(request: HttpRequest, user: MemoryUser, run: Run) -> dict[str, Any]:
 
 
 def _speaks(request: HttpRequest, user: MemoryUser, made: Checkpoint, run: Run) -> SafeString | str:
-    """Lead to what the constraint of an accepted proposal alerts on, for who may see alerts."""
+    """Link to the alerts of an accepted proposal's constraint, for those who may see alerts."""
     edit = _edit_of(run)
     if edit.get("op") != "write_constraint" or not may_see(request, Alert):
         return ""

@@ -1,4 +1,4 @@
-"""Pauses: of whom nothing is worked on for the time being, who wants it, and why."""
+"""Pauses of the work on users and workspaces: who asked for them, and why."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -28,7 +28,7 @@ Of = TypeVar("Of", MemoryUser, Workspace)
 
 
 class ResumedFilter(PresenceFilter):
-    """What is paused, or was."""
+    """A filter by whether the pause is still in effect."""
 
     title = "state"
     parameter_name = "resumed"
@@ -37,7 +37,7 @@ class ResumedFilter(PresenceFilter):
 
 @admin.register(Pause)
 class PauseAdmin(PausedAdmin[Pause]):
-    """Users and workspaces on which the work stands still, or stood."""
+    """Users and workspaces whose work is or was paused."""
 
     list_display = ["of_link", "standing", "why", "paused_at", "who", "resumed_at"]
     list_display_links = ["standing"]
@@ -53,7 +53,7 @@ class PauseAdmin(PausedAdmin[Pause]):
 
     @admin.display(description="of")
     def of_link(self, row: Pause) -> str:
-        """Lead to the user, or the workspace."""
+        """Link to the user or the workspace."""
         return link(row.user) if row.user else link(row.workspace, f"workspace {row.workspace}")
 
     @admin.display(description="paused by", ordering="paused_by")
@@ -63,34 +63,34 @@ class PauseAdmin(PausedAdmin[Pause]):
 
     @admin.display(description="why")
     def because(self, row: Pause) -> str:
-        """Show why it was paused, all of it."""
+        """Show the whole reason."""
         return preformatted(row.reason)
 
     @admin.action(description="Resume the work", permissions=["operate"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Pause]) -> None:
-        """Have it worked on again."""
+        """Resume the work."""
         rows = queryset.filter(resumed_at=None).select_related("user", "workspace")
         _resume(request, [row.user or row.workspace for row in rows])
 
 
 class PausableAdmin(MemoryAdmin[Of]):
-    """A screen of what can be paused: users, or workspaces."""
+    """A screen of rows that can be paused: users, or workspaces."""
 
     action_form = NotedActionForm
     action_note = "Why (for a pause)"
 
     def has_pause_permission(self, request: HttpRequest) -> bool:
-        """Who may pause and resume the work."""
+        """Tell whether this member of the staff may pause and resume work."""
         return request.user.has_perm("memory.change_pause")
 
     def pausing_for(self, row: Of) -> list[str]:
-        """Name the action that makes sense for this row."""
+        """Return the action that is possible for this row: pause or resume."""
         found = pause_of(row)
         return ["resume" if found and _is_of(found, row) else "pause"]
 
     @admin.action(description="Pause the work", permissions=["pause"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Of]) -> None:
-        """Have nothing be worked on, for the reason that goes with it."""
+        """Pause the work, with the note as the reason."""
         rows, why = list(queryset), note_of(request)
         done = [pauses.pause(row, by=staff_of(request), reason=why) for row in rows]
         _tell(
@@ -99,12 +99,12 @@ class PausableAdmin(MemoryAdmin[Of]):
 
     @admin.action(description="Resume the work", permissions=["pause"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Of]) -> None:
-        """Have it worked on again."""
+        """Resume the work."""
         _resume(request, list(queryset))
 
     @admin.display(description="work")
     def paused(self, row: Of) -> str:
-        """Say whether the work stands still, since when, by whom and why."""
+        """Show whether the work is paused, since when, by whom and why."""
         found = pause_of(row)
         if not found:
             return "goes on"
@@ -116,7 +116,7 @@ class PausableAdmin(MemoryAdmin[Of]):
 
 
 def pause_of(row: MemoryUser | Workspace) -> Pause | None:
-    """Ask once for each row that is shown."""
+    """Return the pause of a row, fetched once per row."""
     if "_pause" not in row.__dict__:
         row.__dict__["_pause"] = (
             pauses.of_user(row) if isinstance(row, MemoryUser) else pauses.is_paused(row)

@@ -1,4 +1,4 @@
-"""A version of a project as a tree of files, with one of them beside it."""
+"""The files of a version as a tree, with one file beside it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,13 +20,13 @@ from memory.admin.source import MAX_SOURCE, block, cited
 from memory.models import Blob, Checkpoint
 from memory.privacy.redaction import TOLD
 
-# So many versions, before and after the one that is shown, are there to choose from.
+# The number of versions before and after the current one that can be chosen.
 _NEAR = 50
 _MAX_FILES = 2000
 
 
 def project_url(checkpoint_key: int, path: str = "") -> str:
-    """Return the address of a version's files, or of one of them."""
+    """Return the URL of a version's files, or of one of them."""
     address = reverse("admin:memory_checkpoint_project", args=[checkpoint_key])
     return f"{address}?{urlencode({'path': path})}" if path else address
 
@@ -34,9 +34,9 @@ def project_url(checkpoint_key: int, path: str = "") -> str:
 def show_project(
     request: HttpRequest, checkpoint: Checkpoint, context: Mapping[str, Any]
 ) -> HttpResponse:
-    """Answer with the page of a version's files; `path` in the query names the one that is shown.
+    """Return the page of a version's files; `path` in the query selects the file that is shown.
 
-    `version` in it leads to the same file of another version.
+    `version` in the query redirects to the same file of another version.
     """
     path = request.GET.get("path", "")[:500]
     if chosen := request.GET.get("version"):
@@ -84,7 +84,7 @@ def _other(request: HttpRequest, checkpoint: Checkpoint, version: str, path: str
 
 
 def _versions(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
-    """Return the versions around this one, and the ones before and after it."""
+    """Return the versions around this one, with its predecessor and successor."""
     versions = Checkpoint.objects.filter(user_id=checkpoint.user_id)
     rows = [
         *versions.filter(version__gt=checkpoint.version)
@@ -107,7 +107,7 @@ def _versions(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
 
 
 def _file(checkpoint: Checkpoint, path: str, sizes: Mapping[str, int | None]) -> dict[str, Any]:
-    """Return what is to be shown of a file, or why there is nothing to show."""
+    """Return the context to show a file, or the reason why there is nothing to show."""
     if not checkpoint.tree:
         return {"note": "This version has no files."}
     if path not in checkpoint.tree:
@@ -120,7 +120,7 @@ def _file(checkpoint: Checkpoint, path: str, sizes: Mapping[str, int | None]) ->
         return {"note": "This file is empty."}
     row = Blob.objects.filter(user_id=checkpoint.user_id, hash=hash_).values_list("pk", "content")
     key, content = row.get()
-    if content is None:  # since a moment ago
+    if content is None:  # redacted a moment ago
         raise Http404(TOLD)
     return {
         "size": filesizeformat(size),
@@ -136,7 +136,7 @@ def _tree(
     sizes: Mapping[str, int | None],
     shown: str,
 ) -> SafeString:
-    """Return the files as lists within lists, those that the version has deleted at their place."""
+    """Return the files as nested lists; deleted files appear in their former place."""
     folders: dict[str, Any] = {}
     gone = before.keys() - checkpoint.tree.keys()
     for path in sorted({*checkpoint.tree, *gone})[:_MAX_FILES]:

@@ -1,4 +1,4 @@
-"""Records: what each says with the entries behind it, where it is, and what rests on it."""
+"""Records: fields with the entries behind them, the file, and the alerts that rest on them."""
 
 from django.contrib import admin
 from django.db.models import OuterRef, QuerySet, Subquery
@@ -24,7 +24,7 @@ from memory.provenance import RecordOrigin, trace_record
 
 
 class RetiredFilter(PresenceFilter):
-    """Records that were retired, or are in the project."""
+    """A filter by whether the record was retired."""
 
     title = "whether it was retired"
     parameter_name = "retired"
@@ -33,7 +33,7 @@ class RetiredFilter(PresenceFilter):
 
 @admin.register(RecordLocation)
 class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
-    """What each record says and why, in which file it is, and which keys are used up."""
+    """Records, with the entries behind them, their files, and used-up keys."""
 
     list_display = ["record", "collection_name", "user_link", "file", "added_in", "retired_in"]
     list_filter = [RetiredFilter, "user__workspace"]
@@ -51,7 +51,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RecordLocation]:
-        """Look up the versions' keys along."""
+        """Annotate the keys of the versions."""
         versions = Checkpoint.objects.filter(user=OuterRef("user"))
         added = versions.filter(version=OuterRef("added_version"))
         retired = versions.filter(version=OuterRef("retired_version"))
@@ -65,20 +65,20 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
         )
 
     def subtitle_of(self, location: RecordLocation) -> str:
-        """Return the record's key, and where it is kept."""
+        """Return the record's key and collection."""
         if masking.is_hidden():
             return super().subtitle_of(location)
         return f"{location.key} in {location.domain}.{location.collection}"
 
     @admin.display(description="state", ordering="retired_version")
     def standing(self, location: RecordLocation) -> str:
-        """Say whether the project has it."""
+        """Show whether the record is in the project."""
         is_retired = location.retired_version is not None
         return badge("resolved", "retired") if is_retired else badge("covered", "in the project")
 
     @admin.display(description="fields")
     def content(self, location: RecordLocation) -> str:
-        """Show each field with the entries that set it last."""
+        """Show each field with the entries that last set it."""
         origin = _origin_of(location)
         if isinstance(origin, str):
             return origin
@@ -127,7 +127,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, location: RecordLocation) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(location.user)
 
     @admin.display(description="file", ordering="path")
@@ -137,13 +137,13 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 
     @admin.display(description="added in", ordering="added_version")
     def added_in(self, location: RecordLocation) -> str:
-        """Lead to the version that added it."""
+        """Link to the version that added it."""
         key = getattr(location, "added_id", None)
         return link_to_key(Checkpoint, key, f"v{location.added_version}")
 
     @admin.display(description="retired in", ordering="retired_version")
     def retired_in(self, location: RecordLocation) -> str:
-        """Lead to the version that retired it."""
+        """Link to the version that retired it."""
         if location.retired_version is None:
             return NOTHING
         key = getattr(location, "retired_id", None)
@@ -151,7 +151,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 
     @admin.display(description="alerts that rest on it")
     def alerts(self, location: RecordLocation) -> str:
-        """Lead to the alerts that cite it, live ones and past ones."""
+        """Link to the alerts that cite it, live and past."""
         item = {
             "domain": location.domain,
             "collection": location.collection,
@@ -162,9 +162,9 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 
 
 def _origin_of(location: RecordLocation) -> RecordOrigin | str:
-    """Return the record with the entries behind it, or why there is nothing to show.
+    """Return the record with the entries behind it, or the reason why there is nothing to show.
 
-    It is read once for a page.
+    It is read once per page.
     """
     found: RecordOrigin | str | None = location.__dict__.get("_origin")
     if found is None:

@@ -1,4 +1,4 @@
-"""Redactions: what was redacted, by whom and why, and whether everything of it is gone."""
+"""Redactions: what was redacted, by whom and why, and whether all derived data is gone."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ from memory.admin.masking import content
 from memory.models import Alert, Checkpoint, LogEntry, MemoryUser, Redaction
 from memory.privacy import forgetting, redaction
 
-# So many entries at a time: who confirms it is to see what goes.
+# The limit for one confirmation, which lists what is removed.
 MOST = 200
 _LISTED = 50
 
@@ -32,7 +32,7 @@ _LISTED = 50
 def redact_chosen(
     request: HttpRequest, chosen: QuerySet[LogEntry], action: str
 ) -> TemplateResponse | None:
-    """Show what would go with the chosen entries and ask why; once confirmed, redact them."""
+    """Show what the redaction removes and ask for the reason; once confirmed, redact."""
     entries = list(chosen.select_related("user").order_by("user_id", "seq")[: MOST + 1])
     if len(entries) > MOST:
         messages.error(request, f"Choose {MOST} entries at most: nothing was done.")
@@ -96,7 +96,7 @@ def _what_goes(user: MemoryUser, seqs: list[int]) -> dict[str, object]:
 
 
 class StateFilter(PresenceFilter):
-    """Those of which something is still to be taken out, or nothing."""
+    """A filter by whether the redaction is complete."""
 
     title = "state"
     parameter_name = "state"
@@ -104,7 +104,7 @@ class StateFilter(PresenceFilter):
 
 
 class ProblemFilter(PresenceFilter):
-    """Those that went against the gate."""
+    """A filter by whether the gate objected."""
 
     title = "the gate"
     parameter_name = "problem"
@@ -112,7 +112,7 @@ class ProblemFilter(PresenceFilter):
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[Redaction]
     ) -> QuerySet[Redaction] | None:
-        """Keep those with, or without, a problem."""
+        """Keep those with, or without, an objection."""
         if self.value() not in ("yes", "no"):
             return None
         return (
@@ -125,7 +125,7 @@ class ProblemFilter(PresenceFilter):
 
 @admin.register(Redaction)
 class RedactionAdmin(WorkAdmin[Redaction]):
-    """What was redacted, and whether everything that rests on it is gone."""
+    """Redactions, and whether everything that rests on the entries is gone."""
 
     list_display = ["created_at", "number", "user_link", "how_far", "whole", "by"]
     list_filter = [
@@ -153,23 +153,23 @@ class RedactionAdmin(WorkAdmin[Redaction]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Redaction]:
-        """Look up the entry's key along: nothing has a foreign key to the log."""
+        """Annotate the key of the log's entry, since nothing has a foreign key to the log."""
         entry = LogEntry.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
         return super().get_queryset(request).annotate(entry_id=Subquery(entry.values("pk")[:1]))
 
     @admin.display(description="entry", ordering="seq")
     def number(self, row: Redaction) -> str:
-        """Lead to the entry of the log that says so."""
+        """Link to the entry of the log that records it."""
         return link_to_key(LogEntry, getattr(row, "entry_id", None), f"#{row.seq}")
 
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, row: Redaction) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(row.user)
 
     @admin.display(description="state", ordering="due_at")
     def how_far(self, row: Redaction) -> str:
-        """Say whether all is gone, and if not, why."""
+        """Show whether everything is removed, and if not, why."""
         if row.due_at is None:
             told = "done, against the gate" if row.problem else "done"
             return badge("redacted" if row.problem else "done", told)
@@ -184,17 +184,17 @@ class RedactionAdmin(WorkAdmin[Redaction]):
 
     @admin.display(description="chosen")
     def chosen(self, row: Redaction) -> str:
-        """Lead to the entries that were named."""
+        """Link to the selected entries."""
         return links_to_entries(row.user, row.asked)
 
     @admin.display(description="derived from them")
     def derived(self, row: Redaction) -> str:
-        """Lead to the entries that went along."""
+        """Link to the derived entries."""
         return links_to_entries(row.user, set(row.entries) - set(row.asked))
 
     @admin.display(description="version")
     def version_link(self, row: Redaction) -> str:
-        """Lead to the version that was made of it."""
+        """Link to the version without the entries."""
         if row.version is None:
             return NOTHING if row.due_at else "none: the project held nothing of it"
         made = Checkpoint.objects.filter(user=row.user, version=row.version)
@@ -202,5 +202,5 @@ class RedactionAdmin(WorkAdmin[Redaction]):
 
     @admin.display(description="the gate had against it")
     def had_against(self, row: Redaction) -> str:
-        """Show what the gate found; it went all the same."""
+        """Show the gate's objections, in spite of which it was done."""
         return preformatted(row.problem) if row.problem else "nothing"

@@ -1,4 +1,4 @@
-"""What a query came to, as a table; beside each number of a series stands a bar."""
+"""The result of a query as a table, with a bar beside each number of a series."""
 
 import datetime
 import math
@@ -18,16 +18,19 @@ from memory.models import MemoryUser
 MAX_ROWS = 200
 MAX_COLUMNS = 20
 _MAX_CITED = 10
-# No bar is thinner, in hundredths of the width.
+# The smallest width of a bar, in hundredths of the table's width.
 _THIN = 0.3
-# Shorter than this, a text is shown large, as a number is.
+# A text shorter than this is shown large, like a number.
 _SHORT = 80
 
 
 @dataclass(frozen=True)
 class Table:
-    """A value as rows; `numbers` are what bars are drawn of, if it is a series; `sources` the
-    entries behind each row, if the rows are records."""
+    """A value as rows.
+
+    `numbers` are the values of the bars, if it is a series; `sources` the entries behind each row,
+    if the rows are records.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -37,7 +40,7 @@ class Table:
 
 
 def show_value(value: Any, user: MemoryUser) -> SafeString | str:
-    """Show a value in typed JSON: what is one thing large, what is many as a table."""
+    """Show a value in typed JSON: a single value large, a collection as a table."""
     if (table := table_of(value)) is not None:
         return _show(table, user)
     if tag_of(value) in ("$record", "$object"):
@@ -100,7 +103,7 @@ def _fields(item: Any) -> Mapping[str, Any] | None:
 
 
 def _series(rows: Sequence[Sequence[Any]]) -> list[float] | None:
-    """Return the numbers of two columns of which the first names what the second counts."""
+    """Return the numbers of the second of two columns, if the first labels them."""
     if len(rows) < 2:
         return None
     numbers = [_number(row[1]) for row in rows]
@@ -110,7 +113,7 @@ def _series(rows: Sequence[Sequence[Any]]) -> list[float] | None:
 
 
 def _number(value: Any) -> float | None:
-    """Return what a bar can be drawn of: a finite number, or a duration; None of anything else."""
+    """Return the value of a bar: a finite number, or a duration; None for anything else."""
     tag = tag_of(value)
     if isinstance(value, bool) or tag not in (None, "$int", "$decimal", "$duration"):
         return None
@@ -119,7 +122,7 @@ def _number(value: Any) -> float | None:
         return None
     try:
         number = float(Decimal(plain)) if isinstance(plain, str) else float(plain)
-    except (InvalidOperation, OverflowError, ValueError):  # the latter of a signaling NaN
+    except (InvalidOperation, OverflowError, ValueError):  # ValueError: a signaling NaN
         return None
     return number if math.isfinite(number) else None
 
@@ -173,9 +176,9 @@ def _cited(sources: Sequence[int], pages: Mapping[int, str]) -> SafeString | str
 
 
 def bars_of(numbers: Sequence[float]) -> list[SafeString]:
-    """Return a bar for each number, from a common zero; what they say stands beside them."""
+    """Return a bar for each number, from a common zero; the numbers are shown beside them."""
     low, high = min(0.0, *numbers), max(0.0, *numbers)
-    # Of the greatest numbers the difference is none that a number can hold.
+    # The difference of the largest floats overflows.
     span = high / 2 - low / 2 or 1.0
     return [
         bar(
@@ -188,7 +191,7 @@ def bars_of(numbers: Sequence[float]) -> list[SafeString]:
 
 
 def bar(start: float, length: float, *, kind: str = "") -> SafeString:
-    """Return a bar from one share of the width on, over another: each from 0 to 1."""
+    """Return a bar from `start` over `length`, both as shares of the width from 0 to 1."""
     return format_html(
         '<svg class="bar" width="100%" height="12" aria-hidden="true" focusable="false">'
         '<rect class="{}" x="{}%" y="1" height="10" width="{}%"></rect></svg>',
@@ -200,7 +203,7 @@ def bar(start: float, length: float, *, kind: str = "") -> SafeString:
 
 @dataclass(frozen=True)
 class Stage:
-    """What went on from a moment on, in seconds since the beginning, and for how long."""
+    """A stage: its start, in seconds since the beginning, and its duration."""
 
     name: str
     start: float
@@ -208,7 +211,7 @@ class Stage:
 
 
 def waterfall(stages: Collection[Stage]) -> SafeString | str:
-    """Show stages one below the other, each where it stands in time, with its numbers."""
+    """Show stages below each other on a time axis, with their durations."""
     total = max((stage.start + stage.seconds for stage in stages), default=0.0)
     if not stages:
         return NOTHING

@@ -1,4 +1,4 @@
-"""Runs."""
+"""Runs of users' projects."""
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -55,9 +55,9 @@ from memory.temporal import history
 from memory.users import UserMerged
 from memory.workspace_settings import sandbox_limits
 
-# Of the records on which an answer rests, so many are shown.
+# The number of records behind an answer that are shown.
 SHOWN_EVIDENCE = 20
-# What refuses to start a run.
+# The errors that refuse a run.
 REFUSED = (
     queries.NotAgain,
     queries.NoState,
@@ -66,7 +66,7 @@ REFUSED = (
     Redacted,
     usage.Exceeded,
 )
-# A page waits for what it asked for so long.
+# The time that a page waits for the run that it has started.
 _WAIT_SECONDS = 5.0
 # The limits behind an outcome.
 LIMITS_OF = {
@@ -75,7 +75,7 @@ LIMITS_OF = {
     RunOutcome.OUTPUT_LIMIT: ("output_kib",),
     RunOutcome.RESULT_LIMIT: ("result_kib", "result_depth"),
 }
-# What the timings of workers are called here.
+# The display names of workers' timings.
 STAGES = {
     "load": "loaded the project into a sandbox",
     "evaluate": "ran the query",
@@ -89,7 +89,7 @@ SCOPES = {"value": "in the value", "selected": "selected by the code", "read": "
 
 @admin.register(Run)
 class RunAdmin(ReadOnlyAdmin[Run]):
-    """Every execution: why, on what, how it ended, and what it said."""
+    """Executions: the trigger, the version, the outcome and the output."""
 
     list_display = [
         "name",
@@ -158,7 +158,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Run]:
-        """Leave in the database what lists do not show."""
+        """Defer columns that lists do not show."""
         return (
             super()
             .get_queryset(request)
@@ -166,14 +166,17 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         )
 
     def actions_for(self, row: Run) -> Collection[str]:
-        """Offer to repeat what can be repeated, once it is over."""
+        """Offer to repeat a finished run, if its kind allows that."""
         again = row.kind in queries.REPEATABLE and row.status == RunStatus.DONE
         return self.actions if again else []
 
     @admin.action(description="Run again", permissions=["operate"])
     def run_again(self, request: HttpRequest, queryset: QuerySet[Run]) -> HttpResponse | None:
-        """Start a run that does the same, and show it: a query, or one constraint that is tried, as
-        of the same version and moment, constraints as of the newest version and now."""
+        """Repeat a run, and show the new one.
+
+        A query, or the trial of a constraint, runs on the same version and moment; the constraints
+        run on the newest version, now.
+        """
         chosen = list(queryset.defer(None).select_related("checkpoint")[:2])
         if len(chosen) != 1:
             messages.error(request, "Choose one run: nothing was done.")
@@ -188,24 +191,24 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="run", ordering="kind")
     def name(self, run: Run) -> str:
-        """Name the run by its kind and the beginning of its id."""
+        """Show the kind and the beginning of the id."""
         return str(run)
 
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, run: Run) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(run.user)
 
     @admin.display(description="outcome", ordering="outcome")
     def came_to(self, run: Run) -> str:
-        """Show how it ended, or how far it got."""
+        """Show the outcome or the progress."""
         if run.status != RunStatus.DONE:
             return badge(run.status, run.get_status_display())
         return badge(run.outcome, run.get_outcome_display())
 
     @admin.display(description="trigger", ordering="trigger")
     def why(self, run: Run) -> str:
-        """Say why it was executed."""
+        """Show the trigger."""
         return run.get_trigger_display()
 
     @admin.display(description="asked by")
@@ -215,33 +218,33 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="limit")
     def limit_hit(self, run: Run) -> str:
-        """Name the limit that ended it, with what the workspace has of it now."""
+        """Name the limit that ended the run, with its current value in the workspace."""
         return limit_of(run) or NOTHING
 
     @admin.display(description="version", ordering="checkpoint__version")
     def checkpoint_link(self, run: Run) -> str:
-        """Lead to the version."""
+        """Link to the version."""
         return link(run.checkpoint, f"v{run.checkpoint.version}" if run.checkpoint else None)
 
     @admin.display(description="took")
     def took(self, run: Run) -> str:
-        """Say how long the execution took."""
+        """Show how long the execution took."""
         seconds = run.timings.get("total")
         return NOTHING if seconds is None else f"{seconds:.2f} s"
 
     @admin.display(description="in", ordering="runner")
     def kind_of_sandbox(self, run: Run) -> str:
-        """Name the kind of sandbox in a word."""
+        """Show the kind of sandbox."""
         return sandbox_badge(run.runner)
 
     @admin.display(description="ran in")
     def ran_in(self, run: Run) -> str:
-        """Name the kind of sandbox, and warn of the one for development."""
+        """Show the kind of sandbox, with a warning for the one for development."""
         return sandbox(run.runner)
 
     @admin.display(description="ran on")
     def ran_on(self, run: Run) -> str:
-        """Name the worker that executed it, which may be gone."""
+        """Name the worker that executed it, which may no longer exist."""
         return inline(run.host) if run.host else NOTHING
 
     @admin.display(description="input")
@@ -273,7 +276,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="output")
     def result(self, run: Run) -> str:
-        """Show what came out: findings, a value, or what the gate said."""
+        """Show the result: findings, a value, or the gate's verdict."""
         output = run.output
         if not isinstance(output, dict):
             return NOTHING
@@ -301,7 +304,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="error")
     def failure(self, run: Run) -> str:
-        """Show what went wrong."""
+        """Show the error."""
         return problem(run.error)
 
     @admin.display(description="printed")
@@ -311,7 +314,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="what it did")
     def did(self, run: Run) -> str:
-        """Lead to the alerts that it opened, changed or resolved."""
+        """Link to the alerts that it opened, changed or resolved."""
         steps = AlertEvent.objects.filter(run=run).select_related("alert").order_by("seq")
         return lines(
             format_html(
@@ -326,7 +329,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="found last by it")
     def found(self, run: Run) -> str:
-        """Lead to the alerts whose last finding is this run's."""
+        """Link to the alerts that this run was the last to find."""
         number = run.alerts.listed().count()
         if not number:
             return NOTHING
@@ -334,12 +337,12 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="where the time went")
     def durations(self, run: Run) -> str:
-        """Show what it did when, from the moment at which it was asked for."""
+        """Show its stages over time, from the moment of the request."""
         return waterfall(stages(run))
 
     @admin.display(description="memory")
     def memory(self, run: Run) -> str:
-        """Show how much memory the code took at its peak."""
+        """Show the peak memory of the code."""
         return NOTHING if run.memory_bytes is None else filesizeformat(run.memory_bytes)
 
     @admin.display(description="raw input")
@@ -354,7 +357,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
 
 def limit_of(run: Run) -> SafeString | str:
-    """Return which limit ended a run, and what the workspace has of it now; else nothing."""
+    """Return the limit that ended a run, with its current value; otherwise an empty text."""
     names = LIMITS_OF.get(RunOutcome(run.outcome), ()) if run.outcome else ()
     if run.outcome == RunOutcome.ALERT_LIMIT:
         most = run.user.workspace.alert_limits.alerts_per_constraint
@@ -377,7 +380,7 @@ def failed_lines(run: Run) -> list[int]:
 
 
 def stages(run: Run) -> list[Stage]:
-    """Return what a run did when: it waited, then each thing that was timed, then it was stored."""
+    """Return the stages of a run: waiting, each timed step, and storing."""
     if run.started_at is None and not run.timings:
         return []
     began = run.started_at or run.queued_at
@@ -401,14 +404,14 @@ def stages(run: Run) -> list[Stage]:
 
 
 def _describe_trial(run: Run) -> str:
-    """Say of a proposal that it was judged alone, or that there is nothing in it to be judged."""
+    """Describe a proposal that is only tried, or that has no edits to judge."""
     if not run.input.get("dry_run"):
         return ""
     return "tried: nothing is stored" if run.input.get("edits") else "what the version finds"
 
 
 def _show_trial(run: Run, output: Mapping[str, Any]) -> SafeString | str:
-    """Show what the one constraint found that was tried, or why it does not apply."""
+    """Show the findings of a constraint that was tried, or why it does not apply."""
     if not output["applies"]:
         return _not_applying({"path": output["constraint"], "reasons": output["reasons"]})
     if output["alerts"]:
@@ -417,13 +420,13 @@ def _show_trial(run: Run, output: Mapping[str, Any]) -> SafeString | str:
 
 
 def _not_applying(standing: Mapping[str, Any]) -> SafeString:
-    """Say why a constraint of the workspace did not run."""
+    """Show why a workspace constraint did not run."""
     why = "; ".join(standing["reasons"])
     return format_html("{} {}: {}", badge("not run"), inline(standing["path"]), inline(why))
 
 
 def _constraint(said: Mapping[str, Any]) -> SafeString:
-    """Show what one constraint said, or why it failed."""
+    """Show the alerts of one constraint, or why it failed."""
     title = format_html("{}, {} s", inline(said["path"]), f"{said['seconds']:.3f}")
     if said["error"]:
         return format_html("{} {}{}", badge("failed"), title, problem(said["error"]))
@@ -443,12 +446,12 @@ def _findings(title: SafeString | str, alerts: Sequence[Mapping[str, Any]]) -> S
 
 
 def show_answer(run: Run) -> SafeString | str:
-    """Show what a query came to, and on what it rests."""
+    """Show the result of a query, and its evidence."""
     return _value(run, run.output) if isinstance(run.output, dict) else NOTHING
 
 
 def _value(run: Run, output: Mapping[str, Any]) -> SafeString:
-    """What was computed, and on which records it rests."""
+    """Show the computed value, and the records that it rests on."""
     value = format_html(
         '<div class="quiet">{}</div>{}',
         inline(str(output.get("type"))),
@@ -482,7 +485,7 @@ def _value(run: Run, output: Mapping[str, Any]) -> SafeString:
 
 
 def _answer(run: Run, output: Mapping[str, Any]) -> SafeString:
-    """What a language model's query has computed, or why the answer is not known."""
+    """Show the answer that a language model's query has computed, or why it is unknown."""
     reason = format_html("<div>{}</div>", inline(output["reason"])) if output["reason"] else ""
     if not output["known"]:
         return format_html("not known{}", reason)
@@ -491,7 +494,10 @@ def _answer(run: Run, output: Mapping[str, Any]) -> SafeString:
 
 
 def may_ask(request: HttpRequest) -> bool:
-    """Tell who may run queries: who sees what people said, and may use the actions of runs."""
+    """Tell whether a member of the staff may run queries.
+
+    That requires access to content, and the permission for the actions of runs.
+    """
     runs = admin.site.get_model_admin(Run)
     allowed: bool = runs.has_operate_permission(request)  # type: ignore[attr-defined]
     sees = access.sees_content(request.user) and runs.has_view_permission(request)
@@ -499,14 +505,14 @@ def may_ask(request: HttpRequest) -> bool:
 
 
 def wait_a_little(run: Run) -> None:
-    """Wait for a run that a page has just asked for, so that most answers are there at once."""
+    """Wait briefly for a run that a page has started, so that most results are there at once."""
     waiting.for_run(run, min(_WAIT_SECONDS, float(settings.UAC_MAX_WAIT_SECONDS)))
 
 
 def asked_run(request: HttpRequest, user: MemoryUser, rows: QuerySet[Run]) -> Run | None:
-    """Return which of these runs of the user the address names, if any.
+    """Return the one of these runs of the user that the URL names; None if it names none.
 
-    Raises Http404 if it names another.
+    Raises Http404 if it names another run.
     """
     key = request.GET.get("run")
     if key is None:

@@ -1,4 +1,4 @@
-"""The indexes that searches read."""
+"""Search indexes."""
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -14,7 +14,7 @@ from memory.models import SearchBlock, SearchIndex, SearchSegment
 
 @admin.register(SearchIndex)
 class SearchIndexAdmin(ReadOnlyAdmin[SearchIndex]):
-    """The work on each user's index."""
+    """The indexing work of each user."""
 
     list_display = ["user_link", "covers", "due_at", "run_after", "attempts"]
     list_display_links = ["due_at"]
@@ -28,23 +28,23 @@ class SearchIndexAdmin(ReadOnlyAdmin[SearchIndex]):
 
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, index: SearchIndex) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(index.user)
 
     @admin.display(description="log")
     def covers(self, index: SearchIndex) -> str:
-        """Say how long the log is."""
+        """Show the length of the log."""
         return f"{index.user.last_seq} entries"
 
     @admin.display(description="last error")
     def error(self, index: SearchIndex) -> SafeString | str:
-        """Show what went wrong at the last try."""
+        """Show the error of the last attempt."""
         return preformatted(index.last_error)
 
 
 @admin.register(SearchSegment)
 class SearchSegmentAdmin(ReadOnlyAdmin[SearchSegment]):
-    """Parts of the indexes: which entries each covers."""
+    """Segments of the indexes, with the entries that each covers."""
 
     list_display = ["entries", "user_link", "postings", "blocks", "version", "created_at"]
     list_filter = ["user__workspace", "version"]
@@ -57,18 +57,18 @@ class SearchSegmentAdmin(ReadOnlyAdmin[SearchSegment]):
 
     @admin.display(description="entries", ordering="first_seq")
     def entries(self, segment: SearchSegment) -> str:
-        """Name the entries that it covers."""
+        """Show the range of entries."""
         return f"{segment.first_seq} to {segment.last_seq}"
 
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, segment: SearchSegment) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(segment.user)
 
 
 @admin.register(SearchBlock)
 class SearchBlockAdmin(ReadOnlyAdmin[SearchBlock]):
-    """What the segments are stored as."""
+    """The blocks in which segments are stored."""
 
     list_display = ["number", "segment_link", "size"]
     list_filter = ["segment__user__workspace"]
@@ -80,15 +80,15 @@ class SearchBlockAdmin(ReadOnlyAdmin[SearchBlock]):
     fields = ["segment_link", "number", "size"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[SearchBlock]:
-        """Leave the data in the database: nobody can read it."""
+        """Defer the data, which is not readable."""
         return super().get_queryset(request).defer("data").annotate(bytes=Length("data"))
 
     @admin.display(description="segment", ordering="segment")
     def segment_link(self, block: SearchBlock) -> str:
-        """Lead to the segment."""
+        """Link to the segment."""
         return link(block.segment)
 
     @admin.display(description="size")
     def size(self, block: SearchBlock) -> str:
-        """Show how large it is."""
+        """Show the size."""
         return filesizeformat(getattr(block, "bytes", 0))

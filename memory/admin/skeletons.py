@@ -1,7 +1,7 @@
-"""Constraints that begin with a query of the console.
+"""Skeletons of constraints, made from a query of the console.
 
-What is to be alerted on is for a person to write: there is the query, as a comment, with what it
-reads.
+A person has to write the condition: the skeleton contains the query as a comment, and the records
+that it reads.
 """
 
 import re
@@ -19,9 +19,9 @@ from memory.project import Domain, Outline
 from memory.project.outline import REQUIRED
 from memory.project.types import ListOf, Named, format_type, members_of
 
-# A new constraint is called so until somebody names it, and its tests import it so.
+# The name of a new constraint until somebody renames it, under which its tests import it.
 _NEW = "my_rule"
-# What an example of a record says where it has to say something.
+# The values of an example record's required fields.
 _VALUES = {
     "str": '"…"',
     "int": "1",
@@ -36,26 +36,26 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 
 def query_of(request: HttpRequest, parameter: str) -> Run | None:
-    """Return the query that a parameter of the address names, for who may see it; else None."""
+    """Return the query that a parameter of the URL names, if the member of the staff may see it."""
     try:
         key = uuid.UUID(request.GET.get(parameter, ""))
     except ValueError:
         return None
-    # Its own screen says who may see it.
+    # Its own screen decides who may see it.
     run: Run | None = admin.site.get_model_admin(Run).get_object(request, str(key))
     return run if run is not None and run.kind == RunKind.QUERY and may_ask(request) else None
 
 
 def initial_of(request: HttpRequest) -> dict[str, str]:
-    """Return how the form of a new constraint begins that was asked for from the console."""
+    """Return the initial form of a new constraint that was started from the console."""
     run = query_of(request, "from_query")
     return {"source": visible(of_workspace(run)), "description": ""} if run is not None else {}
 
 
 def of_workspace(run: Run) -> str:
-    """Return the beginning of a constraint of a workspace that asks what a query asks.
+    """Return the skeleton of a workspace constraint for a query.
 
-    It has the shapes of the records that the query names, and the query itself as a comment.
+    It has the shapes of the records in the query, and the query itself as a comment.
     """
     code = str(run.input.get("code", ""))
     names = set(_NAME.findall(code))
@@ -102,7 +102,7 @@ def of_workspace(run: Run) -> str:
 
 
 def _is_plain(type_: str) -> bool:
-    """Whether a shape can have a field of that type without a class of its own."""
+    """Tell whether a shape can have a field of that type without a class of its own."""
     words = set(_NAME.findall(type_))
     return words <= {
         *("str", "int", "float", "bool", "None", "datetime", "date", "time", "decimal", "Decimal"),
@@ -111,8 +111,10 @@ def _is_plain(type_: str) -> bool:
 
 
 def of_user(run: Run | None) -> dict[str, str]:
-    """Return the beginning of a constraint of one user: its name, source and tests, with the
-    collections and the text of a query."""
+    """Return the skeleton of one user's constraint: its name, source and tests.
+
+    They contain the collections and the text of the query.
+    """
     code = str(run.input.get("code", "")) if run is not None else ""
     outline = _outline_of(run) if run is not None else Outline()
     holders = _named_by(outline, code)
@@ -149,7 +151,7 @@ def of_user(run: Run | None) -> dict[str, str]:
 
 
 def _example(outline: Outline, holder: tuple[str, str, str]) -> tuple[str, list[str]]:
-    """Return a line that makes a record with all that its class asks for, and its imports."""
+    """Return a line that creates a record with all required fields, and its imports."""
     domain_name, _, class_name = holder
     domain = outline.domains[domain_name]
     needs, fields = [class_name], []
@@ -176,8 +178,7 @@ def _members(domain: Domain, enumeration: str) -> list[str]:
 
 
 def _named_by(outline: Outline, code: str) -> list[tuple[str, str, str]]:
-    """Return what holds records and is named by a query, as it names them: domain, name, class of
-    the records."""
+    """Return the collections and singletons that a query names: domain, name and class."""
     names = list(dict.fromkeys(_NAME.findall(code)))
     found = []
     for domain in outline.domains.values():

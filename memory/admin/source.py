@@ -1,8 +1,8 @@
-"""Python as the screens show it: coloured, numbered, bounded, and never able to act.
+"""Safe display of Python source: coloured, numbered and bounded.
 
-The lexer is ours. That of Pygments takes minutes for a hundred kilobytes of some hostile text, such
-as lines of one blank, and seconds for ordinary state. This one reads each character once, whatever
-stands there: no alternative begins as another does, and none is given up once it has begun.
+The lexer is our own. Pygments takes minutes for a hundred kilobytes of some hostile text, such as
+lines of one blank, and seconds for ordinary state. This one reads each character once, whatever the
+text: no two alternatives begin alike, so it never backtracks.
 """
 
 import ast
@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 
 from memory.texts import parse_python, visible
 
-# Of a longer text the beginning is shown.
+# Of a longer text only the beginning is shown.
 MAX_SOURCE = 400_000
 MAX_LINES = 20_000
 
@@ -36,12 +36,12 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# Stands for the lines that an excerpt leaves out.
+# Marks the lines that an excerpt leaves out.
 _LEFT_OUT = "⋮"
 _KEYWORDS = frozenset(keyword.kwlist)
 _BUILTINS = frozenset(name for name in dir(builtins) if not name.startswith("_"))
 _NUMBER = re.compile(r"\d+")
-# A class of admin.css for each kind of token.
+# The CSS class of each kind of token.
 _CLASSES = {
     "comment": "c",
     "string": "s",
@@ -54,9 +54,9 @@ _CLASSES = {
 
 
 def code_lines(text: str, entries: Mapping[int, str] | None = None) -> list[SafeString]:
-    """Return the lines of a program as markup; nothing in them steers the page.
+    """Return the lines of a program as safe markup.
 
-    `entries` are addresses by number: where a record names its sources, they lead there.
+    `entries` are URLs by number: the sources of records link there.
     """
     text = visible(text[:MAX_SOURCE].replace("\r\n", "\n").replace("\r", "\n")).removesuffix("\n")
     parts: list[str] = []
@@ -68,7 +68,7 @@ def code_lines(text: str, entries: Mapping[int, str] | None = None) -> list[Safe
             parts.append(_linked(token, entries or {}))
             continue
         css = _CLASSES[kind]
-        # A token that goes over lines begins anew in each.
+        # A token that spans lines is opened again in each.
         parts.append(
             "\n".join(
                 f'<span class="{css}">{escape(line)}</span>' if line else ""
@@ -87,10 +87,10 @@ def block(
     entries: Mapping[int, str] | None = None,
     around: int | None = None,
 ) -> SafeString:
-    """Return a program in a block that numbers its lines; what is copied has no numbers.
+    """Return a program in a block with line numbers, which are not copied with the text.
 
-    The `marked` lines stand out; with `around` they are shown with so many lines before and after
-    them, and the others are left out. `entries` are as for `code_lines`.
+    The `marked` lines stand out; with `around` only they and that many lines before and after are
+    shown. `entries` are as for `code_lines`.
     """
     rows: list[str] = []
     told = code_lines(text, entries)
@@ -115,7 +115,7 @@ def _near(marked: Collection[int], around: int) -> set[int]:
 
 
 def cited(text: str) -> set[int]:
-    """Return the numbers of the entries that the records of a file name as their sources."""
+    """Return the numbers of the entries that the records of a file cite as sources."""
     if len(text) > MAX_SOURCE:
         text = text[:MAX_SOURCE]
     return {
@@ -123,16 +123,15 @@ def cited(text: str) -> set[int]:
         for kind, start, stop in _tokens(text)
         if kind == "cited"
         for number in _NUMBER.findall(text, start, stop)
-        if len(number) < 19  # what no log can hold
+        if len(number) < 19  # larger numbers fit no log
     }
 
 
 def statements_that_say(text: str, severity: str, message: str) -> list[range]:
-    """Return the lines of each statement of a constraint that makes alerts of this severity and
-    message.
+    """Return the lines of the statements that make alerts of this severity and message.
 
-    Those are calls such as `critical(f"…")` whose fixed words stand in the message in their order;
-    none if the text is no Python, or makes its alerts in another way.
+    Those are calls such as `critical(f"…")` whose constant parts occur in the message in order.
+    None are returned if the text is not valid Python, or makes its alerts in another way.
     """
     try:
         module = parse_python(text[:MAX_SOURCE])
@@ -143,7 +142,7 @@ def statements_that_say(text: str, severity: str, message: str) -> list[range]:
     while left:
         node, statement = left.pop()
         if isinstance(node, ast.stmt):
-            # Of one that holds others, such as a loop, the call alone is meant.
+            # Of a compound statement, such as a loop, only the call is meant.
             statement = None if hasattr(node, "body") or hasattr(node, "cases") else node
         match node:
             case ast.Call(func=ast.Name(id=name), args=[words, *_]) if name == severity:
@@ -155,7 +154,7 @@ def statements_that_say(text: str, severity: str, message: str) -> list[range]:
 
 
 def _may_say(words: ast.expr, message: str) -> bool:
-    """Whether this expression can come to that message, as far as its constant parts tell."""
+    """Return whether an expression can produce that message, as far as its constant parts tell."""
     place = 0
     parts = words.values if isinstance(words, ast.JoinedStr) else [words]
     for part in parts:
@@ -168,7 +167,7 @@ def _may_say(words: ast.expr, message: str) -> bool:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the tokens that have a colour, or lead somewhere: kind, beginning and end."""
+    """Yield the tokens that have a colour or a link: kind, start and end."""
     defines = False
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or ""
@@ -187,7 +186,7 @@ def _tokens(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _linked(text: str, entries: Mapping[int, str]) -> str:
-    """Link the numbers of `sources=(3, 7)`; nothing in it needs an escape."""
+    """Link the numbers of `sources=(3, 7)`; nothing in it needs escaping."""
 
     def link(match: re.Match[str]) -> str:
         url = entries.get(int(match[0])) if len(match[0]) < 19 else None

@@ -1,4 +1,4 @@
-"""The staff: whose workspaces each of them sees, beside their account; and what they did."""
+"""The staff: their accounts, the workspaces that each sees, and the audit."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -20,14 +20,14 @@ from memory.models import MailCursor, StaffAccess, StaffAudit, StaffSubscription
 from memory.models.staff import AuditKind
 from memory.staff import access, audit
 
-# So many workspaces are named in a list.
+# The number of workspaces that are named in a list.
 LISTED = 10
-# What goes with an account.
+# Rows that are deleted with an account.
 _OF_ACCOUNT = (StaffAccess, StaffSubscription, MailCursor)
 
 
 class StaffAccessInline(admin.StackedInline[StaffAccess, User]):
-    """Which workspaces somebody sees. Who edits it may edit accounts, and sees all himself."""
+    """The workspaces that an account sees. Editors may change accounts, and see all workspaces."""
 
     model = StaffAccess
     can_delete = False
@@ -38,37 +38,37 @@ class StaffAccessInline(admin.StackedInline[StaffAccess, User]):
         return request.user.has_perm("auth.change_user") and access.sees_all(request.user)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """It names workspaces, so that it is for those who may edit it."""
+        """Show it only to editors, since it names workspaces."""
         return self._may(request)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """An account that has none gets one."""
+        """Allow adding it to an account that has none."""
         return self._may(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody gives what he does not have."""
+        """Allow changes only with access to all workspaces: nobody grants what they lack."""
         return self._may(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """It goes with the account."""
+        """Return False: it is deleted with the account."""
         return False
 
 
 class _Noted:
-    """Has what is done with the accounts noted, too, with every change that Django logs."""
+    """Audits changes of accounts in addition to Django's own log."""
 
     def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:
-        """Note who added it."""
+        """Audit the addition."""
         _note(request, AuditKind.ADD, [obj])
         return super().log_addition(request, obj, message)  # type: ignore[misc]
 
     def log_change(self, request: HttpRequest, obj: Model, message: Any) -> Any:
-        """Note who changed it, or its password."""
+        """Audit the change, also of a password."""
         _note(request, AuditKind.CHANGE, [obj])
         return super().log_change(request, obj, message)  # type: ignore[misc]
 
     def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
-        """Note who deleted them."""
+        """Audit the deletion."""
         _note(request, AuditKind.ACT, queryset, "delete")
         return super().log_deletions(request, queryset)  # type: ignore[misc]
 
@@ -84,7 +84,7 @@ admin.site.unregister([User, Group])
 
 @admin.register(Group)
 class RoleAdmin(_Noted, GroupAdmin):
-    """The groups: what the staff may do. Those of docs/staff.md are the server's own."""
+    """The groups, which are the staff's roles. Those in docs/staff.md belong to the server."""
 
 
 @admin.register(User)
@@ -94,24 +94,24 @@ class StaffUserAdmin(_Noted, UserAdmin[User]):
     inlines = [StaffAccessInline]
 
     def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
-        """A new account is asked for its name and password alone."""
+        """Leave the inline out for a new account, which needs only a name and a password."""
         return self.inlines if obj else []
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """Let go with an account what nobody deletes by hand; the audit of it stays."""
+        """Allow an account's own rows to be deleted with it; its audit stays."""
         names, counts, needed, protected = super().get_deleted_objects(objs, request)
         own = {str(model._meta.verbose_name) for model in _OF_ACCOUNT}
         return names, counts, {name for name in needed if str(name) not in own}, protected
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> Any:
-        """Have no password changed that is not noted."""
+        """Change a password in one transaction with its audit entry."""
         with transaction.atomic():
             return super().user_change_password(request, id, form_url)
 
 
 @admin.register(StaffAccess)
 class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
-    """Who sees which workspaces; it is edited on the page of the account."""
+    """The workspaces that each account sees; editable on the page of the account."""
 
     list_display = ["user", "sees", "roles"]
     list_display_links = ["user"]
@@ -123,7 +123,7 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
     fields = ["account", "sees", "roles"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[StaffAccess]:
-        """Fetch workspaces and groups along."""
+        """Fetch workspaces and groups with the rows."""
         found = super().get_queryset(request).prefetch_related("workspaces", "user__groups")
         if not access.sees_all(request.user):  # it names workspaces
             return found.filter(user__username=request.user.get_username())
@@ -131,7 +131,7 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
 
     @admin.display(description="account")
     def account(self, row: StaffAccess) -> str:
-        """Lead to the account, where it is edited."""
+        """Link to the account, on whose page access is edited."""
         url = reverse("admin:auth_user_change", args=[row.user_id])
         return format_html('<a href="{}">{}</a>', url, inline(str(row.user)))
 
@@ -154,7 +154,7 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
 
 @admin.register(StaffAudit)
 class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
-    """What the staff did and looked at, newest first. Nobody changes it, nor does the database."""
+    """The audit of the staff, newest first. Nobody can change it; the database refuses."""
 
     list_display = ["at", "staff_name", "did", "what", "rows", "of_what", "whose", "workspace"]
     list_display_links = ["at"]
@@ -176,7 +176,7 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[StaffAudit], search_term: str
     ) -> tuple[QuerySet[StaffAudit], bool]:
-        """Find what concerns a person by the public id, which is no text."""
+        """Search for a person by the public id, which is no text column."""
         term = search_term.strip()
         try:
             person = StaffAudit._meta.get_field("person").to_python(term or None)
@@ -186,29 +186,29 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
 
     @admin.display(description="did", ordering="kind")
     def did(self, row: StaffAudit) -> str:
-        """Say what kind of thing it was."""
+        """Show the kind of action."""
         return badge(row.kind, AuditKind(row.kind).label)
 
     @admin.display(description="rows", ordering="number")
     def rows(self, row: StaffAudit) -> str:
-        """Say how many rows it was."""
+        """Show the number of rows."""
         return f"{row.number:,}" if row.model else NOTHING
 
     @admin.display(description="of what")
     def of_what(self, row: StaffAudit) -> str:
-        """Lead to the row, if it was one, or name the kind of rows."""
+        """Link to the row, if it was one, or name the kind of rows."""
         if not row.model:
             return NOTHING
         try:
             model = apps.get_model(
                 "auth" if row.model in ("user", "group") else "memory", row.model
             )
-        except LookupError:  # of an earlier version
+        except LookupError:  # the model existed in an earlier version
             return inline(f"{row.model} {row.row}")
         name = str(model._meta.verbose_name)
         return link_to_key(model, row.row, f"{name} {row.row[:8]}") if row.row else inline(name)
 
     @admin.display(description="person")
     def whose(self, row: StaffAudit) -> str:
-        """Name the person by the public id, which stays when the person is erased."""
+        """Show the person's public id, which stays when the person is erased."""
         return inline(str(row.person)) if row.person else NOTHING

@@ -1,4 +1,4 @@
-"""Who of the staff is told of alerts by e-mail."""
+"""E-mail subscriptions of the staff to alerts."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from memory.models import MailCursor, StaffSubscription
 
 @admin.register(StaffSubscription)
 class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
-    """Subscriptions: to what, how, and whether the mails go out."""
+    """Subscriptions: their scope, their schedule, and whether mails are sent."""
 
     list_display = [
         *("staff", "workspace_name", "standing", "least_severity", "mode", "escalations"),
@@ -35,7 +35,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
     readonly_fields = ["standing", "sent_at", "digest_due_at", "trouble"]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """A subscription is switched off, so that nobody wonders where it went."""
+        """Return False: a subscription is disabled, so that nobody wonders where it went."""
         return False
 
     def save_model(
@@ -45,7 +45,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
         form: forms.ModelForm[StaffSubscription],
         change: bool,
     ) -> None:
-        """Store it. One that is new, moved or switched on begins with what happens from now on."""
+        """Store it. A new, moved or enabled subscription starts with events from now on."""
         if not change or {"staff", "workspace", "enabled"} & set(form.changed_data):
             staff_mail.start(obj, timezone.now())
         else:
@@ -58,7 +58,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
 
     @admin.display(description="state")
     def standing(self, subscription: StaffSubscription) -> str:
-        """Say whether mails go out."""
+        """Show whether mails are sent."""
         if not subscription.enabled:
             return badge("stopped", "off")
         return badge("failing") if subscription.last_error else badge("valid", "on")
@@ -71,7 +71,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
 
 @admin.register(MailCursor)
 class MailCursorAdmin(ReadOnlyAdmin[MailCursor]):
-    """Up to which event each subscription has been told."""
+    """The last event that each subscription was sent."""
 
     list_display = ["name", "workspace_name", "seq", "escalations_seq"]
     list_select_related = ["subscription__staff", "subscription__workspace", "workspace"]
@@ -82,10 +82,10 @@ class MailCursorAdmin(ReadOnlyAdmin[MailCursor]):
 
     @admin.display(description="subscription")
     def name(self, cursor: MailCursor) -> str:
-        """Lead to the subscription."""
+        """Link to the subscription."""
         return link(cursor.subscription)
 
     @admin.display(description="workspace", ordering="workspace__name")
     def workspace_name(self, cursor: MailCursor) -> Any:
-        """Lead to the workspace."""
+        """Link to the workspace."""
         return link(cursor.workspace)

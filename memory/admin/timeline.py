@@ -1,4 +1,4 @@
-"""The time line of a user, and what leads the user's own page: what is known, what goes on."""
+"""The time line of a user, and the panel at the top of the user's page."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -50,14 +50,14 @@ from memory.staff.timeline import KINDS, BadPlace, Kind, Moment, Page, Place
 from memory.work import progress
 
 PENDING = "pending"
-# So many moments are on the user's own page, and so many versions can be chosen there.
+# Limits on the moments, alerts and versions on the user's own page.
 ON_PAGE = 15
 ALERTS = 10
 VERSIONS = 200
 COST_DAYS = 30
-# What was told later than that says when it was.
+# An entry that was recorded later than this shows its own day, too.
 LATE = datetime.timedelta(days=1)
-# What tells entries, versions, runs and alerts apart at a glance.
+# The colours of entries, versions, runs and alerts.
 TONES = {"entries": "note", "versions": "good", "runs": "plain", "alerts": "caution"}
 
 
@@ -65,7 +65,7 @@ TONES = {"entries": "note", "versions": "good", "runs": "plain", "alerts": "caut
 
 
 def rows_by_kind(request: HttpRequest) -> Mapping[str, QuerySet[Any]]:
-    """Return what this member of the staff may be told, by kind, without what nobody looks at."""
+    """Return the visible rows by kind, without uninteresting ones."""
     rows: dict[str, QuerySet[Any]] = {
         "entries": rows_for(request, LogEntry)
         .defer("metadata", "salt", "payload_hash", "hash")
@@ -87,17 +87,17 @@ def rows_by_kind(request: HttpRequest) -> Mapping[str, QuerySet[Any]]:
 
 @dataclass(frozen=True)
 class Told:
-    """A moment as it is shown."""
+    """A moment, ready for display."""
 
     at: datetime.datetime
     kind: SafeString
     what: SafeString
     name: str
-    day: datetime.date | None  # where the user lives, if it was another than that of the moment
+    day: datetime.date | None  # in the user's time zone, if it differs from the moment's day
 
 
 def told(user: MemoryUser, moments: Sequence[Moment]) -> Sequence[Told]:
-    """Return moments as they are shown, each with the way to its page."""
+    """Return moments ready for display, each with a link to its page."""
     zone = ZoneInfo(user.time_zone)
     return [
         Told(
@@ -108,14 +108,14 @@ def told(user: MemoryUser, moments: Sequence[Moment]) -> Sequence[Told]:
 
 
 def _day_of(row: Any, zone: datetime.tzinfo) -> datetime.date | None:
-    """Return the day that an entry is of, if the server learned of it long after or before."""
+    """Return the day of an entry that was recorded long after or before it occurred; else None."""
     if not isinstance(row, LogEntry) or abs(row.occurred_at - row.recorded_at) <= LATE:
         return None
     return row.occurred_at.astimezone(zone).date()
 
 
 def badge_of(kind: Kind) -> SafeString:
-    """Return the name of a kind on its colour."""
+    """Return the name of a kind in its colour."""
     return format_html(
         '<span class="badge {}">{}</span>', TONES[kind.name], kind.model._meta.verbose_name
     )
@@ -159,7 +159,7 @@ def _what(row: Any) -> SafeString:
 
 
 def line_context(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
-    """Return a page of the line, as the address asks for it. Raises BadPlace."""
+    """Return the page of the line that the URL asks for. Raises BadPlace."""
     visible = rows_by_kind(request)
     asked = [one for one in timeline.chosen(request.GET.getlist("kind")) if one.name in visible]
     kinds = asked or [KINDS[name] for name in visible]
@@ -202,12 +202,12 @@ def _address(kinds: Sequence[str], **places: Place) -> str:
     return f"?{query.urlencode()}"
 
 
-# -- What leads the user's page --------------------------------------------------------------------
+# -- The panel of the user's page ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a bar: of so many in all, from where to where in hundredths, and the rows."""
+    """A part of a bar: its number, its start and width in hundredths, and a link to the rows."""
 
     name: str
     tone: str
@@ -218,7 +218,7 @@ class Part:
 
 
 def panel(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
-    """Return what leads the page of the user, of what this member of the staff may see."""
+    """Return the panel of the user's page, limited to what this member of the staff may see."""
     now = timezone.now()
     visible = rows_by_kind(request)
     counted = coverage_of(user) if may_see(request, LogEntry) else None
@@ -242,7 +242,7 @@ def panel(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
 
 
 def _without_queries_of_staff(rows: Mapping[str, QuerySet[Any]]) -> Mapping[str, QuerySet[Any]]:
-    """Leave out what happened to nobody: that the staff asked something."""
+    """Leave out the queries of the staff, since they did not happen to the user."""
     if "runs" not in rows:
         return rows
     runs = rows["runs"].exclude(kind=RunKind.QUERY, trigger=RunTrigger.STAFF)
@@ -250,8 +250,7 @@ def _without_queries_of_staff(rows: Mapping[str, QuerySet[Any]]) -> Mapping[str,
 
 
 def live_alerts(request: HttpRequest, user: MemoryUser) -> Mapping[str, Any]:
-    """Return the alerts that are not resolved, what needs somebody first leading, and the list of
-    them all if there are more."""
+    """Return the live alerts, most urgent first, with a link to all if there are more."""
     live = rows_for(request, Alert).filter(user=user, state__in=LIVE_STATES, duplicate_of=None)
     if not getattr(user, "live_alerts", True):
         live = live.none()
@@ -263,7 +262,7 @@ def live_alerts(request: HttpRequest, user: MemoryUser) -> Mapping[str, Any]:
 
 
 def coverage(user: MemoryUser) -> Mapping[str, Any]:
-    """Return what became of the entries as the parts of a bar."""
+    """Return the numbers of entries by outcome as parts of a bar."""
     counts = coverage_of(user)
     total = counts.total
     parts, start = [], 0.0
@@ -283,7 +282,7 @@ def coverage(user: MemoryUser) -> Mapping[str, Any]:
 
 
 def coverage_of(user: MemoryUser) -> log.Coverage:
-    """Return what became of the user's entries, counted once for this row."""
+    """Return the numbers of the user's entries by outcome, counted once per row."""
     if "_coverage" not in user.__dict__:
         user.__dict__["_coverage"] = log.coverage(user)
     found: log.Coverage = user.__dict__["_coverage"]
@@ -291,7 +290,7 @@ def coverage_of(user: MemoryUser) -> log.Coverage:
 
 
 def cost(user: MemoryUser) -> Sequence[Mapping[str, Any]]:
-    """Return what calls of language models have taken for the user, of late and altogether."""
+    """Return the user's spending on language models, recent and total."""
     since = _cost_since()
     own: dict[str, Any] = {"user__id__exact": user.pk}
     return [
@@ -313,7 +312,7 @@ def cost(user: MemoryUser) -> Sequence[Mapping[str, Any]]:
 
 
 def spent_on(user: MemoryUser) -> Sequence[Spent]:
-    """Return what the user's calls took, of late and altogether, added up once for this row."""
+    """Return the usage of the user's calls, recent and total, computed once per row."""
     if "_spent" not in user.__dict__:
         sums: dict[str, Any] = {}
         for when, only in (("late", Q(started_at__gte=_cost_since())), ("all", Q())):
@@ -337,20 +336,20 @@ def _cost_since() -> datetime.datetime:
 
 
 def versions(request: HttpRequest, user: MemoryUser) -> Sequence[tuple[int, datetime.datetime]]:
-    """Return the newest versions of the user with their moments, the newest first."""
+    """Return the newest versions of the user with their times, newest first."""
     own = rows_for(request, Checkpoint).filter(user=user).order_by("-version")
     return list(own.values_list("version", "created_at")[:VERSIONS])
 
 
-# -- What goes on ----------------------------------------------------------------------------------
+# -- Work under way --------------------------------------------------------------------------------
 
 
 def progress_of(
     request: HttpRequest, user: MemoryUser, now: datetime.datetime, pending: int | None = None
 ) -> Mapping[str, Any] | None:
-    """Return what is being worked on for the user; None to whom that is not told.
+    """Return the work under way for the user; None without permission to see it.
 
-    How many entries are pending is counted, unless it is known.
+    The pending entries are counted unless their number is given.
     """
     if not may_see(request, Lane):
         return None
@@ -363,7 +362,7 @@ def progress_of(
 
 
 def lanes_of(user: MemoryUser) -> Sequence[Lane]:
-    """Return the user's lanes, looked up once for this row."""
+    """Return the user's lanes, fetched once per row."""
     if "_lanes" not in user.__dict__:
         user.__dict__["_lanes"] = progress.lanes_of(user)
     found: Sequence[Lane] = user.__dict__["_lanes"]
@@ -371,7 +370,7 @@ def lanes_of(user: MemoryUser) -> Sequence[Lane]:
 
 
 def progress_answer(request: HttpRequest, user: MemoryUser) -> JsonResponse:
-    """Return the same for the script that asks again and again."""
+    """Return the same as JSON for the polling script."""
     found = progress_of(request, user, timezone.now())
     assert found is not None
     return JsonResponse({"text": found["text"], "working": found["working"]})

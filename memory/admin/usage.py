@@ -1,4 +1,4 @@
-"""What workspaces have, and what waits of them."""
+"""The usage of workspaces, and their pending work."""
 
 from django.contrib import admin
 from django.utils.safestring import SafeString
@@ -12,7 +12,7 @@ SHOWN = ("name", "users", "entries", "log_size", "pending_records", "pending_str
 
 @admin.register(WorkspaceUse)
 class WorkspaceUseAdmin(ReadOnlyAdmin[WorkspaceUse]):
-    """The tenants beside each other; a workspace's own page has its quotas."""
+    """The usage of all tenants; a workspace's own page has its quotas."""
 
     list_display = [*SHOWN]
     list_select_related = ["workspace"]
@@ -24,10 +24,10 @@ class WorkspaceUseAdmin(ReadOnlyAdmin[WorkspaceUse]):
 
     @admin.display(description="workspace", ordering="workspace__name")
     def name(self, use: WorkspaceUse) -> SafeString | str:
-        """Lead to the workspace."""
+        """Link to the workspace."""
         return link(use.workspace)
 
     @admin.display(description="logs", ordering="log_bytes")
     def log_size(self, use: WorkspaceUse) -> str:
-        """Show what the logs take."""
+        """Show the size of the logs."""
         return f"{use.log_bytes / MIB:,.1f} MiB"

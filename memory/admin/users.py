@@ -1,4 +1,4 @@
-"""Users and the lanes in which their memory is worked on."""
+"""Users, and the lanes of work on their memory."""
 
 import functools
 import re
@@ -90,18 +90,18 @@ from memory.users import change_user
 from memory.work import lanes
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
-# So many events to come are listed.
+# The number of listed future events.
 FORESEEN = 20
 
 
 def _number_of(rows: QuerySet[Any]) -> Coalesce:
-    """Count the rows of each user in a subquery of its own: joins would multiply each other."""
+    """Return a subquery that counts the rows of each user: joins would multiply each other."""
     counts = rows.filter(user=OuterRef("pk")).order_by().values("user").annotate(number=Count("*"))
     return Coalesce(Subquery(counts.values("number")), 0, output_field=IntegerField())
 
 
 class VisibleJSONField(JSONField):
-    """JSON to edit: characters that would steer the page are escapes, as JSON allows them."""
+    """An editable JSON field in which characters that could alter the page are escaped."""
 
     def prepare_value(self, value: Any) -> Any:
         """Return the text for the form."""
@@ -110,7 +110,7 @@ class VisibleJSONField(JSONField):
 
 @admin.register(MemoryUser)
 class MemoryUserAdmin(PausableAdmin[MemoryUser]):
-    """The people remembered: what is known, what waits, what was found."""
+    """Users: what is known about them, their pending work, and their alerts."""
 
     list_display = [
         "user_id",
@@ -183,12 +183,12 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
     ]
 
     def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[MemoryUser]) -> bool:
-        """Whom an erasure is about is typed."""
+        """Require that the users of an erasure are confirmed by typing."""
         sure = super().is_confirmed(request, action, rows)
         return sure and (action != "erase" or is_typed(request, rows))
 
     def actions_for(self, row: MemoryUser) -> Collection[str]:
-        """Where nothing waits there is nothing to work on, and nothing to test without a rule."""
+        """Offer model work only if entries wait, and backtests only if there are constraints."""
         waits = any(
             lane.name == LaneName.STRUCTURE and lane.due_at for lane in timeline.lanes_of(row)
         )
@@ -200,22 +200,22 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
         ]
 
     def has_erase_permission(self, request: HttpRequest) -> bool:
-        """Who may erase people."""
+        """Tell whether this member of the staff may erase people."""
         return request.user.has_perm("memory.erase_memoryuser")
 
     @admin.action(description="Erase the selected users…", permissions=["erase"])
     def erase(
         self, request: HttpRequest, queryset: QuerySet[MemoryUser]
     ) -> TemplateResponse | None:
-        """Erase them, after showing who they are."""
+        """Erase the users, after showing them."""
         return erase_chosen(request, queryset, "erase")
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
-        """Who may approve constraints, and have them backtested."""
+        """Tell whether this member of the staff may approve and backtest constraints."""
         return request.user.has_perm("memory.approve_workspaceconstraint")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[MemoryUser]:
-        """Count the live alerts and the outcomes along."""
+        """Annotate the live alerts and the outcomes."""
         return (
             super()
             .get_queryset(request)
@@ -225,7 +225,8 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
                 live_alerts=_number_of(Alert.objects.listed().filter(state__in=LIVE_STATES)),
                 rejected_entries=_number_of(EntryOutcome.objects.filter(outcome=Outcome.REJECTED)),
                 pending_entries=F("last_seq") - _number_of(EntryOutcome.objects.all()),
-                # Of its own page: what is not sorted by is looked up for the rows shown alone.
+                # Only for its own page: columns that are not sorted by are computed for the rows
+                # shown.
                 all_alerts=_number_of(Alert.objects.listed()),
                 all_versions=_number_of(Checkpoint.objects.all()),
                 all_runs=_number_of(Run.objects.all()),
@@ -240,7 +241,7 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> MemoryUser | None:
-        """Return the user with the files of the newest version, which lists leave behind."""
+        """Return the user with the files of the newest version, which lists defer."""
         rows = self.get_queryset(request).defer(None).defer("head__edits", "head__verdict")
         try:
             user = rows.get(pk=self.opts.pk.to_python(object_id))
@@ -250,27 +251,27 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
         return user
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Edit the metadata as JSON in which nothing hides."""
+        """Use a JSON field in which no character can hide."""
         if db_field.name == "metadata":
             kwargs["form_class"] = VisibleJSONField
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Users come from the product's backend."""
+        """Return False: users are created by the product's backend."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Users are erased, not deleted."""
+        """Return False: users are erased, not deleted."""
         return False
 
     def save_model(
         self, request: HttpRequest, obj: MemoryUser, form: ModelForm[MemoryUser], change: bool
     ) -> None:
-        """Store what was changed, and move the daily run with the time zone."""
+        """Store the changes; the daily run follows the time zone."""
         change_user(obj, **{name: form.cleaned_data[name] for name in form.changed_data})
 
     def log_change(self, request: HttpRequest, obj: MemoryUser, message: Any) -> StaffAction:
-        """Note who changed it under the public id: an erased person's name must not stay here."""
+        """Log the change under the public id: an erased person's name must not stay in the log."""
         return StaffAction.objects.create(
             user_id=int(str(request.user.pk)),
             content_type=ContentType.objects.get_for_model(obj),
@@ -282,7 +283,7 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
 
     @admin.display(description="merged")
     def merges(self, user: MemoryUser) -> str:
-        """Say who it is, if it was merged into somebody, and who was merged into it."""
+        """Show the user that it was merged into, and the users merged into it."""
         if user.merged_into_id is None and not getattr(user, "has_merged", True):
             return NOTHING
         either = Merge.objects.filter(Q(merged=user) | Q(user=user)).order_by("pk")
@@ -298,7 +299,7 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
 
     @admin.display(description="language model")
     def structure(self, user: MemoryUser) -> SafeString:
-        """Say whether the language model works on what was said, and if not, why."""
+        """Show whether the language model works on the user's entries, and if not, why."""
         of_model = next(lane for lane in timeline.lanes_of(user) if lane.name == LaneName.STRUCTURE)
         found = lanes.standing(user, of_model, pause_of)
         told = [f"{counted(found.waiting, 'entry')} waiting"] if found.waiting else []
@@ -317,12 +318,12 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
 
     @admin.display(description="newest version")
     def version(self, user: MemoryUser) -> str:
-        """Lead to the head."""
+        """Link to the head."""
         return link(user.head, f"v{user.head.version}" if user.head else None)
 
     @admin.display(description="live alerts", ordering="live_alerts")
     def alerts(self, user: MemoryUser) -> str:
-        """Lead to the alerts that are not resolved."""
+        """Link to the live alerts."""
         number = getattr(user, "live_alerts", 0)
         if not number:
             return "none"
@@ -335,13 +336,13 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
 
     @admin.display(description="all alerts")
     def past_alerts(self, user: MemoryUser) -> str:
-        """Lead to the alerts, the resolved ones too."""
+        """Link to all alerts, including resolved ones."""
         number = getattr(user, "all_alerts", 0)
         return link_to_list(Alert, counted(number, "alert"), user__id__exact=user.pk)
 
     @admin.display(description="constraints")
     def constraints(self, user: MemoryUser) -> str:
-        """Name the constraints: how far each is trusted, and which are paused."""
+        """Name the constraints, with their precision, and those that are paused."""
         judged = (
             feedback.by_constraint(AlertFeedback.objects.filter(alert__user=user))
             if getattr(user, "all_alerts", True)
@@ -374,7 +375,7 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
 
     @admin.display(description="foreseen")
     def foreseen(self, user: MemoryUser) -> str:
-        """List what opens, changes and resolves next if nothing happens, and when."""
+        """List the next forecast events."""
         forecast = forecast_of(user)
         if forecast is None:
             return "nothing was looked ahead at yet"
@@ -392,39 +393,39 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
 
     @admin.display(description="log", ordering="last_seq")
     def entries(self, user: MemoryUser) -> str:
-        """Lead to the log."""
+        """Link to the log."""
         return _entries(user, user.last_seq)
 
     @admin.display(description="pending", ordering="pending_entries")
     def pending(self, user: MemoryUser) -> str:
-        """Lead to the entries that nothing has become of yet."""
+        """Link to the pending entries."""
         number = getattr(user, "pending_entries", 0)
         return _entries(user, number, outcome=PENDING) if number else "0"
 
     @admin.display(description="rejected", ordering="rejected_entries")
     def rejected(self, user: MemoryUser) -> str:
-        """Lead to what the gate refused, and why."""
+        """Link to the rejected entries and the reasons."""
         return _outcomes(user, Outcome.REJECTED, getattr(user, "rejected_entries", 0))
 
     @admin.display(description="covered")
     def covered(self, user: MemoryUser) -> str:
-        """Lead to what is in the project."""
+        """Link to the covered entries."""
         return _outcomes(user, Outcome.COVERED, timeline.coverage_of(user).covered)
 
     @admin.display(description="dismissed")
     def dismissed(self, user: MemoryUser) -> str:
-        """Lead to what was found to say nothing lasting."""
+        """Link to the dismissed entries."""
         return _outcomes(user, Outcome.DISMISSED, timeline.coverage_of(user).dismissed)
 
     @admin.display(description="versions")
     def checkpoints(self, user: MemoryUser) -> str:
-        """Lead to the versions."""
+        """Link to the versions."""
         number = getattr(user, "all_versions", 0)
         return link_to_list(Checkpoint, counted(number, "version"), user__id__exact=user.pk)
 
     @admin.display(description="project")
     def project(self, user: MemoryUser) -> str:
-        """Offer it as a zip, and name where it is cloned from."""
+        """Link to the download as a zip, and show the URL for `git clone`."""
         address = f"/v1/users/{quote(user.user_id, safe='')}/git"
         return format_html(
             '<a href="{}">Download project (zip)</a> <div>git clone <code>{}{}</code></div>'
@@ -436,7 +437,7 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
         )
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the downloads, the time line and what belongs to it."""
+        """Add the downloads, the time line and its related pages."""
         views = {
             "export": self.export_view,
             "subject_access": self.subject_access_view,
@@ -465,7 +466,7 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
         return [*pages, asking, writing, *super().get_urls()]
 
     def constraint_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Show a constraint of the user's own, and propose what is written there."""
+        """Show one of the user's own constraints, and propose changes."""
         user = self.get_object(request, str(pk))
         if user is None:
             raise Http404("There is no such user.")
@@ -476,7 +477,7 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
         return own_constraints.page(request, user, self.admin_site.each_context(request))
 
     def console_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Show the query console, and run what is asked in it."""
+        """Show the query console, and run posted queries."""
         user = self.get_object(request, str(pk))
         if user is None:
             raise Http404("There is no such user.")
@@ -488,7 +489,7 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
         return console.console(request, user, self.admin_site.each_context(request))
 
     def timeline_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Show what happened to the user, page after page."""
+        """Show the user's time line, page by page."""
         user = self._seen(request, pk)
         try:
             line = timeline.line_context(request, user)
@@ -510,13 +511,13 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
         return TemplateResponse(request, "admin/memory/memoryuser/timeline.html", context)
 
     def progress_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Tell a script what is being worked on for the user."""
+        """Return the work under way for the user to a script."""
         if not may_see(request, Lane):
             raise PermissionDenied
         return timeline.progress_answer(request, self._seen(request, pk))
 
     def version_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Lead to the files of a version of the user by its number, or to what it changed."""
+        """Redirect to the files of a version of the user by its number, or to its changes."""
         user = self._seen(request, pk)
         number = request.GET.get("version", "")
         found = rows_for(request, Checkpoint).filter(user=user).only("pk")
@@ -527,7 +528,7 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
         return redirect(project_url(version.pk) if sees_files else page_url(version))
 
     def _subject(self, row: MemoryUser) -> audit.Subject:
-        """Say who it is, which is not looked up again."""
+        """Return the user as the subject of an audit entry, without another query."""
         return audit.Subject(
             model=str(self.opts.model_name),
             row=str(row.pk),
@@ -537,7 +538,7 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
         )
 
     def _seen(self, request: HttpRequest, pk: int) -> MemoryUser:
-        """Return the user, without the counts of the list. Raises Http404 and PermissionDenied."""
+        """Return the user without the counts of the list. Raises Http404 and PermissionDenied."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         found = rows_for(request, MemoryUser).select_related("workspace", "head")
@@ -555,28 +556,28 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
         form_url: str = "",
         obj: MemoryUser | None = None,
     ) -> HttpResponse:
-        """Lead with what is known of the user and what goes on."""
+        """Add the panel with the user's state and work under way."""
         if obj is not None:
-            # What was refused is in the form alone.
+            # The values of a refused form are shown in the form only.
             stored = self.get_object(request, str(obj.pk)) if context.get("errors") else obj
             panel = timeline.panel(request, stored or obj)
             context["panel"] = {**panel, "ways": _ways(request, obj, panel["sees_line"])}
         return super().render_change_form(request, context, add, change, form_url, obj)
 
     def export_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Send the newest version as a zip, and note who has it."""
+        """Return the newest version as a zip, and audit the download."""
 
         def download(user: MemoryUser) -> HttpResponseBase:
             refuse_being_redacted(user)
             return archive.download(user, user.head)
 
-        # It is all that the files show.
+        # It contains everything that the files show.
         return self._download(
             request, pk, download, "Project downloaded.", needed=["memory.view_blob", CONTENT]
         )
 
     def subject_access_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Send all that is kept of the person as a zip, and note who has it."""
+        """Return everything stored about the person as a zip, and audit the download."""
         return self._download(
             request,
             pk,
@@ -613,7 +614,7 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
 
     @admin.display(description="records")
     def locations(self, user: MemoryUser) -> str:
-        """Lead to the places of the records."""
+        """Link to the places of the records."""
         number = getattr(user, "records", 0)
         return link_to_list(
             RecordLocation,
@@ -624,28 +625,28 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
 
     @admin.display(description="model calls")
     def calls(self, user: MemoryUser) -> str:
-        """Lead to the calls of language models, and say what they took."""
+        """Link to the calls of language models, with their usage."""
         _, spent = timeline.spent_on(user)
         text = f"{counted(spent.calls, 'call')}, {spent.tokens:,} tokens"
         return link_to_list(LlmCall, text, user__id__exact=user.pk)
 
     @admin.display(description="runs")
     def runs(self, user: MemoryUser) -> str:
-        """Lead to the runs."""
+        """Link to the runs."""
         return link_to_list(
             Run, counted(getattr(user, "all_runs", 0), "run"), user__id__exact=user.pk
         )
 
     @admin.display(description="work")
     def lanes(self, user: MemoryUser) -> str:
-        """Lead to the lanes."""
+        """Link to the lanes."""
         return link_to_list(
             Lane, counted(len(timeline.lanes_of(user)), "lane"), user__id__exact=user.pk
         )
 
     @admin.action(description="Backtest the users' own constraints", permissions=["approve"])
     def backtest_constraints(self, request: HttpRequest, queryset: QuerySet[MemoryUser]) -> None:
-        """Run each constraint of the newest version over the user's history."""
+        """Backtest each constraint of the newest version over the user's history."""
         for user in queryset:
             paths = backtests.own_constraints(user.head)
             started = [backtests.start_own(user, path, by=staff_of(request)) for path in paths]
@@ -658,7 +659,7 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
         description="Have the language model work on the selected users now", permissions=["change"]
     )
     def work_on_it_now(self, request: HttpRequest, queryset: QuerySet[MemoryUser]) -> None:
-        """Wait no longer for more entries, or after a failure; the dispatcher gives it out."""
+        """Make waiting work due now, even after a failure; the dispatcher gives it out."""
         chosen = list(queryset.filter(pk__in=_waiting_lanes().values("user")))
         left = queryset.count() - len(chosen)
         lanes.hurry(_waiting_lanes().filter(user__in=chosen))
@@ -714,7 +715,7 @@ def _outcomes(user: MemoryUser, outcome: Outcome, number: int) -> SafeString | s
 
 
 class DueFilter(PresenceFilter):
-    """Lanes in which something waits, or nothing does."""
+    """A filter by whether work waits."""
 
     title = "whether work waits"
     parameter_name = "due"
@@ -723,7 +724,7 @@ class DueFilter(PresenceFilter):
 
 @admin.register(Lane)
 class LaneAdmin(ReadOnlyAdmin[Lane]):
-    """Pending work: since when, who is at it, and what went wrong."""
+    """Pending work: since when it waits, which worker has it, and its last error."""
 
     list_display = [
         "work",
@@ -760,7 +761,7 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
     ]
 
     def actions_for(self, row: Lane) -> Collection[str]:
-        """Where nothing waits there is nothing to try."""
+        """Offer a retry if work waits."""
         return ["try_now"] if row.due_at else []
 
     @admin.display(description="work", ordering="name")
@@ -770,12 +771,12 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
 
     @admin.display(description="user", ordering="user__user_id")
     def user_link(self, lane: Lane) -> str:
-        """Lead to the user."""
+        """Link to the user."""
         return link(lane.user)
 
     @admin.display(description="state")
     def standing(self, lane: Lane) -> str:
-        """Say whether work waits, is being done, or keeps failing."""
+        """Show whether work waits, is being done, or keeps failing."""
         if lane.lease_owner:
             return badge("running", "being worked on")
         if lane.due_at is None:
@@ -784,7 +785,7 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
 
     @admin.display(description="done up to")
     def done_to(self, lane: Lane) -> str:
-        """Name the entry up to which nothing waits in this lane."""
+        """Show the entry up to which nothing is pending in this lane."""
         return f"#{lane.cursor_seq}"
 
     @admin.display(description="last error")
@@ -799,7 +800,7 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
 
     @admin.action(description="Try the selected work again now", permissions=["operate"])
     def try_now(self, request: HttpRequest, queryset: QuerySet[Lane]) -> None:
-        """Forget the wait after failures; the dispatcher takes the work at its next tick."""
+        """Skip the wait after failures; the dispatcher takes the work at its next tick."""
         chosen = queryset.count()
         number = lanes.hurry(queryset)
         if number:

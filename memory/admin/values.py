@@ -1,4 +1,4 @@
-"""Values in typed JSON, in a line, as a person reads them. What they hold is content to look at."""
+"""Readable one-line texts of values in typed JSON; their content is untrusted."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from memory.texts import shortened
 
-# Forms of one value that is best told as itself.
+# Types whose value is best shown by itself.
 _SCALARS = (
     *("$int", "$float", "$decimal", "$date", "$datetime", "$time", "$partial_date", "$enum"),
     *("$bytes", "$duration"),
@@ -15,25 +15,25 @@ _MOST_PARTS = 20
 
 
 def in_words(value: Any, length: int = 300) -> str:
-    """Return a value in one line, shortened; texts stand as they are where they stand alone."""
+    """Return a value in one line, shortened; a single text is not quoted."""
     return shortened(value if isinstance(value, str) else _told(value), length)
 
 
 def scalar(value: Any) -> Any:
-    """Return what stands in a form such as `{"$date": …}`; anything else as it is."""
+    """Return the inner value of a form such as `{"$date": …}`; anything else unchanged."""
     tag = tag_of(value)
     return value[tag] if tag in _SCALARS else value
 
 
 def tag_of(value: Any) -> str | None:
-    """Return the form of a value that is not plain JSON, such as `$record`; None of others."""
+    """Return the tag of a value that is not plain JSON, such as `$record`; None for others."""
     if not isinstance(value, Mapping):
         return None
     return next((name for name in value if str(name).startswith("$")), None)
 
 
 def items_of(value: Any) -> list[Any] | None:
-    """Return the items of a list, tuple or set; None of anything else."""
+    """Return the items of a list, tuple or set; None for anything else."""
     if isinstance(value, list):
         return value
     tag = tag_of(value)
@@ -41,7 +41,7 @@ def items_of(value: Any) -> list[Any] | None:
 
 
 def pairs_of(value: Any) -> list[tuple[Any, Any]] | None:
-    """Return the keys and values of a dict; None of anything else."""
+    """Return the keys and values of a dict; None for anything else."""
     match tag_of(value):
         case "$dict":
             return [(key, item) for key, item in value["$dict"]]

@@ -1,4 +1,4 @@
-"""Webhook endpoints, the messages for them, and every call that was made."""
+"""Webhook endpoints, their messages, and every call."""
 
 import json
 from collections.abc import Callable, Collection
@@ -39,7 +39,7 @@ CHOSEN = ("url", "description", "event_types", "alert_kinds", "least_severity")
 
 
 class EndpointForm(forms.ModelForm[WebhookEndpoint]):
-    """What is chosen of an endpoint."""
+    """The settings of an endpoint."""
 
     event_types = forms.MultipleChoiceField(
         choices=AlertEventKind.choices,
@@ -69,7 +69,7 @@ class EndpointForm(forms.ModelForm[WebhookEndpoint]):
         return url
 
     def clean(self) -> dict[str, Any]:
-        """Refuse a new endpoint whose secret could not be kept, or one too many."""
+        """Refuse a new endpoint beyond the maximum, or if its secret cannot be encrypted."""
         cleaned = super().clean() or {}
         workspace = cleaned.get("workspace")
         if self.instance._state.adding:
@@ -86,7 +86,7 @@ class EndpointForm(forms.ModelForm[WebhookEndpoint]):
 
 @admin.register(WebhookEndpoint)
 class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
-    """Who is told of what happens to alerts, and how it stands with them."""
+    """Webhook endpoints, with their state."""
 
     form = EndpointForm
     list_display = ["address", "workspace", "standing", "waiting", "lost", "description"]
@@ -103,63 +103,63 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookEndpoint]:
-        """Count what waits for each."""
+        """Annotate the messages that wait for each endpoint."""
         return webhooks.counts(super().get_queryset(request))
 
     def get_fields(self, request: HttpRequest, obj: WebhookEndpoint | None = None) -> Any:
-        """Ask for what a new endpoint needs; show of an old one how it stands with it, too."""
+        """Show the settings of a new endpoint, and also the state of an existing one."""
         asked = ["workspace", *CHOSEN]
         return [*asked, *self.readonly_fields] if obj else asked
 
     def get_readonly_fields(
         self, request: HttpRequest, obj: WebhookEndpoint | None = None
     ) -> list[str]:
-        """An endpoint stays with its workspace."""
+        """Make the workspace of an existing endpoint read-only."""
         return [*self.readonly_fields, "workspace"] if obj else []
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """An endpoint is sent what people said."""
+        """Require access to content, which is sent to endpoints."""
         return super().has_add_permission(request) and access.sees_content(request.user)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """An endpoint is sent what people said; whoever may change endpoints can disable any."""
+        """Require access to content, which endpoints receive; disabling needs no such access."""
         return super().has_change_permission(request, obj) and access.sees_content(request.user)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Endpoints are disabled, so that the log of what they were sent stays."""
+        """Return False: endpoints are disabled instead, so that the log of their messages stays."""
         return False
 
     def actions_for(self, row: WebhookEndpoint) -> Collection[str]:
-        """What is disabled can be enabled, and else it can be tested."""
+        """Offer to enable a disabled endpoint, or to test and disable an enabled one."""
         first = ["send_test", "disable"] if row.enabled else ["enable"]
         return [*first, "rotate_secret", *(["replay_given_up"] if self._lost(row) else [])]
 
     @admin.display(description="URL", ordering="url")
     def address(self, endpoint: WebhookEndpoint) -> str:
-        """Show where it is."""
+        """Show the URL."""
         return inline(shortened(endpoint.url))
 
     @admin.display(description="state", ordering="enabled")
     def standing(self, endpoint: WebhookEndpoint) -> str:
-        """Say whether it is called, and how it answers."""
+        """Show whether it is enabled, and whether it fails."""
         if not endpoint.enabled:
             return badge("revoked", "disabled")
         return badge("warning", "failing") if endpoint.failing_since else badge("ok", "enabled")
 
     @admin.display(description="waiting")
     def waiting(self, endpoint: WebhookEndpoint) -> str:
-        """Lead to the messages that wait for it."""
+        """Link to the messages that wait for it."""
         number = getattr(endpoint, DeliveryState.PENDING.value, 0)
         return self._messages(endpoint, number, DeliveryState.PENDING)
 
     @admin.display(description="given up")
     def lost(self, endpoint: WebhookEndpoint) -> str:
-        """Lead to the messages that were given up."""
+        """Link to the messages that failed permanently."""
         return self._messages(endpoint, self._lost(endpoint), DeliveryState.GIVEN_UP)
 
     @admin.display(description="messages")
     def every(self, endpoint: WebhookEndpoint) -> str:
-        """Lead to everything that was written for it, tests too."""
+        """Link to all of its messages, including tests."""
         return link_to_list(Delivery, "all messages", endpoint__id__exact=endpoint.pk)
 
     def save_model(
@@ -169,7 +169,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         form: forms.ModelForm[WebhookEndpoint],
         change: bool,
     ) -> None:
-        """Make a new endpoint and show its secret this one time, or store what was changed."""
+        """Create an endpoint and show its secret, only this once, or store changes."""
         chosen = {name: getattr(obj, name) for name in CHOSEN}
         if change:
             webhooks.change(obj, **chosen)
@@ -187,13 +187,13 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
     @admin.action(description="Enable the selected endpoints", permissions=["change"])
     def enable(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
-        """Call them again, with what has waited first."""
+        """Enable the endpoints; their waiting messages are sent first."""
         disabled = queryset.filter(enabled=False)
         self._each(request, disabled, webhooks.enable, "Enabled", "Enabled.")
 
     @admin.action(description="Disable the selected endpoints", permissions=["operate"])
     def disable(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
-        """Call them no more; what waits for them stays."""
+        """Disable the endpoints; their waiting messages stay."""
         reason = f"Disabled by {request.user.get_username()}."
         enabled = queryset.filter(enabled=True)
         self._each(request, enabled, lambda one: webhooks.disable(one, reason), "Disabled", reason)
@@ -202,7 +202,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         description="Rotate the secrets of the selected endpoints", permissions=["change"]
     )
     def rotate_secret(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
-        """Make new secrets and show them this one time."""
+        """Create new secrets and show them, only this once."""
         for endpoint in queryset:
             try:
                 self._show_secret(request, endpoint, webhooks.rotate_secret(endpoint))
@@ -213,7 +213,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
     @admin.action(description="Send again what was given up", permissions=["change"])
     def replay_given_up(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
-        """Send everything again that was given up and is still in the log."""
+        """Send all permanently failed messages that are still in the log again."""
         number = sum(
             webhooks.replay_given_up(endpoint, endpoint.created_at) for endpoint in queryset
         )
@@ -257,7 +257,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
 
 class _Call:
-    """What is shown of a call wherever it stands."""
+    """The columns of a call, for the list and the inline."""
 
     @admin.display(description="took", ordering="seconds")
     def took(self, attempt: DeliveryAttempt) -> str:
@@ -266,17 +266,17 @@ class _Call:
 
     @admin.display(description="error")
     def trouble(self, attempt: DeliveryAttempt) -> str:
-        """Say why it failed."""
+        """Show why it failed."""
         return inline(attempt.error) if attempt.error else NOTHING
 
     @admin.display(description="answer")
     def answered(self, attempt: DeliveryAttempt) -> str:
-        """Show the beginning of what it answered."""
+        """Show the beginning of the response."""
         return preformatted(attempt.answer)
 
 
 class DeliveryAttemptInline(_Call, admin.TabularInline[DeliveryAttempt, Delivery]):
-    """Every call that was made with a message."""
+    """The calls made for a message."""
 
     model = DeliveryAttempt
     verbose_name_plural = "calls"
@@ -287,16 +287,16 @@ class DeliveryAttemptInline(_Call, admin.TabularInline[DeliveryAttempt, Delivery
     ordering = ["at"]
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """The log is not written by hand."""
+        """Return False: the log is not written by hand."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """The log is not changed."""
+        """Return False: the log is not changed."""
         return False
 
 
 class TypeFilter(admin.SimpleListFilter):
-    """Messages by what they tell of; which types there are is not looked up in all messages."""
+    """A filter by type; the choices are fixed and not looked up in all messages."""
 
     title = "type"
     parameter_name = "type"
@@ -337,49 +337,49 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     inlines = [DeliveryAttemptInline]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Delivery]:
-        """Leave in the database what lists do not show."""
+        """Defer columns that lists do not show."""
         return super().get_queryset(request).defer("payload", "event__detail", "event__entries")
 
     def actions_for(self, row: Delivery) -> Collection[str]:
-        """What is on its way cannot be sent again."""
+        """Offer to send the message again, unless it is still on its way."""
         return [] if row.state == DeliveryState.PENDING else ["replay"]
 
     @admin.display(description="type", ordering="type")
     def name(self, delivery: Delivery) -> str:
-        """Show what it tells of."""
+        """Show the type."""
         return inline(delivery.type)
 
     @admin.display(description="id of the message")
     def message_id(self, delivery: Delivery) -> str:
-        """Show what the receiver knows it by."""
+        """Show the message's id for the receiver."""
         return delivery.message_id
 
     @admin.display(description="state", ordering="state")
     def standing(self, delivery: Delivery) -> str:
-        """Show what became of it."""
+        """Show the state."""
         return badge(delivery.standing, delivery.standing.label)
 
     @admin.display(description="waits for")
     def waits_for(self, delivery: Delivery) -> str:
-        """Lead to the message of the same alert that has to be taken or given up before."""
+        """Link to the earlier message of the same alert that must be settled first."""
         before = webhooks.before(delivery)
         return link(before, str(before)) if before else NOTHING
 
     @admin.display(description="endpoint", ordering="endpoint__url")
     def endpoint_link(self, delivery: Delivery) -> str:
-        """Lead to the endpoint."""
+        """Link to the endpoint."""
         return link(delivery.endpoint, shortened(delivery.endpoint.url, 60))
 
     @admin.display(description="about")
     def about(self, delivery: Delivery) -> str:
-        """Lead to the alert, or to the entries that were rejected."""
+        """Link to the alert, or to the rejected entries."""
         if delivery.alert is not None:
             return link(delivery.alert, shortened(str(delivery.alert), 60))
         return link_to_rejected(delivery.event) if delivery.event else NOTHING
 
     @admin.display(description="last error")
     def trouble(self, delivery: Delivery) -> str:
-        """Say why it failed last."""
+        """Show the error of the last call."""
         return inline(delivery.last_error) if delivery.last_error else NOTHING
 
     @admin.display(description="body")
@@ -392,7 +392,7 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
 
     @admin.action(description="Send the selected messages again", permissions=["operate"])
     def replay(self, request: HttpRequest, queryset: QuerySet[Delivery]) -> None:
-        """Send them again, with the same ids."""
+        """Send the messages again, with the same ids."""
         chosen = list(queryset.select_related("endpoint"))
         done = 0
         for delivery in chosen:
@@ -426,20 +426,20 @@ class DeliveryAttemptAdmin(_Call, ReadOnlyAdmin[DeliveryAttempt]):
     fields = ["at", "outcome", "delivery_link", "url", "address", "took", "trouble", "answered"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeliveryAttempt]:
-        """Leave the messages' bodies in the database."""
+        """Defer the messages' bodies."""
         return super().get_queryset(request).defer("delivery__payload")
 
     @admin.display(description="outcome", ordering="status")
     def outcome(self, attempt: DeliveryAttempt) -> str:
-        """Show the status, or that there was none."""
+        """Show the status, or that there was no response."""
         return badge("error" if attempt.error else "ok", str(attempt.status or "no answer"))
 
     @admin.display(description="message")
     def delivery_link(self, attempt: DeliveryAttempt) -> str:
-        """Lead to the message."""
+        """Link to the message."""
         return link(attempt.delivery)
 
     @admin.display(description="URL")
     def url(self, attempt: DeliveryAttempt) -> str:
-        """Show where it went."""
+        """Show the URL that was called."""
         return inline(shortened(attempt.delivery.endpoint.url, 60))

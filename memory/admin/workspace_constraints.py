@@ -1,4 +1,4 @@
-"""Workspace constraints: written here or over the API, approved, given to users, taken back."""
+"""Workspace constraints: written here or over the API, approved, rolled out, withdrawn."""
 
 from collections.abc import Collection
 from typing import Any
@@ -40,7 +40,7 @@ from memory.temporal import backtests
 _LIVE = [state for state in AlertState.values if state != AlertState.RESOLVED]
 _MOST_VERSIONS = 50
 _SOON = "That takes some seconds: load the constraint's page again to see the verdict."
-# So many users are held against a constraint while its page is made; the API goes through all.
+# The number of users that are matched with a constraint to show its page; the API matches all.
 _MOST_USERS = 200
 _FOUND = ["found", "tested", "ran_in"]
 
@@ -50,7 +50,7 @@ def _editor(rows: int) -> forms.Textarea:
 
 
 class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
-    """The text of a constraint. What is written becomes its next version."""
+    """The text of a constraint, which becomes its next version."""
 
     start_from = forms.ChoiceField(
         required=False,
@@ -73,18 +73,18 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
         else:
             del self.fields["start_from"]
             newest = _newest(self.instance)
-            # In a text of Python an escape means the same, and cannot steer the page.
+            # In Python source an escape is equivalent, and cannot alter the page.
             self.initial["source"] = visible(newest.source)
             self.initial["tests"] = visible(newest.tests)
             self.initial["description"] = visible(self.instance.description)
-        # Who may only look has no fields.
+        # Those who may only look have no fields.
         if percentage := self.fields.get("percentage"):
             percentage.validators.append(MaxValueValidator(100))
         if description := self.fields.get("description"):
             description.widget.attrs["class"] = "vLargeTextField"
 
     def clean(self) -> dict[str, Any]:
-        """Take the text from the library, if one of it is chosen, and have it checked."""
+        """Take the text from the library, if one of its constraints is chosen, and validate it."""
         cleaned = super().clean() or {}
         for name in ("source", "tests"):
             cleaned[name] = (cleaned.get(name) or "").replace("\r\n", "\n")
@@ -112,7 +112,7 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
 
 
 class EnabledFilter(admin.SimpleListFilter):
-    """Constraints by whether they run."""
+    """A filter by whether the constraint runs."""
 
     title = "whether it runs"
     parameter_name = "runs"
@@ -122,7 +122,7 @@ class EnabledFilter(admin.SimpleListFilter):
         return [("yes", "runs"), ("disabled", "disabled"), ("no", "has no approved version")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
-        """Keep the rows that are so."""
+        """Keep the constraints of the choice."""
         match self.value():
             case "yes":
                 return queryset.filter(enabled=True, live__isnull=False, percentage__gt=0)
@@ -135,7 +135,7 @@ class EnabledFilter(admin.SimpleListFilter):
 
 @admin.register(WorkspaceConstraint)
 class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
-    """Rules for all users of a workspace: their text, what was found of it, and whom they fit."""
+    """Constraints for all users of a workspace: their text, checks, and the users whom they fit."""
 
     form = ConstraintForm
     list_display = ["name", "workspace", "standing", "percentage", "version", "newest", "alerts"]
@@ -148,7 +148,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     when_empty = "There is no constraint of a workspace yet: add one, perhaps from the library."
 
     def get_fieldsets(self, request: HttpRequest, obj: WorkspaceConstraint | None = None) -> Any:
-        """Ask for what a new one needs; show of an old one what became of it, too."""
+        """Show the fields of a new constraint, and also the state of an existing one."""
         text = ("Text", {"fields": ["source", "tests"], "description": _HELP})
         if obj is None:
             asked = ["workspace", "start_from", "name", "description"]
@@ -165,7 +165,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     def get_readonly_fields(
         self, request: HttpRequest, obj: WorkspaceConstraint | None = None
     ) -> list[str]:
-        """Whose it is, and its name, stay. Whom it reaches is for those who may approve."""
+        """Make workspace and name read-only; the percentage, too, for those who may not approve."""
         if obj is None:
             return []
         shown = ["name", "workspace", "standing", "version", "alerts", "found", "versions", "fits"]
@@ -173,7 +173,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         return shown if self.has_approve_permission(request) else [*shown, "percentage"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WorkspaceConstraint]:
-        """Count the live alerts along, and tell of the newest version."""
+        """Annotate the live alerts and the newest version."""
         versions = WorkspaceConstraintVersion.objects.filter(constraint=OuterRef("pk"))
         newest = versions.order_by("-number")
         alerts = (
@@ -200,27 +200,27 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         )
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """Begin with the query that somebody wants to have as a constraint, if so."""
+        """Start with a query of the console, if the URL names one."""
         return {**super().get_changeform_initial_data(request), **skeletons.initial_of(request)}
 
     def actions_for(self, row: WorkspaceConstraint) -> Collection[str]:
-        """Offer what would change something."""
+        """Offer to enable or to disable it."""
         return ["disable" if row.enabled else "enable"]
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
-        """Who may approve constraints, and say whom they reach."""
+        """Tell whether this member of the staff may approve constraints and roll them out."""
         return request.user.has_perm("memory.approve_workspaceconstraint")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Who writes a text reads what is found of it, which is hidden from some."""
+        """Require access to content: the author sees findings, which may contain it."""
         return super().has_add_permission(request) and access.sees_content(request.user)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody writes over a text that is hidden from him."""
+        """Require access to content: nobody overwrites a text that they may not see."""
         return super().has_change_permission(request, obj) and access.sees_content(request.user)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """A constraint is disabled: its alerts name it."""
+        """Return False: a constraint is disabled instead, since its alerts name it."""
         return False
 
     def save_model(
@@ -230,7 +230,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         form: forms.ModelForm[WorkspaceConstraint],
         change: bool,
     ) -> None:
-        """Write the next version, if the text is another one, and what else was changed."""
+        """Write the next version, if the text differs, and store other changes."""
         text = {name: form.cleaned_data[name] for name in ("source", "tests")}
         by = _staff(request)
         if not change:
@@ -250,17 +250,17 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="source")
     def source(self, constraint: WorkspaceConstraint) -> str:
-        """Show the newest source to who may not change it."""
+        """Show the newest source to those who may not change it."""
         return source(_newest(constraint).source)
 
     @admin.display(description="tests")
     def tests(self, constraint: WorkspaceConstraint) -> str:
-        """Show the newest tests to who may not change them."""
+        """Show the newest tests to those who may not change them."""
         return source(_newest(constraint).tests)
 
     @admin.display(description="state")
     def standing(self, constraint: WorkspaceConstraint) -> str:
-        """Say whether it runs, and if not, why."""
+        """Show whether it runs, and if not, why."""
         if not constraint.enabled:
             return badge("stopped", "disabled")
         if constraint.live is None:
@@ -271,20 +271,20 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="live version")
     def version(self, constraint: WorkspaceConstraint) -> str:
-        """Lead to the version that runs."""
+        """Link to the version that runs."""
         live = constraint.live
         return link(live, f"v{live.number}") if live else NOTHING
 
     @admin.display(description="newest version")
     def newest(self, constraint: WorkspaceConstraint) -> str:
-        """Say how far the newest version got."""
+        """Show the state of the newest version."""
         state = VersionState(getattr(constraint, "newest_state", VersionState.CHECKING))
         number = getattr(constraint, "newest_number", 1)
         return format_html("v{} {}", number, badge(state, state.label))
 
     @admin.display(description="live alerts", ordering="live_alerts")
     def alerts(self, constraint: WorkspaceConstraint) -> str:
-        """Lead to its alerts that are not resolved."""
+        """Link to its live alerts."""
         number = getattr(constraint, "live_alerts", 0)
         if not number:
             return "none"
@@ -298,7 +298,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="newest version")
     def found(self, constraint: WorkspaceConstraint) -> str:
-        """Show what each check found of the newest version."""
+        """Show the checks of the newest version."""
         newest = _newest(constraint)
         return format_html(
             "{} {}{}{}",
@@ -310,7 +310,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="all versions")
     def versions(self, constraint: WorkspaceConstraint) -> str:
-        """Lead to every version, the newest first."""
+        """Link to every version, newest first."""
         found = constraint.versions.order_by("-number").defer("source", "tests", "bytecode")
         return lines(
             format_html(
@@ -329,12 +329,12 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="changed by")
     def changer(self, constraint: WorkspaceConstraint) -> str:
-        """Name who last changed what runs, or for whom."""
+        """Name the person who last changed what runs, or for whom."""
         return inline(constraint.changed_by) if constraint.changed_by else NOTHING
 
     @admin.display(description="users")
     def fits(self, constraint: WorkspaceConstraint) -> str:
-        """Count the users whom it fits, and say why it does not fit the others."""
+        """Count the users whom it fits, and show why it does not fit the others."""
         version = constraint.live or _newest(constraint)
         try:
             found = service.coverage(version, most=_MOST_USERS)
@@ -355,12 +355,12 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.action(description="Enable the selected constraints", permissions=["approve"])
     def enable(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint]) -> None:
-        """Have them run again."""
+        """Enable the constraints."""
         self._switch(request, queryset, enabled=True)
 
     @admin.action(description="Disable the selected constraints", permissions=["approve"])
     def disable(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint]) -> None:
-        """Stop them for all users: their alerts are resolved."""
+        """Disable the constraints for all users: their alerts are resolved."""
         self._switch(request, queryset, enabled=False)
 
     def _switch(
@@ -376,7 +376,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
 @admin.register(WorkspaceConstraintVersion)
 class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion]):
-    """Versions of workspace constraints: their text, and what each check found."""
+    """Versions of workspace constraints, with their text and checks."""
 
     list_display = ["name", "workspace", "standing", "told", "creator", "created_at"]
     list_filter = ["state", "constraint__workspace"]
@@ -400,12 +400,15 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WorkspaceConstraintVersion]:
-        """Leave in the database what is not shown."""
+        """Defer columns that are not shown."""
         return super().get_queryset(request).defer("source", "tests", "bytecode")
 
     def actions_for(self, row: WorkspaceConstraintVersion) -> Collection[str]:
-        """What was approved before can be again; what passed is approved from its backtest, if
-        there is anybody to test it on."""
+        """Offer approval and backtests.
+
+        A version that was approved before can be approved again here; one that passed is approved
+        from its backtest, unless there is no user to test it on.
+        """
         if row.state not in (VersionState.PASSED, VersionState.APPROVED):
             return []
         able = row.state == VersionState.APPROVED or _is_for_nobody(row)
@@ -413,7 +416,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
         return [*approve, "backtest"]
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
-        """Who may approve constraints."""
+        """Tell whether this member of the staff may approve constraints."""
         return request.user.has_perm("memory.approve_workspaceconstraint")
 
     @admin.display(description="version", ordering="constraint__name")
@@ -423,43 +426,43 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
 
     @admin.display(description="workspace", ordering="constraint__workspace__name")
     def workspace(self, version: WorkspaceConstraintVersion) -> str:
-        """Lead to the workspace."""
+        """Link to the workspace."""
         return link(version.constraint.workspace)
 
     @admin.display(description="constraint")
     def constraint_link(self, version: WorkspaceConstraintVersion) -> str:
-        """Lead to the constraint."""
+        """Link to the constraint."""
         return format_html("{} v{}", link(version.constraint), version.number)
 
     @admin.display(description="state", ordering="state")
     def standing(self, version: WorkspaceConstraintVersion) -> str:
-        """Say how far it got, and whether it is the one that runs."""
+        """Show the state, and whether it is the live version."""
         live = version.constraint.live_id == version.pk
         return format_html("{} {}", _state(version), badge("valid", "live") if live else "")
 
     @admin.display(description="what was found")
     def told(self, version: WorkspaceConstraintVersion) -> str:
-        """Say what failed first."""
+        """Show the first failed check."""
         return inline(_told(version)) or NOTHING
 
     @admin.display(description="checks")
     def found(self, version: WorkspaceConstraintVersion) -> str:
-        """Show what each check found."""
+        """Show the result of each check."""
         return _found(version) or NOTHING
 
     @admin.display(description="backtest")
     def tested(self, version: WorkspaceConstraintVersion) -> str:
-        """Lead to the backtest that an approval rests on, and to all."""
+        """Link to the backtest that an approval rests on, and to all."""
         return _tested(version) or NOTHING
 
     @admin.display(description="ran in")
     def ran_in(self, version: WorkspaceConstraintVersion) -> str:
-        """Name the kind of sandbox, and warn of the one for development."""
+        """Show the kind of sandbox, with a warning for the one for development."""
         return sandbox((version.verdict or {}).get("runner", ""))
 
     @admin.display(description="created by", ordering="created_by")
     def creator(self, version: WorkspaceConstraintVersion) -> str:
-        """Name who wrote it."""
+        """Name the author."""
         return inline(version.created_by)
 
     @admin.display(description="source")
@@ -474,12 +477,12 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
 
     @admin.display(description="seconds by stage")
     def durations(self, version: WorkspaceConstraintVersion) -> str:
-        """Show where the time went."""
+        """Show the duration of each stage."""
         return durations((version.verdict or {}).get("timings", {}))
 
     @admin.action(description="Approve the selected versions", permissions=["approve"])
     def approve(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]) -> None:
-        """Make them the live ones of their constraints."""
+        """Make these versions the live ones of their constraints."""
         for version in queryset.order_by("number"):
             approve_version(request, version)
 
@@ -487,7 +490,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     def backtest(
         self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]
     ) -> None:
-        """Run them over the history of the users whom they fit."""
+        """Backtest the versions over the history of the users whom they fit."""
         for version in queryset:
             start_backtest(request, version)
 
@@ -521,7 +524,7 @@ def _staff(request: HttpRequest) -> str:
 
 
 def _tested(version: WorkspaceConstraintVersion) -> SafeString | str:
-    """Say whether it may be approved as far as backtests go, and lead there."""
+    """Show whether a backtest allows approval, with a link."""
     if version.state not in (VersionState.PASSED, VersionState.APPROVED):
         return ""
     tested = backtests.tested(version)

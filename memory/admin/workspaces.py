@@ -59,7 +59,7 @@ KEY_FIELDS = ("new_llm_api_key", "forget_llm_api_key")
 
 
 class WorkspaceForm(forms.ModelForm[Workspace]):
-    """A workspace. The key of its language model goes in and never comes out."""
+    """A workspace. The key of its language model can be set but is never shown."""
 
     new_llm_api_key = forms.CharField(
         label="New API key",
@@ -92,7 +92,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         ]
 
     def clean(self) -> dict[str, Any]:
-        """Put the key where it is judged with the rest."""
+        """Encrypt the key, so that it is validated with the other settings."""
         cleaned = super().clean() or {}
         new = cleaned.get("new_llm_api_key")
         if cleaned.get("forget_llm_api_key"):
@@ -109,7 +109,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
 
 @admin.register(Workspace)
 class WorkspaceAdmin(PausableAdmin[Workspace]):
-    """Tenants."""
+    """The tenants."""
 
     form = WorkspaceForm
     list_display = ["name", "users", "keys", "own_model", "own_limits", "created_at"]
@@ -196,12 +196,12 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     when_empty = "There is no workspace yet: add one, and a key for its backend."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Workspace]:
-        """Tell of users as they were counted last, and count the keys along."""
+        """Annotate the users as last counted, and the number of keys."""
         users = Coalesce("use__users", 0)
         return super().get_queryset(request).annotate(user_count=users, key_count=Count("api_keys"))
 
     def actions_for(self, row: Workspace) -> Collection[str]:
-        """Offer what can be done."""
+        """Offer the possible actions."""
         record = _record_of(row)
         stopped = record and record.stopped
         return [*self.pausing_for(row), *(["let_model_go_on"] if stopped else [])]
@@ -209,16 +209,16 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     def save_model(
         self, request: HttpRequest, obj: Workspace, form: forms.ModelForm[Workspace], change: bool
     ) -> None:
-        """Store it; what has failed for lack of a budget or a key is tried again with the new."""
+        """Store it, and retry work that failed for lack of a budget or a key."""
         super().save_model(request, obj, form, change)
         if {*LLM_FIELDS, *KEY_FIELDS, *JUDGED_FIELDS} & set(form.changed_data):
             waiting = lanes.due(LaneName.STRUCTURE).filter(user__workspace=obj)
-            # Not while the workspace is locked: who holds a lane may wait for it.
+            # Not while the workspace is locked: the holder of a lane may wait for it.
             transaction.on_commit(lambda: lanes.hurry(waiting))
 
     @admin.action(description="Let the language model go on", permissions=["change"])
     def let_model_go_on(self, request: HttpRequest, queryset: QuerySet[Workspace]) -> None:
-        """Have models that were stopped for their track record judged anew from now on."""
+        """Resume models that were stopped for their track record; they are judged anew."""
         if not (reason := note_of(request)):
             messages.error(request, "Say why the model may go on: nothing was changed.")
             return
@@ -235,22 +235,22 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             messages.warning(request, told)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Who sees some of the workspaces would not see a new one."""
+        """Require access to all workspaces: others would not see the new one."""
         return super().has_add_permission(request) and access.sees_all(request.user)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """A workspace goes only with its users, which are erased and not deleted."""
+        """Return False: a workspace is only removed after its users, who are erased."""
         return False
 
     @admin.display(description="users, as counted last", ordering="user_count")
     def users(self, workspace: Workspace) -> str:
-        """Lead to the workspace's users; they are counted once a minute."""
+        """Link to the workspace's users; they are counted once a minute."""
         text = counted(getattr(workspace, "user_count", 0), "user")
         return link_to_list(MemoryUser, text, workspace__id__exact=workspace.pk)
 
     @admin.display(description="API keys", ordering="key_count")
     def keys(self, workspace: Workspace) -> str:
-        """Lead to the workspace's keys."""
+        """Link to the workspace's keys."""
         text = counted(getattr(workspace, "key_count", 0), "API key")
         return link_to_list(ApiKey, text, workspace__id__exact=workspace.pk)
 
@@ -261,7 +261,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="in effect")
     def llm_in_effect(self, workspace: Workspace) -> str:
-        """Show which model works, how it is reached, and why it does not, if it does not."""
+        """Show the effective model and its endpoint, and why it does not work, if so."""
         workspace = _stored(workspace)
         chosen = workspace.chosen_llm
         stopped = None if workspace._state.adding else llm_calls.why_stopped(workspace)
@@ -284,29 +284,29 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="track record")
     def track_record(self, workspace: Workspace) -> str:
-        """Show how far the model's proposals are accepted and stay, and whether that stops it."""
+        """Show the model's track record, and whether it stops the model."""
         record = _record_of(workspace)
         shown = show_track_record(workspace, record) if record else []
         return lines([*shown, track_record_settings.in_words(workspace.chosen_track_record)])
 
     @admin.display(description="in effect")
     def structure_in_effect(self, workspace: Workspace) -> str:
-        """Say when work begins."""
+        """Show when work begins."""
         return f"Work begins {batching.in_words(_stored(workspace).chosen_schedule)}."
 
     @admin.display(description="in effect")
     def alerts_in_effect(self, workspace: Workspace) -> str:
-        """Say when alerts are escalated and constraints paused."""
+        """Show when alerts escalate and constraints are paused."""
         return lines(alert_settings.in_words(_stored(workspace).chosen_alert_settings))
 
     @admin.display(description="in effect")
     def retention_in_effect(self, workspace: Workspace) -> str:
-        """Say how long things are kept."""
+        """Show the retention periods."""
         return lines(retention_settings.in_words(_stored(workspace).chosen_retention))
 
     @admin.display(description="in effect")
     def quotas_in_effect(self, workspace: Workspace) -> str:
-        """Show every rate and quota beside what there is."""
+        """Show every rate and quota beside the usage."""
         workspace = _stored(workspace)
         chosen = workspace.chosen_quotas
         used = {} if workspace._state.adding else usage.used(workspace)
@@ -324,7 +324,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="useful alerts by constraint")
     def precision(self, workspace: Workspace) -> str:
-        """Show how far each constraint is trusted that somebody has judged."""
+        """Show the precision of each constraint that has feedback."""
         if workspace._state.adding:
             return NOTHING
         judged = feedback.by_constraint(
@@ -338,7 +338,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="spent")
     def llm_spent(self, workspace: Workspace) -> str:
-        """Show what calls have taken today and this month."""
+        """Show the spending of today and this month."""
         if workspace._state.adding:
             return NOTHING
         day, month = llm_calls.spent(workspace, timezone.now())
@@ -351,13 +351,13 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="own limits")
     def own_limits(self, workspace: Workspace) -> str:
-        """Name the limits that are not the server's."""
+        """Name the overridden limits."""
         own = [limit.name for limit in LIMITS if getattr(workspace, limit.name) is not None]
         return ", ".join(["single_use"] * workspace.single_use + own) or NOTHING
 
     @admin.display(description="in effect")
     def in_effect(self, workspace: Workspace) -> str:
-        """Show every limit as it holds, where it is from, and how far it may be raised."""
+        """Show every effective limit, its source, and its ceiling."""
         workspace = _stored(workspace)
         holding, everywhere = asdict(workspace.limits), asdict(effective({}))
         labels = {field.name: field.verbose_name for field in Workspace._meta.concrete_fields}
@@ -386,12 +386,12 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
 
 def _stored(workspace: Workspace) -> Workspace:
-    """Return what holds: a form that is refused has put into this one what does not."""
+    """Return the stored row: a refused form has changed this object."""
     return Workspace.objects.filter(pk=workspace.pk).first() or Workspace()
 
 
 def _record_of(workspace: Workspace) -> TrackRecord | None:
-    """Return the record of the workspace's model, if it has one; read once for each row shown."""
+    """Return the track record of the workspace's model, if it has one; read once per row."""
     if "_record" not in workspace.__dict__:
         model = None if workspace._state.adding else track_records.model_of(workspace)
         found = track_records.read(workspace, model) if model else None
@@ -438,9 +438,9 @@ def _origin(limit: Limit, chosen: float | None, holds: float, everywhere: float)
 
 
 class ApiKeyForm(forms.ModelForm[ApiKey]):
-    """A key's name, what it may do, and until when.
+    """A key's name, scopes and expiry.
 
-    `grants_manage` says whether who fills it in may give the scope of that name.
+    `grants_manage` tells whether this member of the staff may grant the scope `manage`.
     """
 
     grants_manage = False
@@ -466,12 +466,12 @@ class ApiKeyForm(forms.ModelForm[ApiKey]):
         super().__init__(*args, **kwargs)
         if "users" in self.fields:
             self.fields["users"].initial = "\n".join(_names(self.instance))
-        scopes = self.fields.get("scopes")  # who may only look has no fields
+        scopes = self.fields.get("scopes")  # those who may only look have no fields
         if isinstance(scopes, forms.MultipleChoiceField) and not self.grants_manage:
             scopes.choices = [one for one in Scope.choices if one[0] != Scope.MANAGE]
 
     def clean(self) -> dict[str, Any] | None:
-        """Find the users in the key's workspace."""
+        """Resolve the users in the key's workspace."""
         cleaned = super().clean() or self.cleaned_data
         workspace = cleaned.get("workspace") or getattr(self.instance, "workspace", None)
         names = cleaned.get("users", "").split()
@@ -491,13 +491,13 @@ class ApiKeyForm(forms.ModelForm[ApiKey]):
 
 
 def _names(key: ApiKey) -> list[str]:
-    """Return the ids of the users whom a key is for, if it is for certain ones."""
+    """Return the ids of the users whom a key is limited to."""
     users = MemoryUser.objects.filter(pk__in=key.user_pks or ())
     return list(users.order_by("user_id").values_list("user_id", flat=True))
 
 
 class RevokedFilter(PresenceFilter):
-    """Keys that were revoked, or were not."""
+    """A filter by whether the key was revoked."""
 
     title = "whether it was revoked"
     parameter_name = "revoked"
@@ -506,10 +506,11 @@ class RevokedFilter(PresenceFilter):
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(MemoryAdmin[ApiKey]):
-    """Keys: shown once when they are made, revoked and never deleted.
+    """API keys: shown once when created, revoked and never deleted.
 
-    A key may do what its maker may not, so it is made by who sees what it reads, and one that
-    manages by who may give that. Whoever may change keys can revoke any.
+    A key may do what its creator may not, so creating one requires access to the content that it
+    reads, and for the scope `manage` the permission to grant it. Whoever may change keys can revoke
+    any.
     """
 
     form = ApiKeyForm
@@ -533,44 +534,44 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     ]
 
     def actions_for(self, row: ApiKey) -> Collection[str]:
-        """Revoked once is revoked for good."""
+        """Offer actions for a key that is not revoked, which is final."""
         return [] if row.revoked_at else ["replace", "revoke"]
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
-        """Ask for what a new key needs; show of an old one what became of it, too."""
+        """Show the fields of a new key, and also the state of an existing one."""
         asked = ["workspace", "name", "scopes", "users", "expires_at"]
         return [*asked, *self.readonly_fields] if obj else asked
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> list[str]:
-        """A key stays with its workspace."""
+        """Make the workspace of an existing key read-only."""
         return [*self.readonly_fields, "workspace"] if obj else []
 
     def get_form(
         self, request: HttpRequest, obj: ApiKey | None = None, change: bool = False, **kwargs: Any
     ) -> Any:
-        """Offer the scopes that this member of the staff may give."""
-        form: Any = super().get_form(request, obj, change, **kwargs)  # made for this request
+        """Offer only the scopes that this member of the staff may grant."""
+        form: Any = super().get_form(request, obj, change, **kwargs)  # a class of this request
         form.grants_manage = request.user.has_perm(access.GRANT_MANAGE)
         return form
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """A key reads what people said."""
+        """Require access to content, which a key can read."""
         return super().has_add_permission(request) and access.sees_content(request.user)
 
     def has_change_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
-        """A key reads what people said, and one that manages does what few may."""
+        """Require access to content, and for a managing key the permission to grant that scope."""
         manages = obj is not None and Scope.MANAGE in obj.scopes
         if manages and not request.user.has_perm(access.GRANT_MANAGE):
             return False
         return super().has_change_permission(request, obj) and access.sees_content(request.user)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Keys are revoked, so that the log's sources still lead to them."""
+        """Return False: keys are revoked instead, so that the log's sources still link to them."""
         return False
 
     @admin.display(description="state")
     def standing(self, key: ApiKey) -> str:
-        """Say whether the key still opens anything."""
+        """Show whether the key is valid."""
         if key.revoked_at:
             return badge("revoked")
         if key.expires_at and key.expires_at <= timezone.now():
@@ -579,12 +580,12 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.display(description="begins with", ordering="prefix")
     def starts_with(self, key: ApiKey) -> str:
-        """Show the part of the key that is no secret."""
+        """Show the public part of the key."""
         return f"uac_{key.prefix}_…"
 
     @admin.display(description="may")
     def may(self, key: ApiKey) -> str:
-        """Say what the key may do, and whether for everybody."""
+        """Show the key's scopes, and whether it is limited to certain users."""
         scopes = ", ".join(key.scopes)
         if key.user_pks is None:
             return scopes
@@ -592,13 +593,13 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.display(description="replaces")
     def replaced(self, key: ApiKey) -> str:
-        """Name the key whose place it takes."""
+        """Name the key that it replaces."""
         return self.starts_with(key.replaces) if key.replaces else NOTHING
 
     def save_model(
         self, request: HttpRequest, obj: ApiKey, form: forms.ModelForm[ApiKey], change: bool
     ) -> None:
-        """Make a new key and show its text this one time, or store what was changed."""
+        """Create a key and show its text, only this once, or store changes."""
         if change:
             super().save_model(request, obj, form, change)
             return
@@ -621,7 +622,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.action(description="Replace the selected keys", permissions=["operate"])
     def replace(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        """Make a new key for each that is valid; the old one holds for a day more."""
+        """Create a new key for each valid one; the old one stays valid for another day."""
         may_add = self.has_add_permission(request)
         for key in queryset.select_related("workspace"):
             if not (may_add and self.has_change_permission(request, key)):
@@ -646,7 +647,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.action(description="Revoke the selected keys", permissions=["operate"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        """Make the keys useless at once."""
+        """Revoke the keys at once."""
         valid = list(queryset.filter(revoked_at=None))
         left = queryset.count() - len(valid)
         ApiKey.objects.filter(pk__in=[key.pk for key in valid]).update(revoked_at=timezone.now())

@@ -1,10 +1,10 @@
-"""How many requests and entries of a workspace are taken in a minute, over all processes.
+"""Rate limits: the requests and entries that a workspace may send in a minute, over all processes.
 
-Each rate is a token bucket that holds as much as a minute's, so that a burst is served. It is kept
-in Redis as the moment at which the bucket is full again (the generic cell rate algorithm), and the
-moment at which that was written. A process takes a hundredth of a minute's at a time and counts the
-rest by itself, so hardly a request asks Redis. Where Redis does not answer, each process goes by a
-bucket of its own: nobody is refused, or kept waiting, for that.
+Each rate is a token bucket that holds a minute's worth, so that a burst is served. Redis stores the
+moment at which the bucket is full again (the generic cell rate algorithm), and the moment at which
+that was written. A process takes a hundredth of a minute's worth at a time and counts it down by
+itself, so few requests ask Redis. If Redis does not answer, each process uses a bucket of its own:
+no request is refused or delayed for that.
 """
 
 import math
@@ -22,14 +22,14 @@ from memory.workspace_settings import overrides, quotas
 logger = structlog.get_logger(__name__)
 
 MINUTE = 60.0
-# What a process takes beyond what it needs now: a minute's divided by this.
+# A process takes a minute's worth divided by this, beyond what it needs now.
 SHARE = 100
-# A Redis that did not answer is not asked for so long.
+# A Redis that did not answer is not asked again for this long.
 SILENT_SECONDS = 10.0
 
-# Returns what was taken, what is left, and the microseconds until as much as is needed is there. A
-# bucket that is full enough gives more than it has, so that no single request is too large for it.
-# Where Redis's clock was set back, the bucket stands as it did.
+# Returns the amount taken, the amount left, and the microseconds until the needed amount is there.
+# A bucket that is full enough gives more than it has, so that no single request is too large for
+# it. If Redis's clock was set back, the bucket keeps its level.
 TAKE = Script("""
 local rate, need, more = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local clock = redis.call('TIME')
@@ -56,7 +56,7 @@ return {taken, math.floor(left - taken), taken > 0 and 0 or math.ceil((least - l
 
 @dataclass(frozen=True)
 class Standing:
-    """How a rate stands after something was asked of it; `wait` is None where it was given."""
+    """The state of a rate after a request for tokens; `wait` is None if it was granted."""
 
     name: str
     rate: int
@@ -65,15 +65,15 @@ class Standing:
 
     @property
     def full_in(self) -> float:
-        """Seconds until a whole minute's may be asked for again."""
+        """Seconds until the bucket is full again."""
         return (self.rate - self.left) * MINUTE / self.rate
 
 
 @dataclass
 class _Held:
-    """What this process has taken and not used yet, and the bucket that it goes by without Redis.
+    """Tokens taken by this process and not used yet, and its own bucket without Redis.
 
-    What is left in the common bucket is as it was told last.
+    `left` is the level of the common bucket as last reported.
     """
 
     rate: int
@@ -88,7 +88,7 @@ _silent_until = 0.0
 
 
 def take(workspace: Workspace, name: str, cost: int = 1) -> Standing:
-    """Take so much of a rate of the workspace; nothing is taken where it is not there."""
+    """Take `cost` tokens of a rate of the workspace, or none if there are too few."""
     rate = int(overrides.holding(quotas.RATES, workspace.chosen_quotas)[name])
     key = (str(workspace.public_id), name)
     held = _held.get(key)
@@ -108,11 +108,11 @@ def take(workspace: Workspace, name: str, cost: int = 1) -> Standing:
 
 
 def left_of(name: str, rate: int, key: str, *, take: bool) -> int:
-    """Return what is left of a rate that belongs to no workspace, of which one may be taken.
+    """Return what is left of a rate that belongs to no workspace; `take` also takes one token.
 
-    `key` tells whose it is; Redis is told nothing else of him.
+    `key` identifies the caller; Redis learns nothing else about them.
     """
-    held = _held.get(("", name))  # which all share where Redis does not answer
+    held = _held.get(("", name))  # shared by all callers while Redis does not answer
     if held is None or held.rate != rate:
         held = _held["", name] = _Held(rate)
     _, left, _ = _ask(f"rate:{name}:{key}:{rate}", held, int(take))
@@ -133,7 +133,7 @@ def _ask(key: str, held: _Held, need: int) -> tuple[int, int, float]:
 
 
 def _alone(held: _Held, need: int) -> tuple[int, int, float]:
-    """Do what Redis does, for this process."""
+    """Do in this process what the script does in Redis."""
     now, each = time.monotonic(), MINUTE / held.rate
     full_at = max(now, held.full_at)
     left = held.rate - (full_at - now) / each

@@ -1,5 +1,7 @@
-"""How often a workspace was refused something for a rate or a quota: counters in Redis, for
-Prometheus. Like all that is there they may be lost, and begin anew then."""
+"""Counters of requests refused for a rate or quota, by workspace, in Redis, for Prometheus.
+
+Like everything there, they may be lost, and then start again at zero.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +26,7 @@ def count(workspace: Workspace, reason: str) -> None:
 
 
 def counted() -> Iterator[tuple[str, str, int]]:
-    """Yield the workspaces' public ids, reasons and numbers; raises RedisError."""
+    """Yield the workspaces' public ids, reasons and counts; raises RedisError."""
     told: Any = redis_client().hgetall(KEY)
     for name, number in told.items():
         workspace, _, reason = name.decode().partition(" ")

@@ -1,4 +1,4 @@
-"""Places for requests that keep a thread: whoever takes some leaves some to others."""
+"""Slots for requests that occupy a thread, shared so that no caller takes them all."""
 
 import threading
 from collections import Counter
@@ -7,16 +7,16 @@ from contextlib import contextmanager
 
 
 class Places:
-    """So many requests wait at a time; any thread may call it.
+    """A limited number of slots for waiting requests; thread-safe.
 
-    Whoever asks, a workspace or a member of the staff, takes a place while having fewer than
-    `factor` times as many as are free. Alone one gets two thirds of them with a factor of 2, half
-    of them with 1, and there are some left for the next one, and for the one after that (Choudhury
-    and Hahne, "Dynamic queue length thresholds", 1998).
+    A caller (a workspace, or a member of the staff) gets a slot while it holds fewer than `factor`
+    times the free ones. Alone, a caller gets two thirds of them with a factor of 2, half of them
+    with 1; some are always left for the next caller, and for the one after that (Choudhury and
+    Hahne, "Dynamic queue length thresholds", 1998).
     """
 
     def __init__(self, number: int, factor: int = 2) -> None:
-        """Have so many places, all of them free."""
+        """Create `number` free slots."""
         self._free = number
         self._factor = factor
         self._taken = Counter[Hashable]()
@@ -24,7 +24,7 @@ class Places:
 
     @contextmanager
     def take(self, whose: Hashable) -> Iterator[bool]:
-        """Yield whether there was a place, which is free again afterwards."""
+        """Yield whether there was a slot, and free it afterwards."""
         with self._lock:
             admitted = self._taken[whose] < self._factor * self._free
             if admitted:

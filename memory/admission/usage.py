@@ -1,8 +1,8 @@
-"""What a workspace has, held against its quotas.
+"""The usage of a workspace, checked against its quotas.
 
-Totals are counted now and then: kept in the transaction of each append, they would make the appends
-of a workspace wait for each other. So a quota may be exceeded by what comes in between, which the
-rates bound. What is pending is counted more often. What is in the log is never refused for either.
+Totals are counted periodically: if each append kept them, the appends of a workspace would wait for
+each other. So a quota may be exceeded by what arrives in between, which the rates bound. Pending
+entries are counted more often. Nothing that is in the log is ever refused for a quota.
 """
 
 import time
@@ -22,21 +22,21 @@ from memory.work.batching import MOST_ENTRIES
 from memory.workspace_settings import overrides, quotas
 
 MIB = 2**20
-# Totals and what is pending are counted so often, in seconds; but counting never takes more than a
-# hundredth of the time.
+# Intervals at which totals and pending entries are counted, in seconds; but counting never takes
+# more than a hundredth of the time.
 TOTALS_SECONDS = 60.0
 PENDING_SECONDS = 2.0
 AT_MOST = 0.01
-# A process asks no more often than this what was counted. Before it refuses something it counts the
-# workspace itself, unless it has done so lately: nobody is refused because a dispatcher is dead.
+# Seconds for which a process relies on the last counts. Before it refuses something it counts the
+# workspace itself, unless it did so recently: nobody is refused because a dispatcher is dead.
 BELIEVED_SECONDS = 1.0
 OWN_SECONDS = 5.0
-# Up to so many users are counted when one is created, else only when they come near the quota.
+# Up to this number, users are counted whenever one is created; beyond it, only near the quota.
 FEW_USERS = 10_000
 NEAR = 0.9
-# So much of what may wait is let in by what was counted a moment ago, and by what came since.
+# Up to this share of the limit, waiting runs are admitted by the last count and the runs since.
 FAR = 0.5
-# Who is refused for the moment is to come back after so many seconds.
+# Seconds after which a client that is refused for the moment should retry.
 PENDING_WAIT = 30.0
 RUNS_WAIT = 5.0
 BACKTESTS_WAIT = 60.0
@@ -44,7 +44,7 @@ BACKTESTS_WAIT = 60.0
 
 @dataclass
 class Exceeded(Exception):
-    """A workspace may have no more of something; `wait` is None where that does not pass."""
+    """A quota of the workspace is exceeded; `wait` is None if waiting does not help."""
 
     limit: str
     detail: str
@@ -66,8 +66,8 @@ ON CONFLICT (workspace_id) DO UPDATE SET
 WHERE (use.users, use.entries, use.log_bytes)
     IS DISTINCT FROM (excluded.users, excluded.entries, excluded.log_bytes)
 """
-# Of a language model's lane what waits is counted up to a number; beyond it, it is as much as came
-# since all was settled. Where there is no model nobody works on it, and it is no backlog.
+# The backlog of a language model's lane is counted up to a number; beyond it, the entries that came
+# since all was settled are used. Without a model nobody works on it, so it is no backlog.
 PENDING = """
 INSERT INTO memory_workspaceuse AS use
     (workspace_id, users, entries, log_bytes, pending_records, pending_structure)
@@ -90,7 +90,7 @@ ON CONFLICT (workspace_id) DO UPDATE SET
 WHERE (use.pending_records, use.pending_structure)
     IS DISTINCT FROM (excluded.pending_records, excluded.pending_structure)
 """
-# No more are counted than matter. Of whom is paused nothing is done: it keeps nobody else.
+# Counts no more than matter. Runs of paused users are not executed, so they delay nobody.
 ASKED_FOR = """
 SELECT count(*) FROM (
     SELECT FROM memory_run AS run JOIN memory_memoryuser AS person ON person.id = run.user_id
@@ -104,13 +104,13 @@ SELECT count(*) FROM (
 _count_at = {TOTALS: 0.0, PENDING: 0.0}
 _count_own_at: dict[int, float] = {}
 _believed: dict[int, tuple[float, WorkspaceUse]] = {}
-# Of a workspace: until when it is believed, how many runs are asked for, and how many are far from
-# what may be.
+# By workspace: until when the count is relied on, how many runs are asked for, and up to how many
+# the limit is far away.
 _asked_lately: dict[int, tuple[float, int, float]] = {}
 
 
 def count_when_due() -> int:
-    """Count what is due to be counted, of all workspaces; return how many numbers have changed."""
+    """Count what is due to be counted, for all workspaces; return how many numbers have changed."""
     changed = 0
     for statement, seconds in ((TOTALS, TOTALS_SECONDS), (PENDING, PENDING_SECONDS)):
         began = time.monotonic()
@@ -133,7 +133,7 @@ def _count(statement: str, workspace: Workspace | None = None) -> int:
 
 
 def of(workspace: Workspace) -> WorkspaceUse:
-    """Return what was counted of a workspace last."""
+    """Return the last counts of the workspace."""
     now = time.monotonic()
     until, use = _believed.get(workspace.pk, (0.0, None))
     if use is None or now >= until:
@@ -144,7 +144,7 @@ def of(workspace: Workspace) -> WorkspaceUse:
 
 
 def waiting() -> Iterator[tuple[str, str, int]]:
-    """Yield the public id, the kind and the number of what waits of each workspace, or goes on."""
+    """Yield public id, kind and number of each workspace's waiting and running work."""
     counted = WorkspaceUse.objects.values_list(
         "workspace__public_id", "pending_records", "pending_structure"
     )
@@ -166,7 +166,7 @@ def waiting() -> Iterator[tuple[str, str, int]]:
 
 
 def used(workspace: Workspace) -> dict[str, int]:
-    """Return how much there is of what each quota bounds, now; the totals as counted last."""
+    """Return the current usage for each quota; the totals as last counted."""
     use = WorkspaceUse.objects.filter(workspace=workspace).first() or WorkspaceUse()
     longest = MemoryUser.objects.filter(workspace=workspace).aggregate(most=Max("last_seq"))
     return {
@@ -181,7 +181,7 @@ def used(workspace: Workspace) -> dict[str, int]:
 
 
 def check_entries(workspace: Workspace, user: MemoryUser, number: int) -> None:
-    """Raise Exceeded if so many entries more are more than there is room for."""
+    """Raise Exceeded if there is no room for `number` more entries."""
     if _lacking(workspace, user, number, of(workspace)):
         now = time.monotonic()
         if now >= _count_own_at.get(workspace.pk, 0.0):
@@ -208,7 +208,7 @@ def _lacking(
     if use.log_bytes >= most["max_log_mib"] * MIB:
         has = f"The logs of this workspace have {use.log_bytes / MIB:,.1f} MiB"
         return _full("max_log_mib", has, most)
-    # Nothing is too large for a workspace that has no backlog.
+    # No batch is too large for a workspace without a backlog.
     if pending and pending + number > most["max_pending_entries"]:
         wait = f"{pending:,} entries of this workspace wait to be worked on"
         return _busy("max_pending_entries", wait, most, PENDING_WAIT)
@@ -227,9 +227,9 @@ def check_users(workspace: Workspace) -> None:
 
 
 def check_runs(user: MemoryUser) -> None:
-    """Raise Exceeded if as many runs wait, or go on, as the user's workspace may have at a time.
+    """Raise Exceeded if the user's workspace has as many runs waiting or under way as it may.
 
-    Where there is room for many more it is not counted each time: others may let in as many.
+    If there is much room left, it is not counted each time: other processes may then admit as many.
     """
     now = time.monotonic()
     until, asked_for, far = _asked_lately.get(user.workspace_id, (0.0, 0, 0.0))
@@ -251,7 +251,7 @@ def check_runs(user: MemoryUser) -> None:
 
 
 def check_backtests(workspace: Workspace) -> None:
-    """Raise Exceeded if as many backtests go on as the workspace may have at a time."""
+    """Raise Exceeded if the workspace has as many backtests under way as it may."""
     most = _quotas(workspace)
     going_on = _going_on(workspace)
     if going_on >= most["max_backtests"]:
@@ -261,7 +261,7 @@ def check_backtests(workspace: Workspace) -> None:
 
 
 def _asked_for(workspace: Workspace, most: int, *, paused: bool = True) -> int:
-    """Count what waits, with or without that of users who are paused."""
+    """Count the unfinished runs that somebody asked for, with or without those of paused users."""
     with connection.cursor() as cursor:
         cursor.execute(ASKED_FOR, [workspace.pk, *ASKED_TRIGGERS, RunStatus.DONE, paused, most])
         (number,) = cursor.fetchone()

@@ -1,10 +1,10 @@
-"""The feed of events: what happened to alerts and which entries were rejected, per workspace.
+"""The feed of events of a workspace: steps of alerts, and rejected entries.
 
 Events are numbered 1, 2, 3 … without gaps.
 
 A number is taken under the lock of the workspace's counter, which is held until the commit. So the
-numbers become visible in their order: whoever has seen event n will see no other up to n any more,
-and can go on reading after n. Only transactions that have something to tell take the counter.
+numbers become visible in their order: whoever has seen event n has missed none up to n, and can
+continue reading after n. Only transactions with events take the counter.
 """
 
 import datetime
@@ -22,7 +22,7 @@ from memory.models import Alert, AlertEvent, Delivery, EventCounter, MemoryUser,
 from memory.models.alerts import AlertEventKind
 from memory.work import hints
 
-# Events that one look at the feed takes.
+# The number of events that one read of the feed returns.
 PAGE = 500
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
@@ -35,12 +35,12 @@ RETURNING last_seq
 
 
 def record(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
-    """Store these unsaved events of the user, in their order, and tell who listens.
+    """Store these unsaved events of the user, in their order, and wake listeners.
 
     Call it in the transaction that changed the alerts or rejected the entries, once and as late as
-    can be: it holds up the other users of the workspace until the commit. The user's row must be
-    locked already, since that is the order of locks: user, then counter. All is undone with the
-    transaction, numbers included.
+    possible: it blocks the other users of the workspace until the commit. The user's row must be
+    locked already, since the order of locks is user, then counter. A rollback of the transaction
+    undoes everything, numbers included.
     """
     if not events:
         return
@@ -56,26 +56,26 @@ def record(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
 
 @dataclass(frozen=True)
 class Page:
-    """Events after some number, in their order, and the number after which to read on."""
+    """Events after some number, in their order, and the number after which to continue."""
 
     events: Sequence[AlertEvent]
     next: int
 
 
 def newest(workspace: Workspace | int) -> int:
-    """Return the number of the workspace's newest event, 0 if there has been none."""
+    """Return the number of the workspace's newest event, 0 if there is none."""
     numbers = EventCounter.objects.filter(workspace=workspace).values_list("last_seq", flat=True)
     return next(iter(numbers), 0)
 
 
 def newest_of(workspaces: Collection[int]) -> dict[int, int]:
-    """Return workspace → the number of its newest event, of those that have had any."""
+    """Return workspace → the number of its newest event, for workspaces that have any."""
     numbers = EventCounter.objects.filter(workspace__in=workspaces)
     return dict(numbers.values_list("workspace", "last_seq"))
 
 
 def number(text: str, newest: int) -> int:
-    """Return the number after which somebody wants to read; raises ValueError that says why not."""
+    """Return the number after which a client wants to read; raises ValueError with the reason."""
     if text in ("", "now"):
         return newest
     found = int(text) if _NUMBER.fullmatch(text) else None
@@ -96,11 +96,11 @@ def read(
 ) -> Page:
     """Return the events of these alerts after the number `after`: `most`, or PAGE, at most.
 
-    With them come those of `rejected` entries; without it, none do. Of who was erased, only that
-    his alerts are.
+    Events of `rejected` entries are included if given. Of an erased user, only the event that the
+    alerts are erased is returned.
     """
     most = most or PAGE
-    # First: what has a number up to here is visible by now, whatever comes meanwhile.
+    # Read this first: every number up to here is visible by now, whatever is added meanwhile.
     upto = newest(workspace)
     found = AlertEvent.objects.filter(
         Q(alert__user__erased_at=None) | Q(kind=AlertEventKind.ERASED),
@@ -121,15 +121,15 @@ def read(
 
 
 def select_rejections(reach: Q) -> QuerySet[AlertEvent]:
-    """Return the events of rejected entries that somebody may be told of, as `reach` says."""
+    """Select the events of rejected entries that a client may see, by `reach`."""
     return AlertEvent.objects.filter(reach, user__isnull=False)
 
 
 def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime) -> None:
-    """Take the words out of messages about rejected entries, if they name one of these entries, or
-    came since then: reasons may quote these entries.
+    """Redact messages about rejected entries that name one of these entries, or are newer.
 
-    The events have numbers alone. Call it when the outcomes were redacted, as late as can be.
+    Reasons of newer rejections may quote these entries. Events themselves hold only numbers. Call
+    it after the outcomes were redacted, as late as possible.
     """
     events = AlertEvent.objects.filter(
         Q(entries__overlap=_array(seqs)) | Q(at__gte=since), user=user
@@ -139,5 +139,5 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime) ->
 
 
 def _array(numbers: Collection[int]) -> Value:
-    """Return numbers as one parameter of a statement, which has 65,535 at most."""
+    """Return numbers as one parameter of a statement, which is limited to 65,535 parameters."""
     return Value(list(numbers), ArrayField(BigIntegerField()))

@@ -1,7 +1,7 @@
-"""Constraints that say too much: what of it is too much, and what the staff are told.
+"""Alert limits: constraints that are too noisy, and the notice to the staff.
 
-An alert among hundreds is read by nobody, and one that comes and goes all day is not believed.
-Such a constraint is paused: of a flood no alert is opened, and those that are open stay.
+Nobody reads an alert among hundreds, and nobody trusts one that comes and goes all day. Such a
+constraint is paused: none of its new alerts is opened, and its open alerts stay.
 """
 
 import datetime
@@ -23,9 +23,9 @@ QUOTED_CHARACTERS = 300
 
 @dataclass(frozen=True, kw_only=True)
 class Flood:
-    """A constraint that is to be paused. `findings` are those that it made in this run.
+    """A constraint that exceeded an alert limit. `findings` are those of this run.
 
-    With `may_open` what it found now is opened all the same: it is no flood, it only flaps.
+    With `may_open` its new findings are opened all the same: the constraint only flaps.
     """
 
     constraint: str
@@ -35,7 +35,7 @@ class Flood:
 
     @property
     def message(self) -> str:
-        """What the staff are told: why, what became of it, and what to do."""
+        """The notice to the staff: the reason, the consequence, and the remedy."""
         gravest = sorted(self.findings, key=lambda one: -severity_rank(one.severity))[:QUOTED]
         told = "; ".join(map(quoted, gravest))
         became = "" if self.may_open else " None of the new ones was opened."
@@ -56,10 +56,10 @@ def find(
     *,
     without: Collection[str],
 ) -> list[Flood]:
-    """Return which constraints are to be paused.
+    """Return the constraints that are to be paused.
 
-    `said` is all that was found, `new` what would open alerts, `flooded` those that were stopped
-    because they found more than they may, each with a few findings; `without` are paused already.
+    `said` are all findings, `new` those that would open alerts, `flooded` the constraints that were
+    stopped at the limit, each with a few findings; `without` are paused already.
     """
     by_constraint: dict[str, list[Finding]] = defaultdict(list)
     for finding in said:
@@ -95,7 +95,7 @@ def find(
 def _opened(
     user: MemoryUser, constraints: Collection[str], now: datetime.datetime
 ) -> Mapping[str, Counter[str]]:
-    """Count the alerts that these constraints opened in a day, or since they were last resumed."""
+    """Count the alerts that these constraints opened within a day, or since they were resumed."""
     opened: dict[str, Counter[str]] = defaultdict(Counter)
     if not constraints:
         return opened
@@ -115,7 +115,7 @@ def _opened(
 
 
 def quoted(finding: "Finding") -> str:
-    """Return a finding as the staff are told it: how grave, and the beginning of its message."""
+    """Return a finding as text for the staff: its severity, and the beginning of its message."""
     text = finding.message
     if len(text) > QUOTED_CHARACTERS:
         text = text[: QUOTED_CHARACTERS - 1] + "…"

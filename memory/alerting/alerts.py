@@ -1,12 +1,13 @@
-"""Alerts: what the runs of the constraints open, keep, change and resolve, and what people do.
+"""The life cycle of alerts: findings open, change and resolve them, and people handle them.
 
-A constraint speaks by yielding a finding. The same finding (by fingerprint, not by wording) keeps
-its alert alive; when a run no longer makes it, the alert is resolved. What two constraints both
-find is told as one alert (`memory.alerting.duplicates`). A constraint that failed has said nothing:
-its alerts stay as they are, and an alert for the staff says that it failed. One that says too much
-is paused (`memory.alerting.alert_limits`), and changes no alert until it is resumed.
+A constraint fires by yielding a finding. The same finding (by fingerprint, not by wording) keeps
+its alert alive; when a run no longer makes it, the alert is resolved. A finding that two
+constraints share is shown as one alert (`memory.alerting.duplicates`). A constraint that failed has
+yielded nothing: its alerts stay as they are, and an alert for the staff reports the failure. One
+that exceeds an alert limit is paused (`memory.alerting.alert_limits`), and changes no alert until
+it is resumed.
 
-Everything here takes the user's row first: two orders of locking would deadlock.
+Every function here locks the user's row first, so that no two locking orders can deadlock.
 """
 
 import datetime
@@ -64,32 +65,35 @@ from memory.models.runs import RunKind, RunTrigger
 from memory.work import runs
 from memory.workspace_settings.alert_settings import Holding
 
-# Who the events name where nobody did it.
+# The actors of events that no person caused.
 CONSTRAINTS = "constraints"
 CLOCK = "clock"
 REDACTION = "redaction"
 MERGE = "merge"
 MODEL = "language model"
-# What the gate finds of a critical alert that a model's edits resolve, or would.
+# The gate's codes for a critical alert that a model's edits resolve, or would.
 RESOLVES = "critical_alert_resolves"
 HELD = "critical_alert_held"
-# What alerts say, until they are worded anew, of what may quote something that was redacted.
+# The placeholder for text that may quote something redacted, until the alert is reworded.
 REDACTED = "(redacted)"
-# What ran as of an instant so far ahead was told the time by a clock that was wrong: what runs by
-# the right one is not older.
+# A run that lies further ahead than this was dated by a wrong clock: later runs by the right clock
+# are not older.
 AHEAD = datetime.timedelta(hours=1)
 MAX_SNOOZE = datetime.timedelta(days=366)
-# What is told of an error of a user's code, in characters; and what follows from each.
+# The part of an error of a user's code that is shown, in characters; and the consequence of each.
 MAX_ERROR = 1500
 UNWATCHED = "Until it runs again, it raises no new alert."
-# Before the keys of all alerts.
+# Sorts before the keys of all alerts.
 FIRST = UUID(int=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One alert as a constraint yielded it. `evidence` names records: domain, collection, key,
-    class and sources (the seqs of the entries that the record rests on)."""
+    """One alert as a constraint yielded it.
+
+    `evidence` names records: domain, collection, key, class and sources (the seqs of the entries
+    that the record rests on).
+    """
 
     constraint: str
     severity: Severity
@@ -100,7 +104,7 @@ class Finding:
 
     @property
     def fingerprint(self) -> str:
-        """What makes two findings the same: constraint and key, never wording or severity."""
+        """The identity of a finding: constraint, kind, and key or records; never wording."""
         identity: list[Any] = [self.constraint, self.kind]
         if self.key is not None:
             identity += ["key", self.key]
@@ -113,7 +117,7 @@ class Finding:
 
     @property
     def records(self) -> list[str]:
-        """The records that it names, in an order that no set can change."""
+        """The records of the evidence, sorted, so that the order of a set makes no difference."""
         return sorted(canonical_json(dict(item)) for item in self.evidence)
 
     @property
@@ -125,8 +129,10 @@ class Finding:
 def failure(
     constraint: str, error: Mapping[str, Any], *, critical: bool = False, advice: str = ""
 ) -> Finding:
-    """Return the staff's alert for a constraint that failed; `critical` where it may itself raise
-    critical alerts. `advice` says what to mend."""
+    """Return the staff's alert for a constraint that failed.
+
+    `critical` is set if the constraint may itself raise critical alerts. `advice` says what to fix.
+    """
     where = f" at line {error['line']}" if error.get("line") else ""
     said = f"{constraint} failed{where}: {error['type']}: {error['message']}"[:MAX_ERROR]
     return Finding(
@@ -140,9 +146,9 @@ def failure(
 
 @dataclass(frozen=True)
 class Step:
-    """A transaction in which alerts of a user change: whose, who does it, when, by which run.
+    """A transaction in which alerts of a user change: the user, the actor, the time and the run.
 
-    What happens is told at once and recorded at the end: the feed's counter is locked last.
+    Events are collected as they happen and stored at the end: the feed's counter is locked last.
     """
 
     user: MemoryUser
@@ -153,11 +159,11 @@ class Step:
 
     @property
     def limits(self) -> Holding:
-        """How alerts live in the workspace."""
+        """The alert limits of the workspace."""
         return self.user.workspace.alert_limits
 
     def tell(self, alert: Alert, kind: AlertEventKind, **detail: Any) -> None:
-        """Note what happened to an alert; of a duplicate nothing is told."""
+        """Add an event of an alert; duplicates have no events."""
         if alert.duplicate_of_id is not None:
             return
         self.events.append(
@@ -167,11 +173,11 @@ class Step:
         )
 
     def untell(self, alert: Alert) -> None:
-        """Forget what was noted of an alert."""
+        """Remove the collected events of an alert."""
         self.events[:] = [event for event in self.events if event.alert != alert]
 
     def record(self) -> None:
-        """Write it into the feed; call it last."""
+        """Store the events in the feed; call it last."""
         alert_events.record(self.user, self.events)
 
 
@@ -185,15 +191,16 @@ def apply(
     sources: Mapping[str, str] | None = None,
     ended: Mapping[str, str] = MappingProxyType({}),
 ) -> bool:
-    """Bring the user's alerts in line with what one run of the constraints found.
+    """Bring the user's alerts in line with the findings of one run of the constraints.
 
-    `spoke` are the constraints that ran to their end, `existing` all of the version's. Alerts of
-    a constraint that exists and did not end stay as they are; of one that does not exist, `ended`
-    may say why. `flooded` are those that were stopped because they found too much, each with a few
-    of its findings, the gravest first; `sources` the hashes of constraints that are no files of the
-    version. Returns False, and does nothing,
-    when alerts of a newer version or instant are in place already. Runs in a transaction of the
-    caller, together with `runs.finish`.
+    `spoke` are the constraints that ran to their end, `existing` all of the version's. Alerts of an
+    existing constraint that did not end stay as they are; for one that does not exist, `ended` may
+    give the reason. `flooded` are constraints that were stopped at the alert limit, each with a few
+    of its findings, most severe first; `sources` the hashes of constraints that are no files of the
+    version.
+
+    Returns False, and does nothing, if alerts of a newer version or instant are in place already.
+    Runs in a transaction of the caller, together with `runs.finish`.
     """
     user = MemoryUser.objects.select_for_update(no_key=True).get(pk=run.user_id)
     version = run.checkpoint.version if run.checkpoint else 0
@@ -270,7 +277,7 @@ def _is_gone(
     existing: Collection[str],
     silenced: Collection[str],
 ) -> bool:
-    """Return whether a run shows that what an alert tells of is so no more."""
+    """Return whether a run shows that an alert is over."""
     failed = alert.constraint in existing and alert.constraint not in spoke
     if alert.fingerprint in found or failed or alert.kind == AlertKind.CONSTRAINT_PAUSED:
         return False
@@ -278,7 +285,7 @@ def _is_gone(
 
 
 def most_severe(findings: Sequence[Finding]) -> dict[str, Finding]:
-    """Return the findings by fingerprint, of several with the same the gravest."""
+    """Return the most severe finding of each fingerprint."""
     found: dict[str, Finding] = {}
     for finding in findings:
         earlier = found.get(finding.fingerprint)
@@ -288,22 +295,22 @@ def most_severe(findings: Sequence[Finding]) -> dict[str, Finding]:
 
 
 def _known(user: MemoryUser) -> dict[str, Alert]:
-    """Return the alerts that live or hold back new ones, by fingerprint."""
+    """Return the alerts that are live or hold back new ones, by fingerprint."""
     alerts = Alert.objects.select_for_update(no_key=True).filter(user=user)
     known = alerts.filter(Q(state__in=LIVE_STATES) | Q(holds_back=True))
     return {alert.fingerprint: alert for alert in known}
 
 
 def _is_new(known: Alert | None, finding: Finding) -> bool:
-    """Whether it calls for an alert: what was resolved by hand does not while it is the same."""
+    """Return whether a finding opens an alert; while unchanged, a manual resolution holds."""
     return known is None or (known.holds_back and bool(differences(_as_finding(known), finding)))
 
 
 def differences(before: Finding, finding: Finding) -> list[str]:
-    """Name what of a finding is not as it was before and counts as a change of it.
+    """Return the names of the aspects of a finding that changed.
 
-    That is its severity and the records that it rests on, with their entries. Wording is none: it
-    may count days. Only where there is no record, nothing else could tell.
+    These are its severity and its records, with their entries. Wording counts only for a finding
+    without records, since a message may count days.
     """
     changed = []
     if before.severity != finding.severity:
@@ -347,13 +354,13 @@ def _open(finding: Finding, step: Step) -> Alert:
 def _keep(alert: Alert, finding: Finding, step: Step) -> None:
     changed = differences(_as_finding(alert), finding)
     alert.last_run = step.run
-    if alert.duplicate_of_id is not None:  # which stands as the listed alert does
+    if alert.duplicate_of_id is not None:  # it has the state of the listed alert
         alert.severity, alert.message = finding.severity, finding.message
         alert.evidence, alert.entries = list(finding.evidence), finding.entries
         alert.save()
         return
     if not changed:
-        # A countdown is worded anew at every run: that is shown, and told to nobody.
+        # A countdown is reworded at every run: the new text is shown, but is no event.
         alert.message = finding.message
         alert.save(update_fields=["last_run", "message"])
         return
@@ -371,7 +378,7 @@ def _keep(alert: Alert, finding: Finding, step: Step) -> None:
         if "severity" in changed:
             _reschedule(alert, step.limits, step.at if graver else alert.open_since)
     elif graver or wakes:
-        # What was acknowledged or put off was another, or less grave than this.
+        # The people who acknowledged or snoozed it had seen other or less severe findings.
         reason = "more severe" if graver else "changed"
         _reopen(alert, step, reason=reason, changed=changed)
         return
@@ -389,14 +396,14 @@ def _now_open(alert: Alert, step: Step) -> None:
 
 
 def _reschedule(alert: Alert, limits: Holding, since: datetime.datetime) -> None:
-    """Set when it is escalated; once it was, it is not again while it stays open."""
+    """Set the time of escalation; an alert that was escalated is not again while it stays open."""
     if alert.duplicate_of_id is not None:
         alert.escalate_at = None
         return
     wait = limits.escalates_after(alert.severity)
     due = since + wait if wait is not None else None
     if due is not None and alert.escalate_at is not None and since != alert.open_since:
-        due = min(due, alert.escalate_at)  # graver never means later
+        due = min(due, alert.escalate_at)  # a higher severity never delays it
     alert.escalate_at = due if alert.escalated_at is None else None
 
 
@@ -406,7 +413,7 @@ def _let_go(alert: Alert) -> None:
 
 
 def _grounds(alert: Alert, run: Run) -> str:
-    """Say by which version of a language model a critical alert is resolved, and on which entry."""
+    """Return by which version and entry of a language model a critical alert is resolved."""
     if alert.severity != Severity.CRITICAL or run.checkpoint is None:
         return ""
     told = {"code": RESOLVES, "fingerprint": alert.fingerprint}
@@ -434,9 +441,9 @@ def _grounds(alert: Alert, run: Run) -> str:
 
 
 def tell_held(user: MemoryUser, reasons: Mapping[str, str], run: Run) -> None:
-    """Note in the history of live alerts, by fingerprint, that edits would have silenced them.
+    """Record in the history of live alerts, by fingerprint, that edits would have silenced them.
 
-    It is noted once until something else happens to the alert. Call it in a transaction.
+    It is recorded once until something else happens to the alert. Call it in a transaction.
     """
     locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
     step = Step(locked, MODEL, run=run)
@@ -461,10 +468,10 @@ def _originals(known: Mapping[str, Alert]) -> set[UUID | None]:
 
 
 def _is_one_problem(one: Finding, other: Finding) -> bool:
-    """Return whether two constraints that find something of the same records find the same problem.
+    """Return whether two findings of different constraints on the same records are one problem.
 
-    Several records tell it together. A single one may have several problems, so the two must say
-    the same or name the same key.
+    They are one if there are several records. A single record may have several problems, so then
+    the two must have the same words or the same key.
     """
     several = min(len(set(one.records)), len(set(other.records))) > 1
     same_key = one.key is not None and one.key == other.key
@@ -482,12 +489,12 @@ def _list_duplicates(
     graver: Collection[Alert],
     step: Step,
 ) -> None:
-    """List the duplicates whose alert does not tell any more what they have to tell.
+    """List the duplicates that their original no longer covers.
 
-    They are open, whatever people did with that alert: they have not seen what the duplicate says.
-    So is one of the `graver` whose alert is put away, and one of which both constraints were
-    `heard` and found two problems. One that was resolved by hand with its alert goes on being held
-    back by itself, and can be reopened from then on.
+    They are opened, whatever people did with the original: nobody has seen the duplicate's message.
+    This also applies to one of the `graver` whose original is acknowledged or snoozed, and to one
+    whose findings in `heard` are a different problem. A duplicate that was resolved by hand with
+    its original stays resolved on its own, and can be reopened from then on.
     """
     by_key = {alert.pk: alert for alert in known.values()}
     for alert in known.values():
@@ -510,7 +517,7 @@ def _list_duplicates(
 
 
 def _list(duplicate: Alert, step: Step) -> None:
-    """Open a duplicate as an alert of its own; it keeps the time at which it was found first."""
+    """Open a duplicate as an alert of its own; it keeps the time at which it was first found."""
     duplicate.was_duplicate_of_id, duplicate.duplicate_of = duplicate.duplicate_of_id, None
     _now_open(duplicate, step)
     duplicate.save()
@@ -520,10 +527,10 @@ def _list(duplicate: Alert, step: Step) -> None:
 def _join_duplicates(
     opened: Sequence[Alert], known: Mapping[str, Alert], heard: Mapping[str, Finding], step: Step
 ) -> None:
-    """Make alerts that have just opened duplicates of open ones that tell the same.
+    """Make alerts that have just opened duplicates of open ones with the same problem.
 
-    What a merge has put away at once is so of what it has put away alike. An alert has one
-    duplicate at the most: two findings of one constraint are two alerts.
+    Alerts that a merge restored as acknowledged or snoozed are joined with others in the same
+    state. An alert has one duplicate at most: two findings of one constraint are two alerts.
     """
     live = [alert for alert in known.values() if alert.state == AlertState.OPEN]
     listed = [alert for alert in live if alert.duplicate_of_id is None and alert not in opened]
@@ -555,7 +562,7 @@ def _join_duplicates(
 def _tell_of_lost_causes(
     known: Mapping[str, Alert], before: Collection[UUID | None], step: Step
 ) -> None:
-    """Note which alerts go on without the duplicate that they had `before`."""
+    """Record which alerts have lost the duplicate that they had `before`."""
     lost = set(before) - _originals(known)
     for alert in known.values():
         if alert.pk in lost and alert.state != AlertState.RESOLVED:
@@ -569,9 +576,9 @@ def _tell_of_causes(alert: Alert, step: Step, *, more: bool) -> None:
 
 
 def find_orphans(among: QuerySet[Alert]) -> Iterator[Alert]:
-    """Yield the live duplicates among these alerts that are told of by no other one.
+    """Yield the live duplicates among these alerts that no other alert covers.
 
-    Processes of an earlier release, which know of no duplicates, leave such behind.
+    Processes of an earlier release, which know of no duplicates, leave such orphans behind.
     """
     live = among.filter(duplicate_of__isnull=False).exclude(state=AlertState.RESOLVED)
     same = Q(severity=F("duplicate_of__severity"), evidence=F("duplicate_of__evidence"))
@@ -582,7 +589,7 @@ def find_orphans(among: QuerySet[Alert]) -> Iterator[Alert]:
 def list_orphans(limit: int, after: UUID = FIRST) -> tuple[int, UUID | None]:
     """List the orphans among the next `limit` live duplicates, by the keys of their alerts.
 
-    Returns how many were listed, and after which key to go on: None behind the last one.
+    Returns how many were listed, and the key after which to continue: None behind the last one.
     """
     live = Alert.objects.filter(duplicate_of__gt=after).exclude(state=AlertState.RESOLVED)
     keys = live.order_by("duplicate_of_id").values_list("duplicate_of_id", flat=True)
@@ -594,7 +601,7 @@ def list_orphans(limit: int, after: UUID = FIRST) -> tuple[int, UUID | None]:
 
 
 def _is_orphan(alert: Alert) -> bool:
-    """Return whether a duplicate lives, and the alert that it duplicates does not tell of it."""
+    """Return whether a duplicate is live and its original does not cover it."""
     original = alert.duplicate_of
     is_live = alert.state != AlertState.RESOLVED
     return is_live and original is not None and not duplicates.covers(original, alert)
@@ -609,17 +616,17 @@ def _list_orphan(alert: Alert) -> bool:
 
 
 def _with_duplicates(alert: Alert) -> list[Alert]:
-    """Return an alert and its duplicates that stand as it does: live, or resolved by hand."""
+    """Return an alert and its duplicates in the same state: live, or resolved by hand."""
     rows = Alert.objects.select_for_update(no_key=True).filter(duplicate_of=alert)
     if alert.state == AlertState.RESOLVED:
         return [alert, *rows.filter(holds_back=True)]
     return [alert, *rows.filter(state__in=LIVE_STATES)]
 
 
-# -- Then ------------------------------------------------------------------------------------
+# -- Past states -----------------------------------------------------------------------------
 
 
-# What an event of that kind leaves an alert in; of others it stays as it is.
+# The state after an event of that kind; other events do not change it.
 _STATES_AFTER = {
     AlertEventKind.OPENED: AlertState.OPEN,
     AlertEventKind.REOPENED: AlertState.OPEN,
@@ -630,8 +637,10 @@ _STATES_AFTER = {
 
 
 def live_at(found: QuerySet[Alert], moment: datetime.datetime) -> QuerySet[Alert]:
-    """Return those of the alerts that were live at a moment, each with its state then as
-    `state_then`: what the newest event up to then has left it in."""
+    """Select the alerts that were live at a moment, each annotated with its `state_then`.
+
+    That is the state after the newest event up to the moment.
+    """
     steps = AlertEvent.objects.filter(alert=OuterRef("pk"), kind__in=_STATES_AFTER, at__lte=moment)
     states = [When(kind=kind, then=Value(state)) for kind, state in _STATES_AFTER.items()]
     told = steps.annotate(state_then=Case(*states, output_field=CharField()))
@@ -644,16 +653,16 @@ def live_at(found: QuerySet[Alert], moment: datetime.datetime) -> QuerySet[Alert
 
 
 class AlertNotOpen(Exception):
-    """The alert is not in a state in which this can be done: there is nothing left to do."""
+    """The alert is in no state in which this can be done: there is nothing left to do."""
 
 
 class SnoozeRefused(ValueError):
-    """Nobody can snooze until then."""
+    """An alert cannot be snoozed until then."""
 
 
 @contextmanager
 def step_on(alert: Alert, actor: str) -> Iterator[tuple[Step, Alert]]:
-    """Take a step in an alert's life: in a transaction, it is locked and read anew."""
+    """Change an alert in a transaction, in which it is locked and refreshed."""
     with transaction.atomic():
         user = MemoryUser.objects.select_for_update(no_key=True).get(pk=alert.user_id)
         step = Step(user, actor)
@@ -662,7 +671,7 @@ def step_on(alert: Alert, actor: str) -> Iterator[tuple[Step, Alert]]:
 
 
 def acknowledge(alert: Alert, *, actor: str, note: str = "") -> Alert:
-    """Mark a live alert as seen; once more changes nothing. Raises AlertNotOpen if resolved."""
+    """Mark a live alert as seen; a repetition changes nothing. Raises AlertNotOpen if resolved."""
     with step_on(alert, actor) as (step, row):
         _check_live(row)
         if row.state != AlertState.ACKNOWLEDGED:
@@ -672,11 +681,11 @@ def acknowledge(alert: Alert, *, actor: str, note: str = "") -> Alert:
 
 
 def snooze(alert: Alert, *, actor: str, until: datetime.datetime | None, note: str = "") -> Alert:
-    """Put a live alert off until a moment, or (None) until what was found changes.
+    """Snooze a live alert until a moment, or (None) until its finding changes.
 
-    A change is one of severity or of the records that it rests on; more severity ends any snooze.
-    Raises SnoozeRefused for a moment that has passed or is more than a year away, and AlertNotOpen
-    if the alert is resolved.
+    A change is one of severity or of records; a higher severity ends any snooze. Raises
+    SnoozeRefused for a moment that has passed or is more than a year away, and AlertNotOpen if the
+    alert is resolved.
     """
     now = timezone.now()
     if until is not None and until <= now:
@@ -695,7 +704,7 @@ def snooze(alert: Alert, *, actor: str, until: datetime.datetime | None, note: s
 
 
 def reopen(alert: Alert, *, actor: str, note: str = "") -> Alert:
-    """Take back that an alert was acknowledged, snoozed, or resolved by hand and is still found.
+    """Reopen an alert that was acknowledged, snoozed, or resolved by hand and is still found.
 
     Raises AlertNotOpen if it is open, or resolved for good.
     """
@@ -710,10 +719,10 @@ def reopen(alert: Alert, *, actor: str, note: str = "") -> Alert:
 
 
 def resolve(alert: Alert, *, actor: str, reason: str) -> Alert:
-    """Close an alert by hand. While the constraint finds the same unchanged, it opens no new one.
+    """Resolve an alert by hand; while the constraint finds the same unchanged, none is opened.
 
-    That a constraint is paused is resolved by resuming it. Raises AlertNotOpen if it is resolved
-    already.
+    Resolving the alert about a paused constraint resumes the constraint. Raises AlertNotOpen if it
+    is resolved already.
     """
     with step_on(alert, actor) as (step, row):
         _check_live(row)
@@ -761,13 +770,13 @@ def _resolve(alert: Alert, step: Step, reason: str) -> None:
 
 
 def wake(limit: int) -> int:
-    """Reopen the alerts, `limit` at most, that were snoozed until a moment that has come."""
+    """Reopen alerts whose snooze has ended, `limit` at most; return how many."""
     due = Alert.objects.filter(snoozed_until__lte=timezone.now()).order_by("snoozed_until")
     return sum(map(_wake, due[:limit]))
 
 
 def escalate(limit: int) -> int:
-    """Escalate the alerts, `limit` at most, that have been open too long for their severity."""
+    """Escalate alerts that have been open too long for their severity, `limit` at most."""
     due = Alert.objects.filter(escalate_at__lte=timezone.now()).order_by("escalate_at")
     return sum(map(_escalate, due[:limit]))
 
@@ -793,7 +802,7 @@ def _escalate(alert: Alert) -> bool:
 
 @contextmanager
 def _free_step_on(alert: Alert) -> Iterator[tuple[Step, Alert | None]]:
-    """As `step_on`, with None if somebody is at the user: its time comes again at the next tick."""
+    """Like `step_on`, but yield None if the user's row is locked: the next tick tries again."""
     with transaction.atomic():
         users = MemoryUser.objects.select_for_update(no_key=True, skip_locked=True)
         user = users.filter(pk=alert.user_id).first()
@@ -807,10 +816,10 @@ def _free_step_on(alert: Alert) -> Iterator[tuple[Step, Alert | None]]:
 
 
 def hand_over(user: MemoryUser, into: MemoryUser) -> dict[str, Any]:
-    """Resolve the alerts of a user who is merged into another; return fingerprint → how they stood.
+    """Resolve the alerts of a user who is merged into another; return fingerprint → state.
 
-    What the other's constraints find with the same fingerprint goes on as it was left. Call it in a
-    transaction in which both rows are locked.
+    When the other user's constraints find the same fingerprint, that alert gets this state. Call it
+    in a transaction in which both rows are locked.
     """
     step = Step(user, MERGE)
     known = _known(user)
@@ -838,7 +847,7 @@ def _standing(alert: Alert) -> dict[str, Any]:
 
 
 def _take_over(alert: Alert, step: Step) -> None:
-    """Have an alert that has just opened stand as the same one of a merged user did."""
+    """Give an alert that has just opened the state of the same alert of a merged user."""
     row = Merge.objects.filter(user=step.user, alerts__has_key=alert.fingerprint).first()
     if row is None:
         return
@@ -860,7 +869,7 @@ def _take_over(alert: Alert, step: Step) -> None:
 
 
 def _forget_handed(row: Merge, fingerprints: Sequence[str]) -> None:
-    """In one statement: the users of a merge may be written side by side."""
+    """Remove fingerprints in one statement, since users of a merge may write concurrently."""
     left = Func(
         F("alerts"),
         Value(list(fingerprints), output_field=ArrayField(TextField())),
@@ -875,11 +884,11 @@ def _forget_handed(row: Merge, fingerprints: Sequence[str]) -> None:
 
 
 def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | None) -> None:
-    """Take the words out of the user's alerts that tell of these entries, or may quote them.
+    """Redact the user's alerts that rest on these entries or may quote them.
 
-    Those are all that have lived since the project held something of these entries (None: it never
-    did), with what people said of them; the run of the constraints that follows words the live ones
-    anew. Those that rest on one are resolved, without their records. Call it in a transaction in
+    Those are all that were live since the project first held something of these entries (None: it
+    never did), with people's notes; the next run of the constraints rewords the live ones. Those
+    that rest on one of the entries are resolved, without their records. Call it in a transaction in
     which the user's row is locked.
     """
     step = Step(user, REDACTION)
@@ -888,7 +897,7 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | N
         chosen |= Q(resolved_at=None) | Q(resolved_at__gte=since)
     rows = Alert.objects.filter(chosen, user=user)
     alerts = list(rows.select_for_update(no_key=True))
-    # What people have said of them and why they did what they did, and how they were worded.
+    # People's notes and reasons, and the wording of messages.
     said = Func(
         F("detail"),
         template="%(expressions)s - 'note' - 'reason' - 'held' - 'before' - 'after'",
@@ -901,7 +910,7 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | N
         if set(seqs).isdisjoint(alert.entries):
             alert.save(update_fields=["message"])
             continue
-        # It can be guessed from keys, and nothing is compared with it any more.
+        # A fingerprint can be guessed from keys, and is not compared with anything any more.
         for merge in Merge.objects.filter(merged=user, alerts__has_key=alert.fingerprint):
             _forget_handed(merge, [alert.fingerprint])
         alert.evidence, alert.holds_back = [], False
@@ -922,7 +931,7 @@ class NotPaused(Exception):
 
 
 def resume(paused: PausedConstraint, *, actor: str, reason: str) -> PausedConstraint:
-    """Let a paused constraint speak again, and have it run. Raises NotPaused if it was resumed."""
+    """Resume a paused constraint, and run it. Raises NotPaused if it was resumed already."""
     with transaction.atomic():
         user = MemoryUser.objects.select_for_update(no_key=True).get(pk=paused.user_id)
         row = PausedConstraint.objects.select_for_update(no_key=True).get(pk=paused.pk)
@@ -954,7 +963,7 @@ def _still_paused(
     hashes: Mapping[str, str],
     step: Step,
 ) -> set[str]:
-    """Return which constraints are paused, after those that changed or are gone were resumed."""
+    """Return the paused constraints, after resuming those that changed or no longer exist."""
     paused = set()
     for row in PausedConstraint.objects.filter(user=step.user, resumed_at=None):
         if row.constraint not in existing:
@@ -996,9 +1005,9 @@ def _pause(
 def _tell_graver(
     paused: Collection[str], found: Sequence[Finding], known: Mapping[str, Alert], step: Step
 ) -> None:
-    """Tell the staff if a paused constraint finds what is critical and none of it was before.
+    """Notify the staff when a paused constraint finds something critical for the first time.
 
-    No alert is opened for it, and whoever has acknowledged the pause knew of nothing grave.
+    No alert is opened for it, and whoever acknowledged the pause did not know of it.
     """
     for finding in found:
         if finding.constraint not in paused or finding.severity != Severity.CRITICAL:

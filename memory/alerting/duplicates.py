@@ -1,10 +1,10 @@
-"""Duplicates: what a user's own constraint and one of the workspace both find is one alert.
+"""Duplicates: a finding that a user's own and a workspace constraint share is one alert.
 
-The alert that opened first is listed. The other one is its duplicate, and a row of its own: it is
-kept and resolved by what its own constraint finds, like any alert, so neither constraint can
-silence the other. But it has no events and is listed nowhere; its constraint is another cause of
-the listed alert. As soon as that one no longer tells all that the duplicate has to tell, the
-duplicate is listed by itself, and is open: in doubt an alert is told twice, and never missed.
+The alert that opened first is listed. The other one is its duplicate, with a row of its own: it is
+kept and resolved by the findings of its own constraint, like any alert, so neither constraint can
+silence the other. But it has no events and is not listed; its constraint is another cause of the
+listed alert. As soon as the listed alert no longer covers the duplicate, the duplicate is listed by
+itself, and is open: in doubt an alert is shown twice, and never missed.
 """
 
 import re
@@ -16,16 +16,16 @@ from memory.models import Alert
 from memory.models.alerts import AlertKind, AlertState
 from memory.models.workspace_constraints import FOLDER
 
-# A hyphen that is a minus is no punctuation.
+# A hyphen that is a minus sign is no punctuation.
 _MINUS = re.compile(r"(?<!\w)-(?=\d)")
 
 
 def find_original(alert: Alert, listed: Iterable[Alert]) -> Alert | None:
     """Return the first of these listed alerts that an alert can be a duplicate of.
 
-    It is of the other kind of constraint (the user's own, or the workspace's), and as severe, and
-    it rests on the same records and entries. Without records nothing tells that it is the same.
-    Whether they tell the same problem of these, the findings say.
+    The original belongs to the other kind of constraint (the user's own, or the workspace's) and
+    has the same severity, records and entries. Without records, alerts cannot be matched. Whether
+    they are about the same problem of these records is decided from the findings.
     """
     if alert.kind != AlertKind.FINDING or not alert.evidence:
         return None
@@ -41,7 +41,7 @@ def find_original(alert: Alert, listed: Iterable[Alert]) -> Alert | None:
 
 
 def covers(original: Alert, duplicate: Alert) -> bool:
-    """Return whether a listed alert still tells all that its duplicate has to tell."""
+    """Return whether a listed alert still covers its duplicate."""
     return (
         original.state != AlertState.RESOLVED
         and bool(duplicate.evidence)
@@ -51,7 +51,7 @@ def covers(original: Alert, duplicate: Alert) -> bool:
 
 
 def say_the_same(message: str, other: str) -> bool:
-    """Return whether two messages have the same words, whatever their case and punctuation."""
+    """Return whether two messages have the same words, ignoring case and punctuation."""
     return _words(message) == _words(other)
 
 

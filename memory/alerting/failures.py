@@ -1,8 +1,8 @@
-"""Constraints that fail at present: since when, with what error, after which entries of the log.
+"""Constraints that currently fail: since when, with what error, and after which entries.
 
-Whoever relies on a constraint must learn that it does not watch. That is what its live alert of the
-kind constraint_error says; one that was resolved by hand says so as long as it holds back new ones,
-since the next run that goes well lets it go.
+Whoever relies on a constraint must learn that it does not watch. Its live alert of the kind
+constraint_error reports that; so does one that was resolved by hand, as long as it holds back new
+ones, since the next run that succeeds releases it.
 """
 
 import datetime
@@ -17,16 +17,19 @@ from memory.models.log import Outcome
 from memory.models.runs import RunKind, RunOutcome, RunStatus
 from memory.project import Outline
 
-# Stands for the project where it did not load, so that no constraint could run.
+# Stands for the project if it did not load, so that no constraint could run.
 PROJECT = "project"
-# Of the entries after which a constraint failed, so many are named, the first.
+# The number of entries named, from the first on, after which a constraint failed.
 MAX_ENTRIES = 100
 
 
 @dataclass(frozen=True)
 class Failure:
-    """That a constraint fails: `entries` are those that the project took in between the last run
-    before and the one that failed first; none where nothing was or that is not known any more."""
+    """A constraint that fails.
+
+    `entries` are those that the project took in between the last successful run and the first
+    failed one; empty if there were none or they are no longer known.
+    """
 
     since: datetime.datetime
     message: str
@@ -34,14 +37,14 @@ class Failure:
 
 
 def alerts_of(user: MemoryUser) -> list[Alert]:
-    """Return the alerts of constraints that fail at present, the oldest first."""
+    """Return the alerts of constraints that currently fail, oldest first."""
     there = Q(state__in=LIVE_STATES) | Q(holds_back=True)
     failed = Alert.objects.filter(there, user=user, kind=AlertKind.CONSTRAINT_ERROR)
     return list(failed.prefetch_related("duplicates").order_by("opened_at"))
 
 
 def by_path(user: MemoryUser) -> dict[str, Failure]:
-    """Return what fails at present by the constraint's path, or PROJECT where nothing runs."""
+    """Return the current failures by the constraint's path, or PROJECT if nothing runs."""
     failing = alerts_of(user)
     opened = AlertEvent.objects.filter(alert__in=failing, kind=AlertEventKind.OPENED)
     first = {event.alert_id: event.run for event in opened.select_related("run__checkpoint")}
@@ -52,7 +55,7 @@ def by_path(user: MemoryUser) -> dict[str, Failure]:
 
 
 def of_constraint(path: str, failing: Mapping[str, Failure]) -> Failure | None:
-    """Return how a constraint fails, by itself or with the whole project."""
+    """Return the failure of a constraint, by itself or with the whole project; None if it works."""
     return failing.get(path) or failing.get(PROJECT)
 
 
@@ -67,8 +70,7 @@ def by_name(failing: Sequence[Alert], outline: Outline) -> dict[str, str]:
 
 
 def _entries(run: Run | None) -> list[int]:
-    """Return the entries that became part of the project between the constraints' run before this
-    one and this one."""
+    """Return the entries that the project took in since the previous run of the constraints."""
     if run is None or run.checkpoint is None:
         return []
     earlier = Run.objects.filter(

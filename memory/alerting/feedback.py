@@ -1,6 +1,6 @@
-"""Feedback: was an alert useful, or wrong? Kept by alert, and shown by constraint as its precision.
+"""Feedback on alerts, useful or wrong: stored by alert, and shown by constraint as its precision.
 
-The product's side and the staff have one current verdict each, which they may change.
+The product and the staff have one current verdict each, which they may change.
 """
 
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ from memory.models.alerts import AlertEventKind, AlertKind, Judge, Verdict
 
 
 class FeedbackRefused(Exception):
-    """The alert is about a constraint, not a finding of one: it says nothing of its precision."""
+    """The alert is not a finding but about a constraint: it says nothing about its precision."""
 
 
 @dataclass(frozen=True)
 class Precision:
-    """How many verdicts a constraint has of each kind."""
+    """The number of verdicts of each kind for a constraint."""
 
     useful: int
     wrong: int
 
     @property
     def precision(self) -> float | None:
-        """The part that was useful; None where nobody has judged."""
+        """The share of verdicts that say useful; None without a verdict."""
         judged = self.useful + self.wrong
         return round(self.useful / judged, 4) if judged else None
 
@@ -35,16 +35,17 @@ UNJUDGED = Precision(0, 0)
 
 
 def in_words(judged: Precision) -> str:
-    """Say it for the staff: "75 % (3 of 4)"; a dash where nobody has judged."""
+    """Describe the precision for the staff: "75 % (3 of 4)"; a dash without a verdict."""
     if judged.precision is None:
         return "–"
     return f"{judged.precision:.0%} ({judged.useful} of {judged.useful + judged.wrong})"
 
 
 def give(alert: Alert, *, judge: Judge, verdict: Verdict, actor: str, note: str = "") -> Alert:
-    """Say what somebody thinks of an alert, live or resolved; it replaces what they said before.
+    """Record a judge's verdict on an alert, live or resolved; it replaces the judge's earlier one.
 
-    To say the same again changes nothing. Raises FeedbackRefused for an alert of the staff's own.
+    Repeating the same verdict changes nothing. Raises FeedbackRefused for an alert of the staff's
+    own.
     """
     if alert.kind != AlertKind.FINDING:
         raise FeedbackRefused("only what a constraint found can be useful or wrong")
@@ -61,7 +62,7 @@ def give(alert: Alert, *, judge: Judge, verdict: Verdict, actor: str, note: str 
 
 
 def by_constraint(judged: QuerySet[AlertFeedback]) -> Mapping[str, Precision]:
-    """Return the precision of each constraint that somebody has judged, by its path."""
+    """Return the precision of each constraint that has verdicts, by its path."""
     rows = (
         judged.order_by()
         .values("alert__constraint")

@@ -1,4 +1,4 @@
-"""`/v1/alerts/` and `/v1/users/{user_id}/alerts/`: what the constraints found, and the feed."""
+"""`/v1/alerts/` and `/v1/users/{user_id}/alerts/`: the findings of constraints, and the feed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -88,7 +88,7 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
         ]
 
     def get_warning(self, alert: Alert) -> str | None:
-        """Warn of a sandbox that is for development."""
+        """Return a warning for a sandbox that is for development."""
         return warning_of(alert.last_run.runner) if alert.last_run else None
 
 
@@ -172,7 +172,7 @@ class AlertThenPageSerializer(AlertPageSerializer):
     results = AlertThenSerializer(many=True)
 
 
-# What the list takes, and the feed does not.
+# Parameters of the list that the feed does not have.
 LIST_ONLY = (*PAGING, "as_of")
 OPEN_THEN = OpenApiParameter(
     "as_of",
@@ -202,14 +202,14 @@ FEED = extend_schema(
 
 
 class AlertFilter(django_filters.FilterSet):
-    """How alerts can be narrowed."""
+    """The filters of alerts."""
 
     constraint = django_filters.CharFilter(
         method="by_constraint", label="The path of a constraint that finds it."
     )
 
     def by_constraint(self, found: QuerySet[Alert], _: str, path: str) -> QuerySet[Alert]:
-        """Keep the alerts of which this constraint is a cause; for the feed, or was one."""
+        """Keep the alerts that this constraint causes, or, for the feed, has ever caused."""
         ever = "after" in (self.data or {})
         return found.filter(found_by(path, ever=ever))
 
@@ -232,11 +232,11 @@ class AlertList(generics.ListAPIView[Alert]):
     ordering = ["-opened_at", "id"]
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Answer with a page of the list, or of the feed."""
+        """Return a page of the list, or of the feed."""
         asked = request.query_params
         if not {"after", "wait"} & asked.keys():
             return super().list(request, *args, **kwargs)
-        found = self.get_queryset()  # first: of a user who is not there it says nothing else
+        found = self.get_queryset()  # first: a missing user causes 404 whatever else is wrong
         if "after" not in asked:
             raise Incompatible("wait", "Say after what, too: `after=now&wait=25`.")
         for name in LIST_ONLY:
@@ -259,21 +259,21 @@ class AlertList(generics.ListAPIView[Alert]):
         return Response(AlertFeedSerializer(answer).data)
 
     def has_filter(self) -> bool:
-        """Whether the request narrows the alerts."""
+        """Tell whether the request filters the alerts."""
         asked = self.request.query_params
         return any(asked.get(name) for name in self.filterset_class.base_filters)
 
     def reach(self) -> Q:
-        """Match the users of whose rejected entries the feed tells."""
+        """Match the users whose rejected entries the feed includes."""
         return principal_of(self.request).reach("user")
 
     def get_queryset(self) -> QuerySet[Alert]:
-        """Return the alerts of the caller's workspace; for the feed, also of who was erased."""
+        """Return the alerts of the caller's workspace; for the feed, also those of erased users."""
         found = _visible(self, erased="after" in self.request.query_params)
         return self.live_then(found, lambda: principal_of(self.request).workspace.time_zone)
 
     def live_then(self, found: QuerySet[Alert], zone: Callable[[], str]) -> QuerySet[Alert]:
-        """Return those that were live at the moment that is asked for, if one is."""
+        """Keep the alerts that were live at the requested moment, if there is one."""
         if "as_of" not in self.request.query_params:
             return found
         try:
@@ -283,7 +283,7 @@ class AlertList(generics.ListAPIView[Alert]):
         return alerts.live_at(found, moment)
 
     def get_serializer_class(self) -> type[serializers.Serializer[Any]]:
-        """Return the serializer of what is asked for."""
+        """Return the serializer for the requested form."""
         if "as_of" in self.request.query_params:
             return AlertThenSerializer
         return AlertSerializer
@@ -305,7 +305,7 @@ class UserAlertList(UserScopedView, AlertList):
         )
 
     def reach(self) -> Q:
-        """Match the user alone."""
+        """Match only the user."""
         return super().reach() & Q(user__user_id=self.kwargs["user_id"])
 
 
@@ -352,12 +352,12 @@ class ReasonSerializer(StrictSerializer):
 
 
 class ChangedAlert(OneAlert):
-    """One alert that somebody changes by hand."""
+    """An action on one alert."""
 
     http_method_names = ["post", "options"]
 
     def change(self, step: Callable[[Alert, str], object]) -> Response:
-        """Take a step in the alert's life, in the caller's name, and answer with the alert."""
+        """Apply an action to the alert on behalf of the caller, and return the alert."""
 
         def do() -> Alert:
             alert = self.get_object()
@@ -380,7 +380,7 @@ class ChangedAlert(OneAlert):
 
 
 class Acknowledge(ChangedAlert):
-    """Mark an alert as seen."""
+    """Acknowledge an alert."""
 
     @extend_schema(
         request=NoteSerializer,
@@ -396,7 +396,7 @@ class Acknowledge(ChangedAlert):
 
 
 class Snooze(ChangedAlert):
-    """Put an alert off."""
+    """Snooze an alert."""
 
     @extend_schema(
         request=SnoozeSerializer,
@@ -415,7 +415,7 @@ class Snooze(ChangedAlert):
 
 
 class Reopen(ChangedAlert):
-    """Take back what was done by hand."""
+    """Reopen an alert."""
 
     @extend_schema(
         request=NoteSerializer,
@@ -434,7 +434,7 @@ class Reopen(ChangedAlert):
 
 
 class Feedback(ChangedAlert):
-    """Say whether an alert was useful."""
+    """Give feedback on an alert."""
 
     @extend_schema(
         request=GiveFeedbackSerializer,
@@ -457,7 +457,7 @@ class Feedback(ChangedAlert):
 
 
 class Resolve(ChangedAlert):
-    """Close an alert by hand."""
+    """Resolve an alert by hand."""
 
     @extend_schema(
         request=ReasonSerializer,
@@ -477,7 +477,7 @@ class Resolve(ChangedAlert):
 
 
 def _after(request: Request, newest: int) -> int:
-    """Read `?after=`; raises ValidationError for what is no number of the feed."""
+    """Parse `?after=`; raises ValidationError if it is no number of the feed."""
     try:
         return alert_events.number(request.query_params["after"], newest)
     except ValueError as error:
@@ -485,7 +485,7 @@ def _after(request: Request, newest: int) -> int:
 
 
 def _news(found: QuerySet[Alert], events: Sequence[AlertEvent]) -> list[Alert]:
-    """Return the alerts of these events as they are now, in the order of their newest ones."""
+    """Return the current alerts of these events, in the order of their newest events."""
     by_alert: dict[Any, list[AlertEvent]] = {}
     for event in (event for event in events if event.alert_id is not None):
         by_alert[event.alert_id] = [*by_alert.pop(event.alert_id, ()), event]
@@ -496,7 +496,7 @@ def _news(found: QuerySet[Alert], events: Sequence[AlertEvent]) -> list[Alert]:
 
 
 def _rejected(events: Sequence[AlertEvent]) -> list[dict[str, Any]]:
-    """Return what is told of the events of rejected entries among these."""
+    """Return descriptions of those of these events that are about rejected entries."""
     named = rejections.named_by(events)
     found = [event for event in events if event.pk in named]
     prefetch_related_objects(found, "user")
@@ -519,7 +519,7 @@ def _visible(view: generics.GenericAPIView[Alert], *, erased: bool = False) -> Q
 
 
 def with_run(found: QuerySet[Alert]) -> QuerySet[Alert]:
-    """Fetch what an answer tells of their users, duplicates, and the runs that found them last."""
+    """Join the users, duplicates and last runs that a response contains."""
     return (
         found.select_related("user", "last_run")
         .defer("user__metadata", "last_run__input", "last_run__output", "last_run__stdout")

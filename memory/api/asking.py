@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/ask/`: a question in words, answered by a computed value."""
+"""`/v1/users/{user_id}/ask/`: questions in natural language, answered by a computed value."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.work import runs
 
 MAX_QUESTION = 4000
-# A model takes its time; no more than UAC_MAX_WAIT_SECONDS is waited.
+# A model is slow; UAC_MAX_WAIT_SECONDS is the upper limit.
 WAIT_SECONDS = 60.0
 
 
@@ -127,7 +127,7 @@ class Ask(UserScopedView):
 
 
 def answer(run: Run) -> dict[str, Any]:
-    """Return what came of a question."""
+    """Return the answer to a question."""
     output = run.output or {}
     told = ("known", "reason", "value", "type", "code", "evidence", "query")
     return {

@@ -1,4 +1,4 @@
-"""Who calls: an API key of a workspace, sent as `Authorization: Bearer uac_…`."""
+"""Authentication of callers: an API key of a workspace, sent as `Authorization: Bearer uac_…`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memory.models.workspaces import Scope
 from memory.workspaces import find_key, reach
 
 if TYPE_CHECKING:
-    # `rest_framework.views` imports this module, by name of the settings.
+    # `rest_framework.views` imports this module through the settings.
     from django.db.models import Q
     from rest_framework.request import Request
     from rest_framework.views import APIView
@@ -34,11 +34,11 @@ class Principal:
 
     @property
     def workspace(self) -> Workspace:
-        """The only workspace that the caller can see."""
+        """The only workspace that the caller can access."""
         return self.key.workspace
 
     def reach(self, user: str = "", workspace: str = "") -> Q:
-        """Match what the caller may touch: see `memory.workspaces.reach`."""
+        """Match what the caller may access: see `memory.workspaces.reach`."""
         return reach(self.key, user, workspace)
 
     def __str__(self) -> str:
@@ -70,16 +70,16 @@ class ApiKeyAuthentication(BaseAuthentication):
         return Principal(key), key
 
     def key_in(self, scheme: str, text: str) -> str:
-        """Return the key in the header's text; an empty one for what is none."""
+        """Return the key in the header's text; an empty text if there is none."""
         return text if scheme == self.scheme.lower() else ""
 
     def authenticate_header(self, request: Request) -> str:
-        """Name the scheme, which makes the answer to a missing key 401 instead of 403."""
+        """Return the scheme, which turns the response to a missing key from 403 into 401."""
         return f'{self.scheme} realm="uac"'
 
 
 class PasswordAuthentication(ApiKeyAuthentication):
-    """Reads the key as git sends it, as the password of any name; or as everywhere."""
+    """Reads the key from git's basic authentication, as the password, or from a bearer token."""
 
     def key_in(self, scheme: str, text: str) -> str:
         """Return the password, or the bearer's key."""
@@ -91,12 +91,12 @@ class PasswordAuthentication(ApiKeyAuthentication):
             return ""
 
     def authenticate_header(self, request: Request) -> str:
-        """Ask for the password, without which git sends none."""
+        """Return a challenge for a password, without which git sends none."""
         return 'Basic realm="uac", charset="UTF-8"'
 
 
 class HasScope(BasePermission):
-    """The key may read, or write, as the method demands."""
+    """Allows a request only if the key has the scope that the method needs."""
 
     message = (
         "This API key has not the scope that is needed here: read to look, write to change, manage"
@@ -118,9 +118,9 @@ NOT_FOR_CERTAIN_USERS = (
 
 
 class ReachesUsers(BasePermission):
-    """What is the whole workspace's is not there for a key that is for certain users alone.
+    """Hides views of the whole workspace from keys that are limited to certain users.
 
-    A view that tells of no others says so by `certain_users`; all others are closed to such keys.
+    A view that is safe for such keys sets `certain_users`; all others answer 404 to them.
     """
 
     def has_permission(self, request: Request, view: APIView) -> bool:
@@ -133,8 +133,10 @@ class ReachesUsers(BasePermission):
 
 
 def scope_of(request: Request, view: APIView) -> Scope:
-    """Return the scope that a request needs. A view may say that its POST only reads, or name
-    the scope of a method in `scopes`."""
+    """Return the scope that a request needs.
+
+    A view may declare that its POST only reads, or the scope of a method in `scopes`.
+    """
     named: Scope | None = getattr(view, "scopes", {}).get(request.method)
     if named is not None:
         return named
@@ -143,7 +145,7 @@ def scope_of(request: Request, view: APIView) -> Scope:
 
 
 class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """How the key appears in the OpenAPI document."""
+    """The key in the OpenAPI document."""
 
     target_class = "memory.api.authentication.ApiKeyAuthentication"
     name = "ApiKey"

@@ -1,4 +1,4 @@
-"""`/v1/backtests/`: what constraints would have said, had they been there all along."""
+"""`/v1/backtests/`: the alerts that constraints would have raised in the past."""
 
 from collections.abc import Callable
 from typing import Any
@@ -163,7 +163,7 @@ class BacktestDetailSerializer(BacktestSerializer):
 
     @extend_schema_field(BacktestSummarySerializer)
     def get_summary(self, backtest: Backtest) -> dict[str, Any]:
-        """Add up what was found."""
+        """Summarise the findings."""
         return dict(BacktestSummarySerializer(backtests.summary(backtest)).data)
 
 
@@ -193,7 +193,7 @@ class BacktestFindingSerializer(serializers.ModelSerializer[BacktestFinding]):
 
 
 class BacktestFilter(django_filters.FilterSet):
-    """How backtests can be narrowed."""
+    """The filters of backtests."""
 
     user_id = django_filters.CharFilter(field_name="user__user_id", help_text="Of the user's own.")
 
@@ -203,7 +203,7 @@ class BacktestFilter(django_filters.FilterSet):
 
 
 class BacktestFindingFilter(django_filters.FilterSet):
-    """How the findings of a backtest can be narrowed."""
+    """The filters of a backtest's findings."""
 
     user_id = django_filters.CharFilter(field_name="result__user__user_id")
 
@@ -228,7 +228,7 @@ class Backtests(generics.ListAPIView[Backtest]):
     ordering = ["-created_at", "id"]
 
     def get_queryset(self) -> QuerySet[Backtest]:
-        """Return those of the caller's workspace."""
+        """Return the backtests of the caller's workspace."""
         return _visible(self)
 
 
@@ -240,7 +240,7 @@ class OneBacktest(generics.RetrieveAPIView[Backtest]):
     lookup_url_kwarg = "backtest_id"
 
     def get_queryset(self) -> QuerySet[Backtest]:
-        """Return those of the caller's workspace."""
+        """Return the backtests of the caller's workspace."""
         return _visible(self)
 
 
@@ -253,7 +253,7 @@ class BacktestFindings(generics.ListAPIView[BacktestFinding]):
     ordering = ["opened_at", "id"]
 
     def get_queryset(self) -> QuerySet[BacktestFinding]:
-        """Return those of the addressed backtest; raises Http404."""
+        """Return the findings of the addressed backtest; raises Http404."""
         if getattr(self, "swagger_fake_view", False):
             return BacktestFinding.objects.none()
         backtest = generics.get_object_or_404(_visible(self), pk=self.kwargs["backtest_id"])
@@ -271,7 +271,7 @@ def _once(request: Request, do: Callable[[], Backtest]) -> idempotency.Written[B
 
 
 class _ChangedBacktest(generics.GenericAPIView[Backtest]):
-    """A backtest of which somebody says that it ends, or goes on."""
+    """An action on one backtest."""
 
     certain_users = True
     serializer_class = BacktestDetailSerializer
@@ -279,11 +279,11 @@ class _ChangedBacktest(generics.GenericAPIView[Backtest]):
     scopes = {"POST": Scope.MANAGE}
 
     def get_queryset(self) -> QuerySet[Backtest]:
-        """Return those of the caller's workspace."""
+        """Return the backtests of the caller's workspace."""
         return _visible(self)
 
     def change(self, step: Callable[[Backtest], Backtest]) -> Response:
-        """Take the step, and answer with the backtest as it is then."""
+        """Apply an action, and return the backtest."""
         refuse_unknown(self.request.query_params, ())
 
         def do() -> Backtest:
@@ -297,7 +297,7 @@ class _ChangedBacktest(generics.GenericAPIView[Backtest]):
 
 
 class CancelBacktest(_ChangedBacktest):
-    """The end of a backtest that goes on."""
+    """Cancel a running backtest."""
 
     @extend_schema(
         request=None,
@@ -314,7 +314,7 @@ class CancelBacktest(_ChangedBacktest):
 
 
 class RetryBacktest(_ChangedBacktest):
-    """Another try at a backtest that was given up."""
+    """Retry a backtest that failed permanently."""
 
     @extend_schema(
         request=None,
@@ -405,7 +405,7 @@ class UserBacktests(UserScopedView):
 
 
 def _started(written: idempotency.Written[Backtest]) -> Response:
-    """Return the 201 of a backtest, which is told of at its address."""
+    """Return the 201 of a backtest, with its address."""
     location = reverse("backtest", args=[written.result.pk])
     return Response(
         BacktestDetailSerializer(written.result).data,

@@ -57,7 +57,7 @@ class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
         return [check["name"] for check in checkpoint.verdict.get("checks", [])]
 
     def get_warning(self, checkpoint: Checkpoint) -> str | None:
-        """Warn of a sandbox that is for development."""
+        """Return a warning for a sandbox that is for development."""
         return warning_of(checkpoint.verdict.get("runner", ""))
 
 
@@ -104,7 +104,7 @@ class ProposalSerializer(StrictSerializer):
     )
 
     def to_internal_value(self, data: Any) -> Any:
-        """Validate the fields; ValidationError for edits that stand alone, and for entries."""
+        """Validate the fields; raises ValidationError for entries and for a single edit."""
         if isinstance(data, dict) and "op" in data:
             told = 'Send a single edit in a list, too: {"edits": [{"op": …}]}.'
             raise serializers.ValidationError({"edits": [told]})
@@ -115,13 +115,13 @@ class ProposalSerializer(StrictSerializer):
         return super().to_internal_value(data)
 
     def validate_files(self, files: dict[str, str | None]) -> dict[str, str | None]:
-        """Check the number of files and their size together."""
+        """Check the number of files and their total size."""
         if len(files) > MAX_FILES:
             raise serializers.ValidationError(f"Send {MAX_FILES} files at most, not {len(files)}.")
         return files
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Refuse a proposal of nothing, and a version that says nothing without files."""
+        """Refuse a proposal without content, and a version without files."""
         if not attrs["edits"] and not attrs["files"]:
             raise serializers.ValidationError({"edits": ["Propose at least one edit or file."]})
         if "version" in attrs and not attrs["files"]:
@@ -129,7 +129,7 @@ class ProposalSerializer(StrictSerializer):
         return attrs
 
     def validate_edits(self, edits: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Check each edit's form; raises ValidationError that names the edit by its place."""
+        """Check the form of each edit; raises ValidationError with the edit's position."""
         errors = []
         for index, edit in enumerate(edits):
             try:
@@ -240,11 +240,11 @@ def propose(
     base: Checkpoint | None = None,
     expects: Callable[[], Mapping[str, str]] = dict,
 ) -> Response:
-    """Queue the proposal, wait for the gate for `limit` seconds, and answer.
+    """Queue the proposal, wait up to `limit` seconds for the gate, and return the response.
 
-    `edits` may raise if the state of things does not allow them. The entries in `considered` have
-    to be settled by them. `files` are whole files, written for the version `base`. `expects`
-    returns the hashes that files must have still, or raises.
+    `edits` may raise if the current state does not allow them. They must settle the entries in
+    `considered`. `files` are whole files, written for the version `base`. `expects` returns the
+    hashes that files must still have, or raises.
     """
 
     def queue() -> Run:
@@ -265,7 +265,7 @@ def propose(
 
 
 def decision(run: Run) -> dict[str, Any]:
-    """Return what a finished proposal came to."""
+    """Return the result of a finished proposal."""
     output = run.output or {}
     return {
         "id": run.pk,
@@ -279,7 +279,7 @@ def decision(run: Run) -> dict[str, Any]:
 
 
 def _notes(verdict: Mapping[str, Any]) -> list[str]:
-    """Return what the gate found that blocks nothing, each in a line."""
+    """Return the gate's findings that block nothing, one line each."""
     return [
         ": ".join(filter(None, (finding.get("path"), finding["message"], finding.get("fix"))))
         for check in verdict.get("checks", [])

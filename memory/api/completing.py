@@ -1,7 +1,7 @@
-"""`complete_by`: what completes a question that leans on the turns before it.
+"""`complete_by`: the way in which a follow-up question is completed from the turns before it.
 
-Words alone do it at once. A language model takes longer, and no web process calls one: it is a run,
-for which the request waits. A search fails for nothing that keeps the model from its answer.
+Words complete it at once. A language model takes longer, and no web process calls one: it is a run,
+for which the request waits. A search never fails because the model does not answer.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from memory.recall.search.followups import MODEL, WORDS, Question, may_lean, und
 from memory.work import runs
 
 CHOICES = [(WORDS, "words of the turns, at once"), (MODEL, "the workspace's language model")]
-# Somebody waits for what is found: no longer than for an answer to a query.
+# Somebody waits for the search: no longer than for the answer to a query.
 WAIT_SECONDS = 10.0
 WAIT = OpenApiParameter(
     "wait",
@@ -43,7 +43,7 @@ TAKEN_AS = (
 
 
 class CompleteByField(serializers.ChoiceField):
-    """What is to complete the question."""
+    """The choice of how the question is completed."""
 
     def __init__(self, **options: Any) -> None:
         described: dict[str, Any] = {"default": WORDS, "help_text": COMPLETE_BY}
@@ -67,10 +67,10 @@ class CompletionSerializer(serializers.Serializer[Question]):
 
 
 def complete_question(request: Request, user: MemoryUser, asked: Mapping[str, Any]) -> Question:
-    """Return the `query` of a validated body, completed as it asks for.
+    """Return the `query` of a validated body, completed in the requested way.
 
-    Where the language model is to and does not, for whatever reason, words do it. Read what is told
-    of the user afterwards: meanwhile something may have been redacted.
+    If the language model fails, for whatever reason, words are used. Read the user's data
+    afterwards: something may have been redacted meanwhile.
     """
     text = asked["query"]
     limit = waiting.seconds(request, default=WAIT_SECONDS)
@@ -87,11 +87,11 @@ def complete_question(request: Request, user: MemoryUser, asked: Mapping[str, An
 
 
 class _NotCompleted(Exception):
-    """The language model has made no sentence of the question; the message says why."""
+    """The language model did not complete the question; the message says why."""
 
 
 def _ask_model(user: MemoryUser, input: dict[str, Any], limit: float) -> str:
-    """Have the language model say the question in full; raises _NotCompleted."""
+    """Have the language model complete the question; raises _NotCompleted."""
     if reason := llm_calls.why_stopped(user.workspace):
         raise _NotCompleted(reason)
     if pauses.of_user(user):
@@ -105,7 +105,7 @@ def _ask_model(user: MemoryUser, input: dict[str, Any], limit: float) -> str:
         with contextlib.suppress(runs.NotToBeCancelled):
             runs.cancel(run, by="the request, which waited no longer")
         raise _NotCompleted(f"The language model has not answered in time, which is {limit:g} s.")
-    if run.outcome != RunOutcome.OK or run.output is None:  # which a redaction may have emptied
+    if run.outcome != RunOutcome.OK or run.output is None:  # a redaction may have emptied it
         raise _NotCompleted((run.error or {}).get("message", "It was redacted meanwhile."))
     sentence: str = run.output["question"]
     return sentence

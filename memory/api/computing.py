@@ -1,7 +1,7 @@
-"""Requests whose answer the web process computes itself, from many records: few at a time.
+"""Responses that the web process computes itself from many records: a few at a time.
 
-What computes holds the interpreter, which all requests of a process share. Beyond a few of them a
-request is refused for a moment, before a thread is kept waiting; a workspace leaves places to
+Computing holds the interpreter's lock, which all requests of a process share. Beyond a few, a
+request is refused for a moment, before a thread is kept waiting; a workspace leaves slots to
 others.
 """
 
@@ -16,17 +16,17 @@ from memory.api.rates import TooMuch
 
 RETRY_SECONDS = 1.0
 
-# Two at a time, and of one workspace one.
+# Two at a time, one per workspace.
 _places = Places(2, factor=1)
-# What is made out of a whole history may take minutes, and is read as slowly as somebody likes.
-# There are four at a time, and of one workspace, or one member of the staff, two.
+# Responses built from a whole history may take minutes, and slow readers longer. Four at a time,
+# two per workspace or member of the staff.
 _downloads = Places(4, factor=1)
 DOWNLOAD_RETRY_SECONDS = 10.0
 
 
 @contextmanager
 def computing(workspace_pk: int) -> Iterator[None]:
-    """Compute an answer for a workspace in the block; raises TooMuch where others do so already."""
+    """Compute a response for a workspace in the block; raises TooMuch if all slots are taken."""
     with _places.take(workspace_pk) as admitted:
         if not admitted:
             raise TooMuch(
@@ -39,10 +39,10 @@ def computing(workspace_pk: int) -> Iterator[None]:
 
 
 def download(whose: Hashable, make: Callable[[], HttpResponseBase]) -> HttpResponseBase:
-    """Return the response that `make` makes out of a whole history for a workspace, or a member of
-    the staff; raises TooMuch where as many are made, or sent, already.
+    """Return the response that `make` builds from a whole history; raises TooMuch.
 
-    It has its place until it is closed: while somebody reads slowly, it keeps a thread.
+    `whose` is a workspace, or a member of the staff. The slot is taken until the response is
+    closed, since a slow reader occupies a thread.
     """
     with ExitStack() as place:
         if not place.enter_context(_downloads.take(whose)):
@@ -53,7 +53,7 @@ def download(whose: Hashable, make: Callable[[], HttpResponseBase]) -> HttpRespo
                 DOWNLOAD_RETRY_SECONDS,
             )
         response = make()
-        # One that is not sent after all is not closed by anybody.
+        # A response that is never sent is never closed.
         release = weakref.finalize(response, place.pop_all().close)
         response._resource_closers.append(release)  # type: ignore[attr-defined]
     return response

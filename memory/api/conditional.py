@@ -1,4 +1,4 @@
-"""Middleware: answers of the API have an ETag; what the caller has already is not sent again."""
+"""Middleware: responses of the API have an ETag, and an unchanged one is not sent again."""
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -8,12 +8,12 @@ from memory.api.problems import CHANGED, answer
 
 
 class ConditionalGet(ConditionalGetMiddleware):
-    """Gives answers of the API an ETag, and answers `If-None-Match` with 304."""
+    """Adds an ETag to responses of the API, and answers `If-None-Match` with 304."""
 
     def process_response(
         self, request: HttpRequest, response: HttpResponseBase
     ) -> HttpResponseBase:
-        """Return the response, or one that says that nothing, or something, has changed."""
+        """Return the response, or a 304 or 412 in its place."""
         if not request.path_info.startswith("/v1/"):
             return response
         found: HttpResponseBase = super().process_response(request, response)

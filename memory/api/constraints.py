@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/constraints/`: the rules of one user's project."""
+"""`/v1/users/{user_id}/constraints/`: the constraints of one user's project."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,14 +43,14 @@ from memory.recall.retrieval import outline
 
 
 def _missing(what: str) -> dict[str, Any]:
-    """Say what belongs into a field that is missing or empty."""
+    """Return messages that say what a missing or empty field needs."""
     return {
         "required": f"This field is required. {what}",
         "blank": f"This field may not be blank. {what}",
     }
 
 
-# What is said where a constraint comes without its source or its tests, of a workspace's too.
+# The errors for a constraint without source or tests, also for a workspace's.
 NO_SOURCE = _missing(
     "Give the source in Python: a function check that yields alerts (see docs/constraints.md)."
 )
@@ -238,7 +238,7 @@ class TriedConstraintSerializer(serializers.Serializer[Any]):
 
 
 class RunConstraint(UserScopedView):
-    """What a constraint finds on a day, now or in the past."""
+    """The findings of a constraint on a day, now or in the past."""
 
     costly = ("POST",)
     parameters = {"POST": ["wait"]}
@@ -307,7 +307,7 @@ def _files_of(name: str) -> tuple[str, str]:
 def _detail(
     user: MemoryUser, checkpoint: Checkpoint | None, name: str, *, is_now: bool = True
 ) -> dict[str, Any] | None:
-    """What is told of one constraint; None where the version has none of that name."""
+    """Return the description of one constraint; None if the version has none of that name."""
     known = outline(checkpoint)
     if checkpoint is None or name not in known.constraints:
         return None
@@ -321,8 +321,10 @@ def _detail(
 
 
 def _expected(request: Request, user: MemoryUser, name: str) -> dict[str, str]:
-    """Return the hashes that the constraint's files must have still for the request to be done;
-    raises Changed where they have not."""
+    """Return the hashes that the constraint's files must still have for the request.
+
+    Raises Changed if they differ.
+    """
     if "If-Match" not in request.headers or not require_match(
         request, _detail(user, user.head, name)
     ):
@@ -333,7 +335,7 @@ def _expected(request: Request, user: MemoryUser, name: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Judged:
-    """What was thought of the user's constraints, which are paused and which fail, by path."""
+    """The feedback, pauses and failures of the user's constraints, by path."""
 
     verdicts: Mapping[str, feedback.Precision]
     paused: Mapping[str, PausedConstraint]
@@ -341,7 +343,7 @@ class Judged:
 
 
 def _judged(user: MemoryUser, *, is_now: bool) -> Judged:
-    """Return how the user's constraints fare; what fails, fails now, not in an earlier version."""
+    """Return the state of the user's constraints; failures are always current."""
     paused = PausedConstraint.objects.filter(user=user, resumed_at=None).select_related("user")
     return Judged(
         feedback.by_constraint(AlertFeedback.objects.filter(alert__user=user)),

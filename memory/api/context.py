@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/context/`: what an agent's prompt is told of a user."""
+"""`/v1/users/{user_id}/context/`: the context of a user for an agent's prompt."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""`/v1/openapi.json`: the document of the API, which each process makes once.
+"""`/v1/openapi.json`: the OpenAPI document, which each process builds once.
 
-Everybody may have it, without a key, and to make it takes half a second of computing.
+It is public, without a key, and building it takes half a second of computing.
 """
 
 import functools
@@ -23,14 +23,14 @@ class Document(SpectacularJSONAPIView):
     @extend_schema(exclude=True)
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
         """Return the document."""
-        with _lock:  # so that nobody makes it again meanwhile
+        with _lock:  # so that only one thread builds it
             document = made()
         return HttpResponse(document, content_type=OpenApiJsonRenderer.media_type)
 
 
 @functools.cache
 def made() -> bytes:
-    """Return the document as JSON, which is made once."""
+    """Return the document as JSON; cached."""
     document = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     rendered: bytes = OpenApiJsonRenderer().render(document, renderer_context={})
     return rendered

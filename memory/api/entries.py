@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/entries/`: append to the log, and read it."""
+"""`/v1/users/{user_id}/entries/`: appending to the log, and reading it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
@@ -113,7 +113,7 @@ class NewEntrySerializer(StrictSerializer):
     retired = serializers.BooleanField(required=False, help_text="True: the record is no more.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Check what each kind needs and what it cannot have."""
+        """Check the fields that each kind requires and excludes."""
         is_record = attrs["kind"] == EntryKind.RECORD
         foreign = ["content"] if is_record else list(RECORD_FIELDS)
         errors = {
@@ -158,7 +158,7 @@ class NewEntrySerializer(StrictSerializer):
         return log.Draft(data=record or None, **values)
 
     def _advised(self, errors: Any, entry: Any) -> Any:
-        """Add the nearest correct entry to what is wrong with one, and where an edit belongs."""
+        """Add the nearest correct entry to an entry's errors, and the right address for an edit."""
         if not isinstance(entry, dict):
             return errors
         advice = []
@@ -214,11 +214,11 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
         ]
 
     def get_state(self, entry: LogEntry) -> str:
-        """Name the entry's state."""
+        """Return the entry's state."""
         return STATES[Outcome(entry.outcome.outcome) if entry.outcome else None]
 
     def get_reason(self, entry: LogEntry) -> str | None:
-        """Return the verdict on an entry that was not taken into the project."""
+        """Return the reason for which an entry was not taken into the project."""
         return (entry.outcome.reason or None) if entry.outcome else None
 
     def get_checkpoint(self, entry: LogEntry) -> int | None:
@@ -227,7 +227,8 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
         return settled.version if settled else None
 
 
-# Their fields are made once: that takes longer than what they do, which changes nothing in them.
+# Created once, since creating their fields takes longer than using them, which does not change
+# them.
 _NEW_ENTRY = NewEntrySerializer()
 _ENTRY = EntrySerializer()
 
@@ -279,7 +280,7 @@ class NewEntriesSerializer(StrictSerializer):
 
 
 class EntryFilter(django_filters.FilterSet):
-    """How a log can be narrowed."""
+    """The filters of a log."""
 
     after = WholeNumberFilter("seq", "gt", min_value=0, label="Only entries after this seq.")
     kind = django_filters.ChoiceFilter(choices=EntryKind.choices)
@@ -313,7 +314,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         return LogEntry.objects.filter(user=user)
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Return a page of the log with what became of each entry."""
+        """Return a page of the log, with the outcome of each entry."""
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
         if page:
             _look_up(page[0].user, page)
@@ -338,7 +339,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         with timezone.override(ZoneInfo(found.time_zone if found else workspace.time_zone)):
             drafts = read_drafts(request.data)
         rates.take(request, quotas.ENTRIES, len(drafts))
-        # With the first entry comes the user, or neither.
+        # The user is created with the first entry, or neither.
         with nullcontext() if found else transaction.atomic():
             user = found or _first_of(workspace, user_id)
             written = _append(request, user, drafts)
@@ -347,7 +348,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         if limit and records:
             decided = partial(log.all_decided, user, records)
             waiting.until(decided, limit, workspace_pk=user.workspace_id)
-        # What has just been appended has become nothing yet.
+        # New entries have no outcome yet.
         if limit or written.headers or any(draft.idempotency_key for draft in drafts):
             _look_up(user, entries)
         serialized = [_ENTRY.to_representation(entry) for entry in entries]
@@ -361,7 +362,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         return accepted(answer, location, written.headers)
 
     def _found(self) -> MemoryUser | None:
-        """Return the addressed user, or None where the first entry may create one; Http404."""
+        """Return the addressed user, or None if the first entry may create one; raises Http404."""
         try:
             return self.memory_user(WITHOUT_HEAD)
         except Http404:
@@ -375,7 +376,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
 def _append(
     request: Request, user: MemoryUser, drafts: Sequence[log.Draft]
 ) -> idempotency.Written[list[LogEntry]]:
-    """Append the drafts, or find the entries again that an earlier request has appended."""
+    """Append the drafts, or find the entries that an earlier request has appended."""
 
     def append() -> list[LogEntry]:
         usage.check_entries(principal_of(request).workspace, user, len(drafts))
@@ -394,7 +395,7 @@ def _append(
 
 
 def _first_of(workspace: Workspace, user_id: str) -> MemoryUser:
-    """Create the user whose first entry this is, or find who was created meanwhile."""
+    """Create the user of a first entry, or find the one that was created meanwhile."""
     try:
         return create_user(workspace, user_id, metadata=None)
     except UserExists:
@@ -405,7 +406,7 @@ def _first_of(workspace: Workspace, user_id: str) -> MemoryUser:
 
 
 def _appended(serialized: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return what is answered of entries that were appended."""
+    """Return the response for appended entries."""
     return {
         "entries": serialized,
         "pending": sum(item["state"] == "pending" for item in serialized),
@@ -419,7 +420,7 @@ def _appended(serialized: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _widened(user: MemoryUser, records: Collection[int]) -> dict[str, Any]:
-    """Return which fields these typed entries have made wider, and what to look at therefore."""
+    """Return the fields that these typed entries have widened, and the constraints to review."""
     found = widening.by_entries(user, records) if records else []
     return {
         "widened": [
@@ -438,14 +439,14 @@ def _widened(user: MemoryUser, records: Collection[int]) -> dict[str, Any]:
 
 
 def _look_up(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
-    """Have the entries of a user know what became of them."""
+    """Set the outcomes of a user's entries."""
     found = log.outcomes(user, [entry.seq for entry in entries])
     for entry in entries:
         entry.outcome = found.get(entry.seq)
 
 
 def read_drafts(body: Any) -> list[log.Draft]:
-    """Read one entry, or `{"entries": [...]}`; raises ValidationError that names what is wrong."""
+    """Parse one entry, or `{"entries": [...]}`; raises ValidationError with the errors."""
     if isinstance(body, dict) and "edits" in body:
         raise serializers.ValidationError(
             {"edits": [f"Edits are no entries: POST {PROPOSE} takes this body."]}
@@ -481,7 +482,7 @@ def read_drafts(body: Any) -> list[log.Draft]:
 
 
 class WhySerializer(StrictSerializer):
-    """Why something is redacted."""
+    """The reason for a redaction."""
 
     reason = serializers.CharField(default="", allow_blank=True, max_length=MAX_REASON)
 
@@ -512,14 +513,14 @@ class RedactionSerializer(serializers.ModelSerializer[Redaction]):
         ]
 
     def get_state(self, row: Redaction) -> str:
-        """Say whether all is gone."""
+        """Return the state of the redaction."""
         return "done" if row.due_at is None else "under_way"
 
 
 class Entry(UserScopedView):
     """One entry."""
 
-    # What is gone does not come back.
+    # The content cannot be restored.
     scopes = {"DELETE": Scope.MANAGE}
     of_merged = ["DELETE"]
     parameters = {"DELETE": ["reason"]}

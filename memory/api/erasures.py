@@ -1,4 +1,4 @@
-"""`/v1/erasures/{id}/`: how far the erasure of a user is, and what stays of it."""
+"""`/v1/erasures/{id}/`: the progress of a user's erasure, and its record afterwards."""
 
 from django.db.models import QuerySet
 from rest_framework import generics, serializers
@@ -12,7 +12,7 @@ MISSING = "Say why, with ?reason=…: it stays on record."
 
 
 class ReasonSerializer(StrictSerializer):
-    """Why a user is erased."""
+    """The reason for an erasure."""
 
     reason = serializers.CharField(
         max_length=MAX_REASON,
@@ -47,11 +47,11 @@ class ErasureSerializer(serializers.ModelSerializer[UserErasure]):
         ]
 
     def get_state(self, row: UserErasure) -> str:
-        """Say whether all is gone."""
+        """Return the state of the erasure."""
         return "done" if row.due_at is None else "under_way"
 
     def get_last_hash(self, row: UserErasure) -> str:
-        """Return it in hexadecimal."""
+        """Return the hash in hexadecimal."""
         return bytes(row.user.last_hash).hex()
 
 
@@ -63,7 +63,7 @@ class OneErasure(generics.RetrieveAPIView[UserErasure]):
     lookup_url_kwarg = "erasure_id"
 
     def get_queryset(self) -> QuerySet[UserErasure]:
-        """Return those of the caller's workspace."""
+        """Return the erasures of the caller's workspace."""
         if getattr(self, "swagger_fake_view", False):
             return UserErasure.objects.none()
         reach = principal_of(self.request).reach("user")

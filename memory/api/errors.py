@@ -1,4 +1,4 @@
-"""Every error of the API in the one form of `memory.api.problems`, with the wrong fields."""
+"""The errors of the API, all in the form of `memory.api.problems`, with the wrong fields."""
 
 import sys
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ logger = structlog.get_logger(__name__)
 
 
 class Conflict(exceptions.APIException):
-    """The request contradicts what is there (409)."""
+    """The request contradicts the current state (409)."""
 
     status_code = status.HTTP_409_CONFLICT
     default_code = "conflict"
@@ -36,7 +36,7 @@ class Conflict(exceptions.APIException):
 
 
 class Unprocessable(exceptions.APIException):
-    """The request is well formed and cannot be done (422)."""
+    """The request is well formed but cannot be carried out (422)."""
 
     status_code = status.HTTP_422_UNPROCESSABLE_ENTITY
     default_code = "unprocessable"
@@ -44,7 +44,7 @@ class Unprocessable(exceptions.APIException):
 
 
 class Incompatible(Unprocessable):
-    """A field is well written, and cannot be combined with another that was sent (422)."""
+    """A field is valid, but cannot be combined with another one in the request (422)."""
 
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(detail)
@@ -52,24 +52,24 @@ class Incompatible(Unprocessable):
 
 
 class Gone(exceptions.APIException):
-    """What is asked for was there, and must not be told any more (410)."""
+    """The content existed, but is not available any more, since it was redacted (410)."""
 
     status_code = status.HTTP_410_GONE
     default_code = "gone"
 
 
 class Unavailable(exceptions.APIException):
-    """It can be told again in a moment (503)."""
+    """The content is available again in a moment (503)."""
 
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
     default_code = "unavailable"
     problem = ""
-    # The framework makes `Retry-After` of it.
+    # The framework turns it into `Retry-After`.
     wait = 1
 
 
 class PayloadTooLarge(exceptions.APIException):
-    """The body is larger than the server takes (413)."""
+    """The body is larger than the server accepts (413)."""
 
     status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
     default_code = "too_large"
@@ -80,7 +80,7 @@ class PayloadTooLarge(exceptions.APIException):
 
 
 class NamesNothing(exceptions.NotFound):
-    """A field is well written, and names what is not there (404)."""
+    """A field is valid, but names something that does not exist (404)."""
 
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(detail)
@@ -88,7 +88,7 @@ class NamesNothing(exceptions.NotFound):
 
 
 class Changed(exceptions.APIException):
-    """It is not any more what `If-Match` names (412)."""
+    """The content is not what `If-Match` names any more (412)."""
 
     status_code = status.HTTP_412_PRECONDITION_FAILED
     default_code = "changed"
@@ -114,7 +114,7 @@ class ProblemSerializer(serializers.Serializer[Any]):
 
 
 def _kind_of(error: Exception) -> str:
-    """Name the kind of problem where the status does not say it."""
+    """Return the kind of problem if the status does not determine it."""
     match error:
         case exceptions.ValidationError():
             return "invalid-fields"
@@ -147,7 +147,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
             error = exceptions.NotFound(ERASED)
         case Error() if timeouts.is_unavailable(error):
             error = Unavailable(of_database(error))
-    # Which imports by name of the settings what imports this module.
+    # It imports, through the settings, modules that import this one.
     from rest_framework.views import exception_handler
 
     response = exception_handler(error, dict(context))
@@ -166,7 +166,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
 
 
 def of_database(error: Error) -> str:
-    """Say what the database could not do, and note it; its own words may quote what was sent."""
+    """Log a failure of the database and return a message; its own text may quote the request."""
     logger.warning(
         "database_unavailable",
         error=type(error.__cause__ or error).__name__,
@@ -187,7 +187,7 @@ def of_database(error: Error) -> str:
 
 
 def _detail(error: Exception, context: Mapping[str, Any]) -> str:
-    """Say what is wrong and how to mend it."""
+    """Return what is wrong and how to fix it."""
     match error:
         case exceptions.ValidationError():
             return "The request has fields that are not as they should be."
@@ -211,21 +211,21 @@ def _detail(error: Exception, context: Mapping[str, Any]) -> str:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer what Django refuses before a view sees it (400)."""
+    """Answer requests that Django refuses before a view sees them (400)."""
     if _is_page(request):
         return defaults.bad_request(request, exception)
     return answer(400, "The server cannot make sense of this request's address or headers.")
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer what no address takes (404)."""
+    """Answer requests for an unknown URL (404)."""
     if _is_page(request):
         return defaults.page_not_found(request, exception)
     return answer(404, "There is nothing at this address; the API is below /v1/.")
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Answer a fault of ours (500), of which the server's log has the details."""
+    """Answer an error of the server (500), whose details are in its log."""
     error = sys.exc_info()[1]
     if isinstance(error, Error) and timeouts.is_unavailable(error):
         detail = of_database(error)
@@ -240,5 +240,5 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def _is_page(request: HttpRequest) -> bool:
-    """Whether a person looks at the answer in a browser."""
+    """Tell whether the response is shown in a browser."""
     return request.path_info.startswith("/admin/")

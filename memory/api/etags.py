@@ -1,7 +1,6 @@
-"""ETags: what is read again without a change is not sent again (304), and what has changed
-meanwhile is not overwritten (412).
+"""ETags: unchanged content is not sent again (304), and changed content is not overwritten (412).
 
-An ETag is a hash of the whole answer.
+An ETag is a hash of the whole response.
 """
 
 import hashlib
@@ -35,9 +34,9 @@ CHANGED: Mapping[Any, OpenApiResponse] = {
 
 @contextmanager
 def unchanged(request: Request, row: Model, representation: Callable[[], Any]) -> Iterator[None]:
-    """Within it the row stays as `If-Match` says, if the request has that; raises Changed.
+    """Lock the row for the block and check `If-Match`, if the request has it; raises Changed.
 
-    `representation` returns what a GET of the address would answer at this moment.
+    `representation` returns the response to a GET of the address at this moment.
     """
     if "If-Match" not in request.headers:
         yield
@@ -49,9 +48,9 @@ def unchanged(request: Request, row: Model, representation: Callable[[], Any]) -
 
 
 def require_match(request: Request, representation: Any) -> bool:
-    """Raise Changed unless this is what `If-Match` names; None is for what is not there.
+    """Raise Changed unless `If-Match` names this representation; None if nothing exists.
 
-    Returns whether it names what is there now, and not just anything.
+    Return whether it names the existing content, rather than anything.
     """
     wanted = request.headers.get("If-Match")
     if wanted is None:
@@ -63,6 +62,6 @@ def require_match(request: Request, representation: Any) -> bool:
 
 
 def etag_of(representation: Any) -> str:
-    """Return the ETag of the answer that has this content."""
+    """Return the ETag of a response with this content."""
     body = JSONRenderer().render(representation)
     return quote_etag(hashlib.md5(body, usedforsecurity=False).hexdigest())

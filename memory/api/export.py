@@ -1,5 +1,4 @@
-"""`export/` and `git/`: a user's project to take along, as a zip and as a git repository; and
-`subject-access/`: all that is kept of the person."""
+"""`export/`, `git/` and `subject-access/`: a user's project, and everything about the person."""
 
 import functools
 import zlib
@@ -34,12 +33,12 @@ READ_ONLY = (
 
 
 class AnyAccepted(DefaultContentNegotiation):
-    """What is sent has one form, whatever the Accept header says; errors are JSON."""
+    """Ignores the Accept header: the content has only one form, and errors are JSON."""
 
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
-        """Return the first, of errors."""
+        """Return the first renderer, which serves errors."""
         first = next(iter(renderers))
         return first, first.media_type
 
@@ -73,7 +72,7 @@ class Export(KnownView):
 class SubjectAccess(UserScopedView):
     """All that is kept of the person, as a zip."""
 
-    # It tells more than any other request: prompts, deliveries, the reasons of redactions.
+    # It reveals more than any other request: prompts, deliveries, the reasons of redactions.
     scopes = dict.fromkeys(("GET", "HEAD"), Scope.MANAGE)
     costly = ("GET",)
     content_negotiation_class = AnyAccepted
@@ -98,14 +97,14 @@ class SubjectAccess(UserScopedView):
 
 
 class _GitView(UserScopedView):
-    """What git asks for. Errors are text, which it shows."""
+    """The base of the endpoints for git. Errors are plain text, which git shows."""
 
     authentication_classes = [PasswordAuthentication]
     content_negotiation_class = AnyAccepted
     reads_only = True
 
     def handle_exception(self, exc: Exception) -> HttpResponse:  # type: ignore[override]
-        """Answer an error in words alone."""
+        """Return an error as plain text."""
         answer = super().handle_exception(exc)
         detail = str(answer.data["detail"])
         response = HttpResponse(f"{detail}\n", "text/plain; charset=utf-8", answer.status_code)
@@ -117,8 +116,10 @@ class _GitView(UserScopedView):
     def sent(
         self, form: str, answer: Callable[[git.History, fetching.Write], None]
     ) -> HttpResponseBase:
-        """Return what `answer` writes of the history of the addressed user; BeingRedacted while it
-        cannot be told."""
+        """Stream what `answer` writes from the addressed user's history.
+
+        Raises BeingRedacted while the history is withheld.
+        """
         user = self.memory_user()
         refuse_being_redacted(user)
 
@@ -131,13 +132,13 @@ class _GitView(UserScopedView):
 
 @extend_schema(exclude=True)
 class GitRefs(_GitView):
-    """What the repository has."""
+    """The refs of the repository."""
 
     costly = ("GET",)
     parameters = {"GET": ["service"], "HEAD": ["service"]}
 
     def get(self, request: Request, user_id: str) -> HttpResponseBase:
-        """Return the refs with their commits, as `git clone` and `git fetch` ask for them first."""
+        """Return the refs with their commits, which `git clone` and `git fetch` request first."""
         service = request.query_params.get("service")
         if service == RECEIVE:
             self.memory_user()
@@ -149,12 +150,12 @@ class GitRefs(_GitView):
 
 @extend_schema(exclude=True)
 class GitUploadPack(_GitView):
-    """What somebody lacks of the repository."""
+    """The objects of the repository that a client lacks."""
 
     costly = ("POST",)
 
     def post(self, request: Request, user_id: str) -> HttpResponseBase:
-        """Return the objects that a client asks for, as git's protocol has it."""
+        """Return the objects that a client asks for, in git's protocol."""
         if request.content_type != f"application/x-{fetching.SERVICE}-request":
             raise ParseError("Use git: this address takes what it sends, and nothing else.")
         body = _body(request)
@@ -170,10 +171,10 @@ class GitUploadPack(_GitView):
 
 @extend_schema(exclude=True)
 class GitReceivePack(_GitView):
-    """Where a push would go."""
+    """The address of a push, which is refused."""
 
     def post(self, request: Request, user_id: str) -> HttpResponseBase:
-        """Refuse it."""
+        """Refuse the push."""
         self.memory_user()
         raise PermissionDenied(READ_ONLY)
 
@@ -194,7 +195,7 @@ def _sent(form: str, write: Callable[[fetching.Write], None]) -> FileResponse:
 
 
 def _body(request: Request) -> bytes:
-    """Return the body, unpacked; raises PayloadTooLarge for one that is too large by then."""
+    """Return the body, decompressed; raises PayloadTooLarge if it is then too large."""
     body: bytes = request.body
     if request.headers.get("Content-Encoding", "identity") == "identity":
         return body

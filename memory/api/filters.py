@@ -1,4 +1,4 @@
-"""Lists are narrowed by query parameters, of which a misspelt one must not vanish silently."""
+"""Filters of lists by query parameters; a misspelt one is refused, not ignored."""
 
 from collections.abc import Collection
 from typing import Any
@@ -19,7 +19,7 @@ PAGING = (Pagination.cursor_query_param, Pagination.page_size_query_param)
 
 
 def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:
-    """Raise ValidationError that names each query parameter that nobody reads."""
+    """Raise ValidationError with each unknown query parameter."""
     if unknown := sorted(set(given) - set(known)):
         message = f"Unknown parameter; this address has {', '.join(known) or 'none'}."
         raise ValidationError({name[:100]: [message] for name in unknown[:MAX_NAMED]})
@@ -28,28 +28,28 @@ def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:
 class StrictFilterBackend(DjangoFilterBackend):
     """Filters a list, and refuses parameters that the list does not have.
 
-    Beside its filters those are the parameters of paging, or what it names as `list_parameters`.
+    Besides its filters, those of paging, or its `list_parameters`, are allowed.
     """
 
     def filter_queryset(
         self, request: HttpRequest, queryset: QuerySet[Any], view: APIView
     ) -> QuerySet[Any]:
-        """Return what matches; raises ValidationError that names each parameter that is wrong."""
+        """Return the matching rows; raises ValidationError with each invalid parameter."""
         filterset_class = self.get_filterset_class(view, queryset)
         known = [
             *(filterset_class.base_filters if filterset_class else ()),
             *getattr(view, "list_parameters", PAGING),
         ]
-        # Of a single object there is nothing to narrow.
+        # A single object cannot be filtered.
         if isinstance(view, ListModelMixin):
             refuse_unknown(request.GET, known)
         return super().filter_queryset(request, queryset, view)
 
     def get_filterset(self, request: HttpRequest, queryset: QuerySet[Any], view: APIView) -> Any:
-        """Return the filters, which name their choices to who gives another one."""
+        """Return the filters, whose errors list the valid choices."""
         filterset = super().get_filterset(request, queryset, view)
         for field in filterset.form.fields.values() if filterset else ():
-            # The choices of a row's key are all rows.
+            # The choices of a foreign key are all rows.
             if isinstance(field, forms.ChoiceField) and not isinstance(
                 field, forms.ModelChoiceField
             ):
@@ -60,6 +60,6 @@ class StrictFilterBackend(DjangoFilterBackend):
 
 
 class WholeNumberFilter(django_filters.Filter):
-    """A whole number; give `min_value`."""
+    """An integer filter; `min_value` is required."""
 
     field_class = forms.IntegerField

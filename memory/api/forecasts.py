@@ -80,7 +80,7 @@ class ForecastSerializer(serializers.Serializer[Any]):
 
 
 class UserForecast(UserScopedView):
-    """What is foreseen for a user."""
+    """The forecast of a user."""
 
     @extend_schema(responses=ForecastSerializer)
     def get(self, request: Request, user_id: str) -> Response:

@@ -1,4 +1,4 @@
-"""What changed between two moments, and going back to an earlier version."""
+"""Differences between two moments, and rollback to an earlier version."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -136,7 +136,7 @@ class ExcludedSerializer(serializers.Serializer[Any]):
 
 
 class Restore(UserScopedView):
-    """Go back to an earlier version."""
+    """Roll back to an earlier version."""
 
     costly = ("POST",)
 
@@ -179,7 +179,7 @@ class Restore(UserScopedView):
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Answer 404 for a version that is not there, 409 where there is nothing to restore."""
+    """Answer 404 for a missing version, and 409 if there is nothing to restore."""
     try:
         yield
     except history.NoSuchVersion as error:

@@ -1,7 +1,8 @@
-"""The request header `Idempotency-Key`: a write that is repeated is answered and not done again.
+"""The request header `Idempotency-Key`: a repeated write is answered but not done again.
 
-After draft-ietf-httpapi-idempotency-key-header. What is stored is what the write created, and every
-answer is made from that: a repeated request shows how far the same entries, run or user have come.
+After draft-ietf-httpapi-idempotency-key-header. The stored result names what the write created, and
+every response is built from that: the response to a repeated request shows the current state of the
+same entries, run or user.
 """
 
 import re
@@ -47,22 +48,22 @@ Result = TypeVar("Result")
 
 
 class InProgress(Conflict):
-    """The same request is being carried out (409)."""
+    """The same request is still being carried out (409)."""
 
     problem = "in-progress"
-    # The framework makes `Retry-After` of it.
+    # The framework turns it into `Retry-After`.
     wait = RETRY_SECONDS
 
 
 class KeyReused(Unprocessable):
-    """The key was used for another request (422)."""
+    """The key was used for a different request (422)."""
 
     problem = "key-reused"
 
 
 @dataclass(frozen=True)
 class Written(Generic[Result]):
-    """What a write came to, and the headers that its answer has for it."""
+    """The result of a write, and the headers of its response."""
 
     result: Result
     headers: Mapping[str, str]
@@ -77,11 +78,11 @@ def once(
     recall: Callable[[IdempotencyKey], Result],
     nameless: bool = False,
 ) -> Written[Result]:
-    """Carry out a request's write, or find again what it came to if its key says it was done.
+    """Carry out a request's write, or return its earlier result if the key was used for it.
 
-    `refer` makes JSON of the result and `recall` the result of the JSON. Everything that may fail
-    for the state of things belongs into `do`: a repeated request must not fail for its own effect.
-    `nameless`: the write erases whom it is about. Raises ValidationError for a malformed key,
+    `refer` turns the result into JSON, and `recall` the JSON into the result. Checks that depend on
+    the current state belong into `do`: a repeated request must not fail because of its own effect.
+    `nameless`: the write erases the user concerned. Raises ValidationError for a malformed key,
     InProgress (409) and KeyReused (422).
     """
     key = request.headers.get("Idempotency-Key")
@@ -96,7 +97,7 @@ def once(
         try:
             return recall(row)
         except (Run.DoesNotExist, MemoryUser.DoesNotExist):
-            raise  # of which the errors of the API tell more
+            raise  # the errors of the API tell more
         except ObjectDoesNotExist:
             raise NotFound("What this request came to is not kept any more.") from None
 
@@ -113,10 +114,10 @@ def once(
 
 
 def _fingerprint(request: Request) -> str:
-    """Return what makes it this request: how long it waits for the result does not."""
+    """Return the hash that identifies a request; its `wait` parameter does not count."""
     asked = [request.method, request.path, request.data]
     parameters = {name: text for name, text in request.query_params.items() if name != "wait"}
-    # What a key for certain users is told is what it may see: nothing that another one wrote.
+    # A key for certain users sees only their data: a different key makes a different request.
     reach = principal_of(request).key.user_pks
     told = [parameters] if reach is None else [parameters, sorted(reach)]
     return sha256(canonical_json([*asked, *told] if parameters or reach is not None else asked))

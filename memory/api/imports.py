@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/import/`: a project from elsewhere becomes part of the user's."""
+"""`/v1/users/{user_id}/import/`: importing a foreign project into the user's."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/merge/`: somebody anonymous turned out to be this user."""
+"""`/v1/users/{user_id}/merge/`: merging an anonymous user into a known one."""
 
 from django.http import Http404
 from django.urls import reverse
@@ -23,7 +23,7 @@ class WhomSerializer(StrictSerializer):
     """Who is to be merged into the user."""
 
     def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
-        """Return the field, whose name no attribute can have."""
+        """Return the field, whose name is a Python keyword."""
         return {"from": serializers.CharField(help_text="The anonymous user's id.")}
 
 
@@ -43,18 +43,18 @@ class MergeSerializer(serializers.ModelSerializer[Merge]):
         fields = ["into", "state", "entries", "copied", "left_behind", "created_at", "finished_at"]
 
     def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
-        """Add `from`, which is no name of an attribute."""
+        """Add `from`, which is a Python keyword."""
         return {"from": serializers.CharField(source="merged.user_id"), **super().get_fields()}
 
     def get_state(self, row: Merge) -> str:
-        """Say whether all is copied."""
+        """Return the state of the merge."""
         return "done" if row.due_at is None else "under_way"
 
 
 class MergeUser(UserScopedView):
     """Merge an anonymous user into this one."""
 
-    # It cannot be taken back.
+    # It is irreversible.
     scopes = {"POST": Scope.MANAGE}
     of_merged = ["POST"]
 

@@ -1,4 +1,4 @@
-"""Reading the past: what `as_of` and `at` mean in requests."""
+"""The parameters `as_of`, `by` and `at`, which read the past."""
 
 import datetime
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ BY = OpenApiParameter(
 
 
 class ByField(serializers.ChoiceField):
-    """By which of an entry's two times the past is asked for, in a body."""
+    """The clock by which the past is read, as a field of a body."""
 
     def __init__(self, **options: Any) -> None:
         described: dict[str, Any] = {"help_text": BY.description, "required": False}
@@ -71,13 +71,13 @@ class KnownView(UserScopedView):
     """A view of what is, or was, known of a user."""
 
     def known(self) -> Known:
-        """Return what `?as_of=` and `?by=` ask for, by default what is known now."""
+        """Return the state that `?as_of=` and `?by=` ask for, by default the present one."""
         by_of(self.request.query_params)
         return known_of(self.memory_user(), self.request.query_params)
 
 
 def by_of(asked: Mapping[str, Any]) -> By:
-    """Return what `?by=` names; ValidationError where it names nothing."""
+    """Return the clock that `?by=` names; raises ValidationError if it names none."""
     try:
         return By(asked.get("by", By.RECORDED))
     except ValueError:
@@ -85,16 +85,17 @@ def by_of(asked: Mapping[str, Any]) -> By:
 
 
 def known_of(user: MemoryUser, asked: Mapping[str, Any]) -> Known:
-    """Return what was known as of `as_of` in what is asked, or was the case then; without it, what
-    is known now."""
+    """Return the state that `as_of` and `by` in `asked` name; without them, the present one."""
     if asked.get("by") == By.OCCURRED:
         return known_as_of(user, asked.get("as_of"), "as_of", By.OCCURRED)
     return known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else history.now(user)
 
 
 def known_as_of(user: MemoryUser, text: str | None, parameter: str, by: str = By.RECORDED) -> Known:
-    """Return what was known, or was the case; ValidationError, NamesNothing or Incompatible that
-    names the parameter."""
+    """Return what was known, or was the case, at a moment.
+
+    Raises ValidationError, NamesNothing or Incompatible, each naming the parameter.
+    """
     try:
         if by == By.OCCURRED:
             known = history.by_occurred(user, text)
@@ -113,7 +114,7 @@ def known_as_of(user: MemoryUser, text: str | None, parameter: str, by: str = By
 
 
 def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
-    """Return the moment that `at` names, of a day its noon where the user lives."""
+    """Return the moment that `at` names; for a day, its noon in the user's time zone."""
     try:
         return history.instant_of(user, text)
     except history.BadMoment as error:

@@ -1,4 +1,4 @@
-"""What somebody meant who wrote an entry with other names: the correct entry that is nearest."""
+"""Suggestions for entries with wrong names: the nearest correct entry."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from memory.texts import shortened
 
 KINDS = frozenset(EntryKind.values) - {EntryKind.REDACTION}
 RECORD_FIELDS = ("domain", "type", "collection", "key", "data", "retired")
-# Names that other APIs have, and edits → ours.
+# Names of other APIs and of edits → ours.
 OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("op", "event", "action", "entry_type"), "kind"),
     **dict.fromkeys(("class", "class_name", "record_type", "schema"), "type"),
@@ -23,7 +23,7 @@ OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("session", "conversation_id", "thread_id"), "session_id"),
     **dict.fromkeys(("deleted", "removed"), "retired"),
 }
-# What these say is what an entry is, and never a field of a record.
+# These describe an entry, and are never fields of a record.
 _FRAME = ("kind", "type", "data")
 MAX_SHOWN = 200
 
@@ -31,8 +31,9 @@ MAX_SHOWN = 200
 def entry_meant(body: Mapping[str, Any], meant: Mapping[str, str | None]) -> dict[str, Any] | None:
     """Return the entry that a body is nearest to; None if it is near to none.
 
-    `meant` are the names in the body that no entry has, with ours. The values are those of the
-    body, right or wrong. A record without data is taken for one whose fields stand beside its type.
+    `meant` are the names in the body that no entry has, with the right ones. The values are those
+    of the body, right or wrong. A record without data is taken for one whose fields stand beside
+    its type.
     """
     entry = {name: value for name, value in body.items() if name not in meant}
     for name, ours in meant.items():
@@ -64,7 +65,7 @@ def entry_meant(body: Mapping[str, Any], meant: Mapping[str, str | None]) -> dic
 
 
 def written(entry: Mapping[str, Any]) -> str:
-    """Return an entry as JSON, in which long values are cut."""
+    """Return an entry as JSON with long values cut."""
     parts = (
         f"{json.dumps(name)}: {shortened(json.dumps(value, ensure_ascii=False), MAX_SHOWN)}"
         for name, value in entry.items()

@@ -1,6 +1,6 @@
-"""The OpenAPI document: what all operations have in common, written once, and examples.
+"""The OpenAPI document: the parts common to all operations, and examples.
 
-The document is made from the code; `docs/openapi.yaml` is a copy of it, which a test compares.
+The document is generated from the code; `docs/openapi.yaml` is a copy, which a test compares.
 """
 
 import json
@@ -22,7 +22,7 @@ BODIES = Path(__file__).with_name("bodies.json")
 _SENTENCE = re.compile(r".*?[.;:](?= |$)")
 
 READ = ("get", "head")
-# Besides those that an operation names itself.
+# In addition to those that an operation declares.
 ERRORS: Mapping[str, str] = {
     "400": "The address, a parameter, a header or the body is wrong: `errors` names the field.",
     "401": "There is no API key, or none that holds.",
@@ -79,10 +79,10 @@ HEADERS: Mapping[str, Any] = {
 
 
 def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, Any]:
-    """Add to the document what every operation has: errors, headers, limits and examples.
+    """Add the common parts of all operations to the document: errors, headers, limits and examples.
 
-    What a body takes beyond what its serializer tells of itself is in `bodies.json`, which is
-    merged into the components of these names.
+    Constraints of a body that its serializer does not express are in `bodies.json`, which is merged
+    into the components of these names.
     """
     components = result["components"]
     components["headers"] = dict(HEADERS)
@@ -92,7 +92,7 @@ def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, A
         if name.endswith("Request") and schema.get("type") == "object":
             schema["additionalProperties"] = False
         if "oneOf" in schema and not name.endswith("Request"):
-            # An answer may fit several: an empty page of alerts is one as of a moment, too.
+            # A response may fit several: an empty page of alerts is also one as of a moment.
             schema["anyOf"] = schema.pop("oneOf")
     _merge(schemas, json.loads(BODIES.read_text()))
     _anything(result)
@@ -110,11 +110,11 @@ def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, A
 
 
 def _anything(schema: Any) -> None:
-    """What may be any JSON may be null: the generator says that it is either, and never both."""
+    """Allow null where any JSON is allowed: the generator writes one or the other, but not both."""
     if isinstance(schema, dict):
         if {} in schema.get("oneOf", ()):
             del schema["oneOf"]
-        if schema.pop("nullable", None) is True:  # of the framework's, which speaks OpenAPI 3.0
+        if schema.pop("nullable", None) is True:  # from the framework, which generates OpenAPI 3.0
             schema["type"] = [schema["type"], "null"]
         for inner in schema.values():
             _anything(inner)
@@ -124,7 +124,7 @@ def _anything(schema: Any) -> None:
 
 
 def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Merge objects into objects; null takes something away."""
+    """Merge objects recursively; null removes a value."""
     for name, value in more.items():
         if value is None:
             del into[name]
@@ -142,15 +142,17 @@ def operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str
 
 
 def _summary(operation: dict[str, Any]) -> None:
-    """Sum an operation up in the first sentence of its description."""
+    """Set an operation's summary to the first sentence of its description."""
     first = " ".join(operation.get("description", "").partition("\n\n")[0].split())
     sentence = _SENTENCE.match(first)
     operation["summary"] = (sentence[0] if sentence else first).rstrip(".;:")
 
 
 def _body(operation: dict[str, Any], schemas: Mapping[str, Any]) -> None:
-    """Say that a body has to be sent where it may be one of several things, or has to have
-    something in it: the generator says so of a single kind alone."""
+    """Mark a body as required if it has several forms or required fields.
+
+    The generator does that only for bodies of a single form.
+    """
     if (body := operation.get("requestBody")) is None:
         return
     for media_type in body["content"].values():
@@ -161,7 +163,7 @@ def _body(operation: dict[str, Any], schemas: Mapping[str, Any]) -> None:
 
 
 def _errors(method: str, operation: dict[str, Any]) -> None:
-    """Add the errors that an operation does not name itself, and those that it names in words."""
+    """Add the errors that an operation does not declare, or declares only in words."""
     responses = operation["responses"]
     for code in [*ALWAYS, *(WITH_BODY if "requestBody" in operation else ())]:
         response = responses.setdefault(code, {"$ref": f"#/components/responses/{code}"})
@@ -174,7 +176,7 @@ def _errors(method: str, operation: dict[str, Any]) -> None:
 
 
 def _shared() -> dict[str, Any]:
-    """Return the responses that operations have in common."""
+    """Return the responses that operations share."""
     found: dict[str, Any] = {
         code: {"description": text, "content": {CONTENT_TYPE: _PROBLEM}}
         for code, text in ERRORS.items()
@@ -203,7 +205,7 @@ def _headers(method: str, code: str, response: dict[str, Any]) -> None:
 
 
 def _narrow(parameter: dict[str, Any]) -> None:
-    """Say of parameters that many operations have what they take."""
+    """Describe the values of parameters that many operations share."""
     schema = parameter["schema"]
     match parameter["in"], parameter["name"]:
         case "path", "user_id":
@@ -237,7 +239,7 @@ def _narrow(parameter: dict[str, Any]) -> None:
 
 
 def _example(operation: dict[str, Any], example: Mapping[str, Any]) -> None:
-    """Put what was sent and answered once into the document."""
+    """Add the recorded request and response of an operation as examples."""
     if not example:
         return
     for parameter in operation.get("parameters", []):

@@ -1,6 +1,6 @@
-"""What takes its time: `202` with the address at which it is told how far it has come.
+"""Long operations: `202` with the address at which the progress is shown.
 
-What is found there has `finished_at`, which is null until it has ended, one way or another.
+The resource there has `finished_at`, which is null until the operation has ended, in whatever way.
 """
 
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from typing import Any
 from rest_framework import status
 from rest_framework.response import Response
 
-# When to look again, at the earliest.
+# The earliest time to look again, in seconds.
 RETRY_SECONDS = 1
 
 
 def accepted(answer: Any, location: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a 202 that says where to look, and when."""
+    """Return a 202 with the address and the time to look again."""
     told = {"Location": location, "Retry-After": str(RETRY_SECONDS), **(headers or {})}
     return Response(answer, status=status.HTTP_202_ACCEPTED, headers=told)

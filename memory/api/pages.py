@@ -1,4 +1,4 @@
-"""Pages of lists that are no query of the database: with a cursor, as all other lists."""
+"""Pages of lists that are not database queries, with a cursor like all other lists."""
 
 import base64
 import bisect
@@ -25,7 +25,7 @@ PAGE = [
 
 
 class PageSerializer(serializers.Serializer[Any]):
-    """What every page of a list has; `results` is the subclass's."""
+    """The members of every page of a list; `results` is defined by the subclass."""
 
     next = serializers.URLField(allow_null=True)
     previous = serializers.URLField(allow_null=True)
@@ -34,10 +34,10 @@ class PageSerializer(serializers.Serializer[Any]):
 def page_of(
     request: Request, rows: Sequence[Row], key: Callable[[Row], Sequence[str | float]]
 ) -> dict[str, Any]:
-    """Return a page of rows that are there already, with the addresses of its neighbours.
+    """Return a page of rows in memory, with links to the adjacent pages.
 
-    They are put in the order of their keys, of which no two are the same; a cursor is the key of
-    the last row before its page, so that rows that are added or go move no other to another page.
+    Rows are sorted by their keys, which are unique; a cursor is the key of the last row before its
+    page, so that added or removed rows move no others to another page.
     """
     pagination = Pagination()
     size = pagination.get_page_size(request)
@@ -64,9 +64,9 @@ def page_of(
 
 
 def _place(keys: Sequence[tuple[str | float, ...]], text: str) -> int:
-    """Return the place after the key that a cursor names, whether or not it is there still."""
+    """Return the position after the key that a cursor names, even if that row is gone."""
     try:
         named = tuple(json.loads(base64.urlsafe_b64decode(text.encode())))
         return bisect.bisect_right(keys, named)
-    except (ValueError, TypeError, RecursionError):  # or brackets in brackets
+    except (ValueError, TypeError, RecursionError):  # also deeply nested brackets
         raise bad_cursor() from None

@@ -1,4 +1,4 @@
-"""Lists are read page by page with an opaque cursor: stable while rows are added."""
+"""Pagination of lists with an opaque cursor, which is stable while rows are added."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.pagination import CursorPagination
 
 if TYPE_CHECKING:
-    # `rest_framework.views` imports this module, by name of the settings.
+    # `rest_framework.views` imports this module through the settings.
     from django.db.models import QuerySet
     from rest_framework.pagination import Cursor
     from rest_framework.request import Request
     from rest_framework.views import APIView
 
 
-# Of what people said, on a page: all of it is held in memory, several times.
+# The limit of a page's content, all of which is held in memory several times.
 PAGE_BYTES = 8 * 1024 * 1024
 _DIGITS = re.compile(r"[0-9]{1,9}")
 
@@ -36,14 +36,14 @@ class Pagination(CursorPagination):
     def paginate_queryset(
         self, queryset: Any, request: Request, view: APIView | None = None
     ) -> list[Any] | None:
-        """Return a page; raises ValidationError for a cursor or a size that is none of ours."""
+        """Return a page; raises ValidationError for an invalid cursor or size."""
         try:
             return super().paginate_queryset(queryset, request, view)
         except (NotFound, ValueError, TypeError, ModelValidationError, DataError):
             raise bad_cursor() from None
 
     def get_page_size(self, request: Request) -> int:
-        """Read `?page_size=`; raises ValidationError unless it is a number from 1 to the most."""
+        """Parse `?page_size=`; raises ValidationError unless it is from 1 to the maximum."""
         text = request.query_params.get(self.page_size_query_param)
         if text is None:
             return self.page_size
@@ -55,7 +55,7 @@ class Pagination(CursorPagination):
         return size
 
     def decode_cursor(self, request: Request) -> Cursor | None:
-        """Return the place that `?cursor=` names. The framework takes an empty one for none."""
+        """Return the position that `?cursor=` names. The framework takes an empty one for none."""
         cursor: Cursor | None = super().decode_cursor(request)
         if cursor is not None and not any(cursor):
             raise bad_cursor()
@@ -69,22 +69,22 @@ class Pagination(CursorPagination):
 
 
 class BoundedPagination(Pagination):
-    """Pages that end where their rows have together more than PAGE_BYTES; a row each has.
+    """Pages that end where their rows exceed PAGE_BYTES in total; each has one row at least.
 
-    The view has `row_bytes`, how large a row is as an expression, and `all_bytes`, how large all
-    its rows are together at most.
+    The view has `row_bytes`, an expression for the size of a row, and `all_bytes`, an upper bound
+    on the size of all its rows.
     """
 
     _most = Pagination.max_page_size
 
     def get_page_size(self, request: Request) -> int:
-        """Return how many rows were asked for, or fit."""
+        """Return the number of rows asked for, or that fit."""
         return min(super().get_page_size(request), self._most)
 
     def paginate_queryset(
         self, queryset: Any, request: Request, view: APIView | None = None
     ) -> list[Any] | None:
-        """Return a page: of large rows, only the sizes are read of those that do not fit."""
+        """Return a page: for large rows, only the sizes are read of those that do not fit."""
         if view.all_bytes > PAGE_BYTES:  # type: ignore[union-attr]
             narrow = queryset.annotate(row_bytes=view.row_bytes).only(*view.ordering)  # type: ignore[union-attr]
             rows = super().paginate_queryset(narrow, request, view) or []
@@ -96,7 +96,7 @@ class BoundedPagination(Pagination):
 
 
 def bad_cursor() -> ValidationError:
-    """Return the error for what is no cursor of a list."""
+    """Return the error for an invalid cursor."""
     return ValidationError(
         {"cursor": ["This is no cursor of this list: follow `next` or `previous` of a page."]}
     )

@@ -1,4 +1,4 @@
-"""Request bodies: JSON that PostgreSQL can store and everybody reads alike."""
+"""Parsers of request bodies: JSON that PostgreSQL can store and that is unambiguous."""
 
 import json
 import math
@@ -19,8 +19,8 @@ from memory.api.rates import TooMuch
 MAX_DEPTH = 32
 # About 300 digits: such an integer also fits a float.
 MAX_INTEGER_BITS = 1000
-# A proxy holds smaller bodies back until they are there (deploy/haproxy.cfg). Who sends a larger
-# one slowly keeps a thread: a workspace alone has eight of them at most.
+# A proxy buffers smaller bodies completely (deploy/haproxy.cfg). A slow sender of a larger one
+# occupies a thread: one workspace may have eight of them at most.
 BUFFERED_BYTES = 15_000
 _readers = Places(12, factor=2)
 RETRY_SECONDS = 1.0
@@ -29,7 +29,7 @@ RETRY_SECONDS = 1.0
 class StrictJSONParser(JSONParser):
     """JSON in UTF-8: no NaN, duplicate keys, NUL characters, lone surrogates or deep nesting.
 
-    A view's `body_example` is told to whoever sends something else than an object.
+    The error for a body that is no object includes the view's `body_example`.
     """
 
     def parse(
@@ -38,7 +38,7 @@ class StrictJSONParser(JSONParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the body's object; raises ParseError that says what is wrong and where."""
+        """Return the body's object; raises ParseError with the fault and its place."""
         body = _read(stream, parser_context or {})
         try:
             value = json.loads(
@@ -63,7 +63,7 @@ class StrictJSONParser(JSONParser):
 
 
 class ZipParser(BaseParser):
-    """A zip with the Python files of a project: read as if they had been sent as JSON."""
+    """A zip with the Python files of a project, parsed like the equivalent JSON."""
 
     media_type = "application/zip"
 
@@ -73,7 +73,7 @@ class ZipParser(BaseParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the files by path; raises ParseError that says what is wrong."""
+        """Return the files by path; raises ParseError with the fault."""
         body = _read(stream, parser_context or {})
         try:
             return {"files": imports.read_zip(body)}
@@ -82,8 +82,10 @@ class ZipParser(BaseParser):
 
 
 def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
-    """Return the body; raises PayloadTooLarge, TooMuch where too many are being read already, and
-    ParseError for one that ends too soon: the web server passes on what has come of it."""
+    """Return the body; raises PayloadTooLarge, and TooMuch if too many are being read already.
+
+    Raises ParseError for one that ends too soon: the web server passes on the received part.
+    """
     most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     request = context.get("request")
     told = request.META.get("CONTENT_LENGTH") or "0" if request is not None else "0"
@@ -102,7 +104,7 @@ def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
         body = stream.read(most + 1)
     if len(body) > most:
         raise PayloadTooLarge()
-    # Of a body in chunks nobody knows the length (uac_site/wsgi.py); its end is marked.
+    # The length of a chunked body is unknown (uac_site/wsgi.py); its end is marked.
     chunked = request is not None and "HTTP_TRANSFER_ENCODING" in request.META
     if told.isdecimal() and len(body) < int(told) and not chunked:
         raise ParseError(
@@ -112,9 +114,9 @@ def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
 
 
 class _Fault(Exception):
-    """What is wrong with a value, and where: the path is put together on the way up.
+    """A fault of a value; its path is built while the exception propagates.
 
-    On the way down it would cost time for every value of a body that has nothing wrong.
+    Building the path while descending would cost time for every value of a valid body.
     """
 
     def __init__(self, what: str) -> None:
@@ -124,7 +126,7 @@ class _Fault(Exception):
 
     @property
     def place(self) -> str:
-        """Name the value as a client would write it: `data.trips[3].to`."""
+        """Return the value's path as a client would write it: `data.trips[3].to`."""
         return "".join(reversed(self.path)).removeprefix(".")
 
 
@@ -187,5 +189,5 @@ def _check_text(text: str, verb: str = "has") -> None:
 
 
 def _printable(name: str) -> str:
-    """Return a field's name for an error, without what it is refused for."""
+    """Return a field's name for an error message, with invalid characters escaped."""
     return name[:100].encode("ascii", "backslashreplace").decode().replace("\0", "\\0")

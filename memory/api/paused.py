@@ -1,4 +1,4 @@
-"""`/v1/paused-constraints/` and `/v1/constraint-precision/`: how far constraints are trusted."""
+"""`/v1/paused-constraints/` and `/v1/constraint-precision/`: pauses and precision."""
 
 from typing import Any
 
@@ -41,10 +41,10 @@ class PausedConstraintSerializer(serializers.ModelSerializer[PausedConstraint]):
 
 
 class PausedConstraintFilter(django_filters.FilterSet):
-    """How paused constraints can be narrowed."""
+    """The filters of paused constraints."""
 
     user_id = django_filters.CharFilter(field_name="user__user_id")
-    # A filter of booleans would take what is neither for nothing at all.
+    # A boolean filter would ignore an invalid value.
     resumed = django_filters.TypedChoiceFilter(
         choices=[("true", "true"), ("false", "false")],
         coerce=lambda text: text == "true",
@@ -75,19 +75,19 @@ class PausedConstraints(generics.ListAPIView[PausedConstraint]):
     ordering = ["-paused_at", "id"]
 
     def get_queryset(self) -> QuerySet[PausedConstraint]:
-        """Return those of the caller's workspace."""
+        """Return the paused constraints of the caller's workspace."""
         return _visible(self)
 
 
 class Resume(generics.GenericAPIView[PausedConstraint]):
-    """Let a paused constraint speak again."""
+    """Resume a paused constraint."""
 
     certain_users = True
     serializer_class = PausedConstraintSerializer
     lookup_url_kwarg = "paused_id"
 
     def get_queryset(self) -> QuerySet[PausedConstraint]:
-        """Return those of the caller's workspace."""
+        """Return the paused constraints of the caller's workspace."""
         return _visible(self)
 
     @extend_schema(
@@ -141,7 +141,7 @@ class PrecisionsSerializer(PageSerializer):
 
 
 class Precisions(APIView):
-    """How many alerts of each constraint were useful, over all users of the workspace."""
+    """The precision of each constraint, over all users of the workspace."""
 
     @extend_schema(responses=PrecisionsSerializer, parameters=PAGE)
     def get(self, request: Request) -> Response:
@@ -159,5 +159,5 @@ class Precisions(APIView):
 
 
 def as_json(precision: feedback.Precision) -> dict[str, Any]:
-    """Return a precision with the counts that it is of."""
+    """Return a precision with its counts."""
     return dict(JudgedSerializer(precision).data)

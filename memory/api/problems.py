@@ -1,6 +1,6 @@
-"""The one form of every error: problem details (RFC 9457).
+"""The form of all errors: problem details (RFC 9457).
 
-`PROBLEMS` names every kind of them; docs/api.md has the same table.
+`PROBLEMS` lists all kinds; docs/api.md has the same table.
 """
 
 import re
@@ -26,14 +26,14 @@ _IN_A_LINE = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 @dataclass(frozen=True)
 class Problem:
-    """A kind of error: the last part of its `type`, its status, and what a client does about it."""
+    """A kind of error: the last part of its `type`, its status, and the client's remedy."""
 
     name: str
     status: int
     meaning: str
 
 
-# The first of a status is what an error of that status is that says nothing else.
+# The first kind of a status is the default for that status.
 PROBLEMS = (
     Problem("malformed-request", 400, "The address, a header or the body cannot be read."),
     Problem("invalid-fields", 400, "`errors` names each field that is wrong, and how to mend it."),
@@ -67,12 +67,12 @@ _BY_STATUS = {one.status: one.name for one in reversed(PROBLEMS)}
 
 
 def request_id(given: str) -> str:
-    """Return the caller's name for a request, if it can stand in a line of log, or a new one."""
+    """Return the caller's id for a request, if it is valid in a log line, or a new one."""
     return given if _IN_A_LINE.fullmatch(given) else str(uuid.uuid4())
 
 
 def problem(status_code: int, detail: str, name: str = "") -> dict[str, Any]:
-    """Return the problem details of an error: of the kind `name`, or what its status says."""
+    """Return the problem details of an error: of the kind `name`, or the default of its status."""
     found = {
         "type": NAMESPACE + (name or _BY_STATUS[status_code]),
         "title": HTTPStatus(status_code).phrase,
@@ -84,7 +84,7 @@ def problem(status_code: int, detail: str, name: str = "") -> dict[str, Any]:
 
 
 def answer(status_code: int, detail: str, **more: Any) -> HttpResponse:
-    """Return an error as its problem details, with further members."""
+    """Return an error response with problem details and further members."""
     return JsonResponse(
         {**problem(status_code, detail), **more}, status=status_code, content_type=CONTENT_TYPE
     )

@@ -1,4 +1,4 @@
-"""`manifest/` and `state/`: what the newest version of a user's project knows."""
+"""`manifest/` and `state/`: the contents of the newest version of a user's project."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ class Manifest(KnownView):
 
 
 class State(KnownView):
-    """What there is: domains, classes with their fields, collections with their counts."""
+    """The project's domains, classes with their fields, and collections with their counts."""
 
     parameters = {"GET": ["as_of", "by"]}
 

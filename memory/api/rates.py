@@ -1,7 +1,6 @@
-"""The rates of a workspace, as its requests meet them.
+"""The rates of a workspace, applied to requests.
 
-Answers tell how they stand in `RateLimit` and `RateLimit-Policy`
-(draft-ietf-httpapi-ratelimit-headers).
+Responses report them in `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from memory.models.workspaces import Scope
 from memory.workspace_settings import quotas
 
 if TYPE_CHECKING:
-    # `rest_framework.views` imports this module, by name of the settings.
+    # `rest_framework.views` imports this module through the settings.
     from collections.abc import Callable
 
     from django.http import HttpRequest
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class TooMuch(exceptions.APIException):
-    """More than a workspace may have of something: for a moment (429), or for good (403)."""
+    """A limit of the workspace is exceeded: for a moment (429), or permanently (403)."""
 
     def __init__(self, detail: str, limit: str, wait: float | None) -> None:
         super().__init__(detail)
@@ -38,12 +37,12 @@ class TooMuch(exceptions.APIException):
         self.status_code = status.HTTP_403_FORBIDDEN
         if wait is not None:
             self.status_code = status.HTTP_429_TOO_MANY_REQUESTS
-            # The framework makes `Retry-After` of it.
+            # The framework turns it into `Retry-After`.
             self.wait = math.ceil(wait)
 
 
 class Rates(BaseThrottle):
-    """Takes every request of a key from the workspace's rate of its kind."""
+    """Takes every request of a key from the matching rate of its workspace."""
 
     def allow_request(self, request: Request, view: APIView) -> bool:
         """Return True, or raise TooMuch."""
@@ -53,14 +52,14 @@ class Rates(BaseThrottle):
 
 
 def rate_of(request: Request, view: APIView) -> str:
-    """Name the rate of a request. A view names the methods that compute in `costly`."""
+    """Return the name of a request's rate. A view lists its expensive methods in `costly`."""
     if request.method in getattr(view, "costly", ()):
         return quotas.COSTLY
     return quotas.READS if scope_of(request, view) == Scope.READ else quotas.WRITES
 
 
 def take(request: Request, name: str, cost: int = 1) -> None:
-    """Take so much of a rate of the caller's workspace; raises TooMuch, and then takes nothing."""
+    """Take `cost` from a rate of the caller's workspace; raises TooMuch, and then takes nothing."""
     workspace = principal_of(request).workspace
     standing = rates.take(workspace, name, cost)
     told: list[Standing] = vars(request._request).setdefault("rates", [])
@@ -81,7 +80,7 @@ def take(request: Request, name: str, cost: int = 1) -> None:
 def tell_rates(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Return a middleware that tells on answers how the rates stand that the request has met."""
+    """Return a middleware that adds the state of the rates used by a request to its response."""
 
     def respond(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)

@@ -1,6 +1,6 @@
-"""`/docs/`: the reference of the API as a page, made of the OpenAPI document.
+"""`/docs/`: the reference of the API as a page, generated from the OpenAPI document.
 
-It has no script and asks no other server for anything, so it opens wherever this server does.
+It has no script and needs no other server, so it opens wherever this server does.
 """
 
 import functools
@@ -20,7 +20,7 @@ MAX_DEPTH = 4
 
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """Return the page; everybody may have it, without a key."""
+    """Return the page; it is public."""
     return HttpResponse(_rendered())
 
 
@@ -62,8 +62,10 @@ def _operation(
 def _response(
     document: Mapping[str, Any], response: Mapping[str, Any]
 ) -> tuple[str, list[tuple[int, str, str, str]], str]:
-    """Return the description of a response, its fields where it is no common error, and an example
-    of it."""
+    """Return the description of a response, its fields and an example.
+
+    Common errors have a description only.
+    """
     if "$ref" in response:
         return _resolved(document, response)["description"], [], ""
     fields: list[tuple[int, str, str, str]] = []
@@ -79,7 +81,7 @@ def _json(example: Any) -> str:
 
 
 def _resolved(document: Mapping[str, Any], schema: Any) -> Mapping[str, Any]:
-    """Return a schema itself where it is named; of what may be anything, nothing."""
+    """Return a schema, resolved if it is a reference; an empty one if anything is allowed."""
     if not isinstance(schema, Mapping):
         return {}
     while "$ref" in schema:
@@ -94,7 +96,7 @@ def _resolved(document: Mapping[str, Any], schema: Any) -> Mapping[str, Any]:
 def _fields(
     document: Mapping[str, Any], schema: Any, depth: int = 0
 ) -> Iterator[tuple[int, str, str, str]]:
-    """Yield depth, name, type and description of the fields of a schema, and of objects in it."""
+    """Yield depth, name, type and description of the fields of a schema and of nested objects."""
     schema = _resolved(document, schema)
     for one in [*schema.get("oneOf", ()), *schema.get("allOf", ()), *schema.get("anyOf", ())]:
         if depth < MAX_DEPTH:

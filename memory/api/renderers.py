@@ -1,4 +1,4 @@
-"""JSON whose long lists are written in pieces."""
+"""A JSON renderer that writes long lists in pieces."""
 
 import json
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ PIECE = 200
 
 
 class PiecewiseJSONRenderer(JSONRenderer):
-    """The framework's JSON, written so that others are answered meanwhile.
+    """The framework's JSON, rendered so that other requests are answered meanwhile.
 
-    Python's encoder holds the interpreter until all is written, which takes a tenth of a second
+    Python's encoder holds the interpreter's lock until it is done, which takes a tenth of a second
     for ten thousand records.
     """
 

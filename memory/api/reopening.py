@@ -1,4 +1,4 @@
-"""Taking outcomes back, so that entries which were settled wrongly are worked on anew."""
+"""Reopening of entries that were settled wrongly."""
 
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -51,7 +51,7 @@ class SelectionSerializer(StrictSerializer):
     reason = serializers.CharField(default="", allow_blank=True, max_length=MOST_REASON)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Refuse a body that would reopen everything by leaving all out."""
+        """Refuse a body without a condition, which would reopen everything."""
         if not attrs.keys() - {"reason", "outcomes"}:
             raise serializers.ValidationError(
                 {"entries": ["Say which: entries, session_id, since, until or model."]}
@@ -79,7 +79,7 @@ class ReopeningSerializer(serializers.Serializer[Any]):
 
 
 class Reopen(UserScopedView):
-    """Take outcomes back."""
+    """Reopen entries."""
 
     scopes = {"POST": Scope.MANAGE}
     costly = ("POST",)

@@ -1,4 +1,4 @@
-"""`/v1/runs/`: every execution, and the queries that start one."""
+"""`/v1/runs/`: all runs, and the queries that start one."""
 
 import datetime
 from collections.abc import Callable, Mapping
@@ -71,12 +71,12 @@ class RunSerializer(serializers.ModelSerializer[Run]):
         ]
 
     def get_warning(self, run: Run) -> str | None:
-        """Warn of a sandbox that is for development."""
+        """Return a warning for a sandbox that is for development."""
         return warning_of(run.runner)
 
 
 class RunFilter(django_filters.FilterSet):
-    """How runs can be narrowed."""
+    """The filters of runs."""
 
     class Meta:
         model = Run
@@ -91,7 +91,7 @@ class RunSummarySerializer(RunSerializer):
 
 
 def with_version(found: QuerySet[Run]) -> QuerySet[Run]:
-    """Join the users and, of the checkpoints, what an answer names."""
+    """Join the users, and those columns of the checkpoints that a response needs."""
     return found.select_related("user", "checkpoint").defer(
         "checkpoint__tree",
         "checkpoint__outline",
@@ -132,12 +132,12 @@ class OneRun(generics.RetrieveAPIView[Run]):
 
 
 class _ChangedRun(OneRun):
-    """A run of which somebody says that it ends, or goes on."""
+    """An action on one run."""
 
     http_method_names = ["post", "options"]
 
     def change(self, step: Callable[[Run], None]) -> Response:
-        """Take the step, and answer with the run as it is then."""
+        """Apply an action, and return the run."""
         refuse_unknown(self.request.query_params, ())
 
         def do() -> Run:
@@ -162,7 +162,7 @@ class _ChangedRun(OneRun):
 
 
 class CancelRun(_ChangedRun):
-    """The end of a run that somebody has asked for."""
+    """Cancel a run that somebody asked for."""
 
     @extend_schema(
         operation_id="runs_cancel",
@@ -179,7 +179,7 @@ class CancelRun(_ChangedRun):
 
 
 class RetryRun(_ChangedRun):
-    """Another try at a run that was given up."""
+    """Retry a run that failed permanently."""
 
     @extend_schema(
         operation_id="runs_retry",
@@ -228,7 +228,7 @@ class EvidenceColumnsSerializer(serializers.Serializer[Any]):
     )
 
     def get_fields(self) -> dict[str, Any]:
-        """Return them with the class, which is no name in Python."""
+        """Return the fields with `class`, which is a Python keyword."""
         return {"class": serializers.CharField(), **super().get_fields()}
 
 
@@ -293,7 +293,7 @@ class FailedRunSerializer(ProblemSerializer):
     )
 
 
-# What is answered in place of a run's result where it did not succeed.
+# The responses for a run that did not succeed.
 FAILURES: Mapping[Any, OpenApiResponse] = {
     (422, CONTENT_TYPE): OpenApiResponse(
         FailedRunSerializer,
@@ -354,8 +354,10 @@ def asked_once(
     tell: Callable[[Run], Any],
     limit: float,
 ) -> Response:
-    """Queue a run for a request that may be sent twice, wait for it for `limit` seconds, and answer
-    with what `tell` says of it; 202 where it is not done by then."""
+    """Queue a run for an idempotent request, wait for it, and return the response of `tell`.
+
+    The wait is `limit` seconds at most; the response is 202 if it is not done by then.
+    """
     written = idempotency.once(
         request,
         queue,
@@ -370,18 +372,18 @@ def asked_once(
 
 
 def wait_for(run: Run, limit: float) -> Run:
-    """Wait so many seconds; the log's lines of the request name the run from now on."""
+    """Wait up to `limit` seconds for a run; later log lines of the request name the run."""
     structlog.contextvars.bind_contextvars(run=str(run.pk))
     return waiting.for_run(run, limit)
 
 
 def under_way(run: Run, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the 202 of a run that is not done yet."""
+    """Return the 202 of an unfinished run."""
     return accepted(RunSerializer(run).data, reverse("run", args=[run.pk]), headers)
 
 
 def known_state(user: MemoryUser, asked: Mapping[str, Any]) -> tuple[Known, Checkpoint]:
-    """Return what was known as of what is `asked`, and its version; Conflict if there is none."""
+    """Return the requested state and its version; raises Conflict if there is no version."""
     known = known_of(user, asked)
     try:
         return known, queries.version_of(known)
@@ -390,13 +392,15 @@ def known_state(user: MemoryUser, asked: Mapping[str, Any]) -> tuple[Known, Chec
 
 
 def instant_asked(user: MemoryUser, asked: Mapping[str, Any]) -> datetime.datetime:
-    """Return the moment that is asked for; ValidationError if it is none."""
+    """Return the requested moment; raises ValidationError if it is invalid."""
     return instant_of(user, asked["at"]) if "at" in asked else timezone.now()
 
 
 def done(run: Run, told: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
-    """Return the answer of a run that is done: what is told of it, which is an extension of the
-    problem details where it did not succeed."""
+    """Return the response for a finished run.
+
+    If it did not succeed, `told` extends the problem details.
+    """
     code = status_of(run)
     if code == status.HTTP_200_OK:
         return Response(told, headers=headers)
@@ -409,7 +413,7 @@ def done(run: Run, told: Mapping[str, Any], headers: Mapping[str, str] | None = 
 
 
 FAILED = status.HTTP_422_UNPROCESSABLE_ENTITY
-# Run → what kind of problem it is if it fails by itself.
+# Kind of run → the kind of problem if it fails by itself.
 _PROBLEMS = {
     RunKind.QUERY: "code-failed",
     RunKind.CONSTRAINT: "code-failed",
@@ -420,7 +424,7 @@ _PROBLEMS = {
 
 
 def _why(run: Run) -> str:
-    """Say why a run did not succeed."""
+    """Return why a run did not succeed."""
     error = run.error or {}
     if run.outcome == RunOutcome.MODEL_ERROR:
         return str(error["message"])
@@ -429,7 +433,7 @@ def _why(run: Run) -> str:
 
 
 def status_of(run: Run) -> int:
-    """Return 200 for a run that succeeded, 503 where the server failed, else 422."""
+    """Return 200 for a run that succeeded, 503 if the server failed, otherwise 422."""
     if run.outcome == RunOutcome.OK:
         return status.HTTP_200_OK
     if run.error and run.error.get("infrastructure"):

@@ -66,7 +66,7 @@ class SearchSerializer(StrictSerializer):
     explain = serializers.BooleanField(default=False, help_text="Say why each hit is where it is.")
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the fields; one has a name that Python reserves."""
+        """Return the fields; the name of one is a Python keyword."""
         fields = super().get_fields()
         corpora = serializers.ListField(
             child=serializers.ChoiceField(choices=[name.value for name in CorpusName]),
@@ -137,7 +137,7 @@ class HitSerializer(serializers.Serializer[Hit]):
 
     @extend_schema_field(NamedEntrySerializer(many=True))
     def get_entries(self, hit: Hit) -> list[dict[str, Any]]:
-        """Name what the hit rests on."""
+        """Return the entries that the hit rests on."""
         ids: Mapping[int, Any] = self.context["ids"]
         return [{"seq": seq, "id": ids[seq]} for seq in hit.rests_on if seq in ids]
 

@@ -1,4 +1,4 @@
-"""What the serializers of the API share: bodies are read to the letter, and nothing is guessed."""
+"""Common parts of the serializers: bodies are validated strictly, and nothing is guessed."""
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping
@@ -10,7 +10,8 @@ from rest_framework import serializers
 from memory.canonical import exact_json
 
 MAX_OBJECT_BYTES = 256 * 1024
-# Of what is wrong in a body, so much is told: an answer must not grow with the nonsense sent.
+# The number of errors that are returned for a body: a response must not grow with the nonsense
+# sent.
 MAX_NAMED = 20
 # An entry's number, a version, a day or a moment, as text.
 MAX_MOMENT = 100
@@ -23,7 +24,7 @@ class MomentField(serializers.Field[str, Any, str, Any]):
     """A version, a day or a moment as text, or an entry's number, which may be a number."""
 
     def to_internal_value(self, data: Any) -> str:
-        """Return it as text; raises ValidationError for one that is too long."""
+        """Return the text; raises ValidationError if it is too long."""
         text = str(int(data) if isinstance(data, float) else data)
         if len(text) > MAX_MOMENT:
             raise serializers.ValidationError(f"It may have {MAX_MOMENT} characters at most.")
@@ -34,7 +35,8 @@ class MomentField(serializers.Field[str, Any, str, Any]):
         return value
 
 
-# The JSON that each kind of field takes. The framework would take 5 for "5" and "yes" for true.
+# The JSON types that each kind of field accepts. The framework would accept 5 for "5" and "yes" for
+# true.
 _EXPECTED: Mapping[
     type[serializers.Field[Any, Any, Any, Any]], tuple[type | tuple[type, ...], str]
 ] = {
@@ -60,16 +62,16 @@ _JSON_NAMES: Mapping[type, str] = {
 
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """A body that refuses what it does not know: a misspelt name must not vanish silently.
+    """A body that refuses unknown fields, so that a misspelt name is not ignored.
 
-    A string is a JSON string, a boolean true or false, and so on; texts are kept as they come.
-    `other_names` are names of other APIs, with ours.
+    A string must be a JSON string, a boolean true or false, and so on; texts are kept unchanged.
+    `other_names` maps names of other APIs to ours.
     """
 
     other_names: ClassVar[Mapping[str, str]] = {}
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the fields: none trims what it is given, and each names its choices."""
+        """Return the fields, none of which trims its value; errors list the valid choices."""
         fields = super().get_fields()
         for field in fields.values():
             if isinstance(field, serializers.CharField):
@@ -80,7 +82,7 @@ class StrictSerializer(serializers.Serializer[Any]):
         return fields
 
     def to_internal_value(self, data: Any) -> Any:
-        """Validate the fields; raises ValidationError that names each that is wrong."""
+        """Validate the fields; raises ValidationError with each invalid field."""
         if not isinstance(data, dict):
             raise serializers.ValidationError(
                 {"non_field_errors": [f"Send an object, not {_json_name(data)}."]}
@@ -100,11 +102,13 @@ class StrictSerializer(serializers.Serializer[Any]):
 
 
 class ObjectField(serializers.DictField):
-    """A JSON object of the client's own, of limited size. Its values are not looked at one by one:
-    a body may have half a million of them."""
+    """A JSON object of the client's own, of limited size.
+
+    Its values are not validated one by one: a body may have half a million of them.
+    """
 
     def to_internal_value(self, data: Any) -> dict[Any, Any]:
-        """Return the object; raises ValidationError for one that is too large."""
+        """Return the object; raises ValidationError if it is too large."""
         value: dict[Any, Any] = super().to_internal_value(data)
         size = len(exact_json(value))
         if size > MAX_OBJECT_BYTES:
@@ -114,19 +118,19 @@ class ObjectField(serializers.DictField):
         return value
 
     def run_child_validation(self, data: Any) -> Any:
-        """Return the values as they are: any JSON may stand there."""
+        """Return the values unchanged: any JSON is allowed."""
         return data
 
 
 def choose_one_of(choices: Iterable[str]) -> str:
-    """Return the error for what is none of the choices."""
+    """Return the invalid-choice message."""
     return f"Choose one of {', '.join(choices)}."
 
 
 def unknown_fields(
     unknown: list[str], known: list[str], other_names: Mapping[str, str] | None = None
 ) -> dict[str, list[str]]:
-    """Return the errors for names that a body does not have, of which the first are named."""
+    """Return the errors for unknown fields of a body, of which the first are named."""
     errors = {}
     for name in unknown[:MAX_NAMED]:
         meant = name_meant(name, known, other_names or {})
@@ -136,7 +140,7 @@ def unknown_fields(
 
 
 def name_meant(name: str, known: Collection[str], other_names: Mapping[str, str]) -> str | None:
-    """Return which of the known names somebody meant who wrote another one, if that is plain."""
+    """Return the known name that was probably meant by an unknown one, if it is clear."""
     name = name[:100].strip().lower()
     if other_names.get(name) in known:
         return other_names[name]
@@ -144,7 +148,7 @@ def name_meant(name: str, known: Collection[str], other_names: Mapping[str, str]
 
 
 def _mismatch(field: serializers.Field[Any, Any, Any, Any], value: Any) -> str | None:
-    """Say what a field takes where the value is other JSON; None where it is the right kind."""
+    """Return the expected type if the value is of another JSON type; None if it is right."""
     if value is None and field.allow_null:
         return None
     expected, name = next(

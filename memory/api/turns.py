@@ -1,4 +1,4 @@
-"""`messages`: what was said before a question, by which a follow-up question is understood."""
+"""`messages`: the turns before a question, which follow-up questions refer to."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -36,8 +36,8 @@ class TurnsField(serializers.ListField):
         super().__init__(max_length=MAX_MESSAGES, **options)
 
     def to_internal_value(self, data: Any) -> list[Any]:
-        """Return the turns; raises ValidationError for more, or longer ones, than are read."""
-        # Before each of them is looked at.
+        """Return the turns; raises ValidationError if they are too many or too long."""
+        # Before each of them is validated.
         if isinstance(data, list) and len(data) > MAX_MESSAGES:
             raise serializers.ValidationError(
                 f"Send the newest {MAX_MESSAGES} messages at most; these are {len(data)}."
@@ -58,6 +58,6 @@ def turns_of(asked: Mapping[str, Any]) -> Sequence[Turn]:
 
 
 def input_of(turns: Sequence[Turn]) -> dict[str, Any]:
-    """Return what a language model's run is given of the turns."""
+    """Return the turns as the input of a language model's run."""
     newest = [asdict(one) for one in shortened(turns)]
     return {"messages": newest} if newest else {}

@@ -1,4 +1,4 @@
-"""Every other address below `/v1/`."""
+"""The fallback for all other URLs below `/v1/`."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ class Unknown(APIView):
     """An address at which there is nothing, whatever the method."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Raise Http404 that says where the addresses are found, once the caller is known."""
+        """Raise Http404 with a pointer to the valid addresses, once the caller is authenticated."""
         super().initial(request, *args, **kwargs)
         raise Http404(
             "There is nothing at this address. All addresses are in /v1/openapi.json;"

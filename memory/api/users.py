@@ -1,4 +1,4 @@
-"""`/v1/users/`: the people remembered."""
+"""`/v1/users/`: the users whose memory is kept."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -50,15 +50,15 @@ class UserScopedView(APIView):
     certain_users = True
     # Method → the query parameters that it reads. Those of lists are their filters'.
     parameters: Mapping[str, Collection[str]] = {}
-    # Methods besides those that only read which a user takes who was merged into another.
+    # Methods, besides those that only read, that a merged user accepts.
     of_merged: Collection[str] = ()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse parameters that nobody reads: a misspelt one must not vanish silently."""
+        """Refuse unknown parameters: a misspelt one must not be ignored."""
         super().initial(request, *args, **kwargs)
         method = str(request.method)
         if method not in self.allowed_methods:
-            return  # which is said next
+            return  # which is reported next
         if method == "GET" and isinstance(self, ListModelMixin):
             return
         refuse_unknown(request.query_params, self.parameters.get(method, ()))
@@ -66,7 +66,7 @@ class UserScopedView(APIView):
     def memory_user(self, read: Statement[MemoryUser] = WITH_HEAD) -> MemoryUser:
         """Return the addressed user of the caller's workspace; raises Http404, and UserMerged.
 
-        `read` says what to read of it; by default all but what is large in its head.
+        `read` selects the columns to read; by default all except the large ones of the head.
         """
         user_id = self.kwargs["user_id"]
         user = None
@@ -86,7 +86,7 @@ class NewUserSerializer(StrictSerializer):
     """A user to be created."""
 
     user_id = serializers.CharField(
-        allow_blank=True,  # what it must be is said in one sentence
+        allow_blank=True,  # the rule for it is given in one sentence
         help_text="The workspace's own id: 1 to 128 of A-Z a-z 0-9 . _ : @ | + -, but not . or ..",
     )
     time_zone = serializers.CharField(
@@ -97,7 +97,7 @@ class NewUserSerializer(StrictSerializer):
     metadata = ObjectField(default=dict)
 
     def validate_user_id(self, value: str) -> str:
-        """Raise ValidationError for an id that no address could hold."""
+        """Raise ValidationError for an id that is not allowed in URLs."""
         if not USER_ID_PATTERN.fullmatch(value):
             raise serializers.ValidationError(f"{USER_ID_RULE}.")
         return value
@@ -157,7 +157,7 @@ class UserSerializer(serializers.ModelSerializer[MemoryUser]):
         fields = ["user_id", "time_zone", "metadata", "created_at", "head", "merged_into"]
 
     def get_merged_into(self, user: MemoryUser) -> str | None:
-        """Name the user whom it was merged into."""
+        """Return the user that it was merged into."""
         return user.merged_into.user_id if user.merged_into else None
 
 
@@ -172,12 +172,12 @@ class UserDetailSerializer(UserSerializer):
 
     @extend_schema_field(CoverageSerializer)
     def get_entries(self, user: MemoryUser) -> dict[str, Any]:
-        """Count the log's entries."""
+        """Return the numbers of the log's entries by outcome."""
         return dict(CoverageSerializer(log.coverage(user)).data)
 
     @extend_schema_field(StandingSerializer)
     def get_structure(self, user: MemoryUser) -> dict[str, Any]:
-        """Say whether the language model works on what was said, and if not, why."""
+        """Return the state of the language model's work, and why it does not work, if so."""
         return dict(StandingSerializer(lanes.standing(user)).data)
 
 
@@ -231,7 +231,7 @@ class Users(generics.ListAPIView[MemoryUser]):
 class User(UserScopedView):
     """One user."""
 
-    # What is gone does not come back.
+    # The data cannot be restored.
     scopes = {"DELETE": Scope.MANAGE}
     parameters = {"DELETE": ["reason"]}
 
@@ -290,7 +290,7 @@ class User(UserScopedView):
             user = self.memory_user()
             try:
                 with transaction.atomic():
-                    copies.lock_families([user.pk])  # in the order in which it is erased
+                    copies.lock_families([user.pk])  # in the order of an erasure
                     with etags.unchanged(request, user, self._told):
                         return user_erasure.ask(user, by=by, reason=reason)
             except user_erasure.ErasureRefused as error:

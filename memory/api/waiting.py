@@ -1,8 +1,8 @@
 """Requests that wait for a worker: how long, and how many at a time.
 
-A waiting request holds a thread of the web process. Their number is capped, so that a backlog of
-work cannot take the server's threads away from appends, and a workspace leaves places to others;
-past that a request is answered `202` at once, with the address of its result.
+A waiting request occupies a thread of the web process. Their number is capped, so that a backlog of
+work cannot take all threads away from appends, and a workspace leaves slots to others; beyond that
+a request is answered `202` at once, with the address of its result.
 """
 
 import re
@@ -26,15 +26,15 @@ WAIT = OpenApiParameter(
     "wait", float, description="Seconds to wait for the result before answering 202."
 )
 
-# What an execution changes of a run that somebody waits for.
+# The columns that an execution changes of a run that somebody waits for.
 CHANGING = (
     *("status", "outcome", "output", "error", "stdout", "runner", "timings", "memory_bytes"),
     *("attempts", "started_at", "finished_at"),
 )
 _CHANGED = Statement(lambda: Run.objects.filter(pk=Parameter("pk")).order_by(), *CHANGING)
-# Who waits for events looks for them so often, signalled or not.
+# The interval at which a waiting request looks for events, signalled or not.
 LOOK_SECONDS = 2.0
-# As JSON writes a number.
+# A number in JSON.
 _SECONDS = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
 
 
@@ -42,7 +42,7 @@ _places = Places(settings.UAC_WAITING_REQUESTS)
 
 
 def seconds(request: Request, default: float) -> float:
-    """Read `?wait=`; raises ValidationError unless it is a number from 0 to the configured most."""
+    """Parse `?wait=`; raises ValidationError unless it is from 0 to the configured maximum."""
     text = request.query_params.get("wait")
     if text is None:
         return min(default, float(settings.UAC_MAX_WAIT_SECONDS))
@@ -65,10 +65,10 @@ def for_events(
     rejected: QuerySet[AlertEvent] | None,
     limit: float,
 ) -> tuple[alert_events.Page, bool]:
-    """Wait until there are events of these alerts, or of `rejected` entries, after that number, for
-    `limit` seconds at most.
+    """Wait for events of these alerts, or of `rejected` entries, after a number.
 
-    Returns them, and whether it has waited for as long as was asked, if it had to.
+    The wait is `limit` seconds at most. Returns the events, and whether it waited as long as was
+    asked, if it had to.
     """
     deadline = time.monotonic() + limit
     page = alert_events.read(workspace, after, alerts, rejected)
@@ -76,7 +76,7 @@ def for_events(
         return page, True
     with _places.take(workspace.pk) as admitted, hints.events_signalled(workspace.pk) as wait:
         while admitted:
-            # Once more now that signals are heard, and at intervals, since they may be lost.
+            # Once more now that signals are received, and at intervals, since they may be lost.
             page = alert_events.read(workspace, page.next, alerts, rejected)
             left = deadline - time.monotonic()
             if page.events or left <= 0:
@@ -86,8 +86,8 @@ def for_events(
 
 
 def for_run(run: Run, limit: float) -> Run:
-    """Wait until the run is done, for `limit` seconds at most, and return it as it is then."""
-    if limit > 0 and run.status != RunStatus.DONE:  # that of an earlier request may be over
+    """Wait until the run is done, for `limit` seconds at most, and return it refreshed."""
+    if limit > 0 and run.status != RunStatus.DONE:  # the run of an earlier request may be done
         with _places.take(run.user.workspace_id) as admitted:
             if admitted:
                 hints.wait_done(run.pk, limit)
@@ -100,7 +100,7 @@ def for_run(run: Run, limit: float) -> Run:
 
 
 def until(settled: Callable[[], bool], limit: float, *, workspace_pk: int) -> None:
-    """Ask `settled` again and again, at growing intervals, for `limit` seconds at most."""
+    """Poll `settled` at growing intervals, for `limit` seconds at most."""
     deadline = time.monotonic() + limit
     interval = 0.02
     with _places.take(workspace_pk) as admitted:

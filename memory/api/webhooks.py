@@ -1,6 +1,6 @@
-"""`/v1/webhooks/`: who is told of events, and what became of each message.
+"""`/v1/webhooks/`: webhook endpoints, and the state of their messages.
 
-All of it needs a key with the scope `manage`, since an endpoint is sent what concerns everybody.
+All of it needs a key with the scope `manage`, since an endpoint receives events of all users.
 """
 
 import datetime
@@ -41,7 +41,7 @@ TYPES = list(KINDS)
 
 
 class EventTypesField(serializers.ListField):
-    """Events by the names that messages have as their type."""
+    """Kinds of events, by the type of their messages."""
 
     child = serializers.ChoiceField(choices=TYPES)
 
@@ -51,7 +51,7 @@ class EventTypesField(serializers.ListField):
         return [KINDS[name] for name in names]
 
     def to_representation(self, data: Any) -> list[Any]:
-        """Return the types of the messages."""
+        """Return the types of messages."""
         return [AlertEventKind(kind).event_type for kind in data]
 
 
@@ -195,7 +195,7 @@ class DeliveryDetailSerializer(DeliverySerializer):
 
 
 class DeliveryFilter(django_filters.FilterSet):
-    """How messages can be narrowed."""
+    """The filters of messages."""
 
     state = django_filters.ChoiceFilter(choices=DeliveryStanding.choices, method="in_state")
     type = django_filters.ChoiceFilter(choices=[(name, name) for name in (webhooks.PING, *TYPES)])
@@ -207,7 +207,7 @@ class DeliveryFilter(django_filters.FilterSet):
         fields = ["state", "type", "alert", "since"]
 
     def in_state(self, deliveries: QuerySet[Delivery], name: str, value: str) -> QuerySet[Delivery]:
-        """Keep those in the state as it is told."""
+        """Keep the messages in this displayed state."""
         pending = value in (DeliveryStanding.PENDING, DeliveryStanding.HELD)
         if not pending:
             return deliveries.filter(state=value)
@@ -218,7 +218,7 @@ class DeliveryFilter(django_filters.FilterSet):
     def written_since(
         self, deliveries: QuerySet[Delivery], name: str, value: datetime.datetime
     ) -> QuerySet[Delivery]:
-        """Keep those written at this moment or later; raises ValidationError if there is none."""
+        """Keep messages written at this moment or later; raises ValidationError if invalid."""
         try:
             return deliveries.filter(created_at__gte=value.astimezone(datetime.UTC))
         except OverflowError:
@@ -228,12 +228,12 @@ class DeliveryFilter(django_filters.FilterSet):
 
 
 class Managed(APIView):
-    """A view of what the workspace's staff arrange."""
+    """The base of views that need the scope `manage`."""
 
     scopes = dict.fromkeys(("GET", "POST", "PATCH", "DELETE"), Scope.MANAGE)
 
     def where_the_workspace_is(self) -> AbstractContextManager[None]:
-        """Read moments without an offset in the workspace's time zone."""
+        """Interpret moments without an offset in the workspace's time zone."""
         return timezone.override(ZoneInfo(principal_of(self.request).workspace.time_zone))
 
     def endpoints(self) -> QuerySet[WebhookEndpoint]:
@@ -254,7 +254,7 @@ class Managed(APIView):
         return Delivery.objects.filter(endpoint=self.endpoint()).select_related("endpoint")
 
     def _sent(self, request: Request, send: Callable[[], Delivery]) -> Response:
-        """Send a message once, and return the 202 that says where it is told of."""
+        """Send a message once, and return a 202 with its address."""
         written: idempotency.Written[Delivery] = idempotency.once(
             request,
             lambda: _refusing(send),
@@ -278,7 +278,7 @@ def _body(serializer: type[StrictSerializer], request: Request) -> dict[str, Any
 
 
 def _refusing(do: Callable[[], Any]) -> Any:
-    """Do it; what the caller or the operator has to mend is told as an error of the request."""
+    """Run it; turn errors that the caller or operator must fix into errors of the request."""
     try:
         return do()
     except Refused as error:
@@ -292,8 +292,10 @@ def _refusing(do: Callable[[], Any]) -> Any:
 def _secret_once(
     request: Request, make: Callable[[], tuple[WebhookEndpoint, str]]
 ) -> idempotency.Written[tuple[Any, str | None]]:
-    """Make a secret once; return the endpoint's id and the secret. To a repeated request it is
-    told again, unless the endpoint has another one by now."""
+    """Create a secret once; return the endpoint's id and the secret.
+
+    A repeated request gets the secret again, unless the endpoint has a newer one.
+    """
 
     def do() -> tuple[Any, str | None]:
         endpoint, secret = _refusing(make)
@@ -387,7 +389,7 @@ class Endpoint(Managed):
 
 
 class RotateSecret(Managed):
-    """A new secret for an endpoint."""
+    """Rotate the secret of an endpoint."""
 
     @extend_schema(
         request=NothingSerializer,
@@ -405,7 +407,7 @@ class RotateSecret(Managed):
 
 
 class SendTest(Managed):
-    """A message that means nothing."""
+    """Send a test message."""
 
     @extend_schema(
         request=NothingSerializer,
@@ -420,7 +422,7 @@ class SendTest(Managed):
 
 
 class ReplayGivenUp(Managed):
-    """All that was given up."""
+    """Send permanently failed messages again."""
 
     @extend_schema(
         request=SinceSerializer,
@@ -454,7 +456,7 @@ class Deliveries(Managed, generics.ListAPIView[Delivery]):
         return self.deliveries().defer("payload")
 
     def filter_queryset(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep what is asked for."""
+        """Apply the filters, with moments in the workspace's time zone."""
         with self.where_the_workspace_is():
             return super().filter_queryset(queryset)
 
@@ -469,7 +471,7 @@ class OneDelivery(Managed):
 
 
 class ReplayDelivery(Managed):
-    """One message, again."""
+    """Send one message again."""
 
     @extend_schema(
         request=NothingSerializer,

@@ -1,4 +1,4 @@
-"""`/v1/constraints/`: the rules that a product writes for all its users, and their library."""
+"""`/v1/constraints/`: the constraints of a workspace for all its users, and the library."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -35,7 +35,7 @@ from memory.models.workspaces import Scope
 from memory.project.shapes import ShapeError
 from memory.temporal import backtests
 
-# A check of types and two sandboxes take a few seconds.
+# A type check and two sandboxes take a few seconds.
 JUDGING_WAIT_SECONDS = 20.0
 MAX_DESCRIPTION = 1000
 
@@ -59,7 +59,7 @@ class VersionSerializer(serializers.ModelSerializer[WorkspaceConstraintVersion])
         ]
 
     def get_reason(self, version: WorkspaceConstraintVersion) -> str:
-        """Say in one line what the checks found."""
+        """Return the result of the checks in one line."""
         return str((version.verdict or {}).get("reason", ""))
 
 
@@ -87,7 +87,7 @@ class VersionDetailSerializer(VersionSerializer):
 
     @extend_schema_field(TestedSerializer)
     def get_tested(self, version: WorkspaceConstraintVersion) -> dict[str, Any]:
-        """Say whether it was backtested."""
+        """Return whether it was backtested."""
         return dict(TestedSerializer(backtests.tested(version)).data)
 
 
@@ -150,7 +150,7 @@ class NewWorkspaceConstraintSerializer(StrictSerializer):
     tests = _text(required=False, error_messages=NO_TESTS)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Take the text from the library, if one of it is named."""
+        """Take the text from the library, if one of its constraints is named."""
         if "library" in attrs:
             if extra := sorted({"source", "tests"} & set(attrs)):
                 raise serializers.ValidationError(
@@ -227,17 +227,17 @@ class LibraryConstraintDetailSerializer(LibraryConstraintSerializer):
 
 
 class WorkspaceView(APIView):
-    """A view of what the caller's workspace has."""
+    """The base of views of the caller's workspace."""
 
-    # Method → the query parameters that it reads, and the scope that it needs if not the usual one.
+    # Method → the query parameters that it reads, and the scope that it needs if not the default.
     parameters: Mapping[str, Collection[str]] = {}
     scopes: Mapping[str, Scope] = {}
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse parameters that nobody reads."""
+        """Refuse unknown parameters."""
         super().initial(request, *args, **kwargs)
         method = str(request.method)
-        if method in self.allowed_methods:  # else that is said next
+        if method in self.allowed_methods:  # otherwise that is reported next
             refuse_unknown(request.query_params, self.parameters.get(method, ()))
 
     def constraint(self) -> WorkspaceConstraint:
@@ -258,7 +258,7 @@ class WorkspaceView(APIView):
 
 
 def constraints_of(request: Request) -> QuerySet[WorkspaceConstraint]:
-    """Return the constraints of the caller's workspace, with what a list shows of them."""
+    """Return the constraints of the caller's workspace, with the columns of a list."""
     newest = WorkspaceConstraintVersion.objects.filter(constraint=OuterRef("pk"))
     workspace = principal_of(request).workspace
     return (
@@ -270,7 +270,7 @@ def constraints_of(request: Request) -> QuerySet[WorkspaceConstraint]:
 
 
 def with_alerts(request: Request, found: Collection[WorkspaceConstraint]) -> None:
-    """Count the live alerts of these constraints."""
+    """Set the numbers of live alerts of these constraints."""
     counts = dict(
         Alert.objects.filter(
             user__workspace=principal_of(request).workspace,
@@ -299,7 +299,7 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
         return constraints_of(self.request)
 
     def paginate_queryset(self, queryset: Any) -> Any:
-        """Return a page, with the alerts of each."""
+        """Return a page with the alerts of each constraint."""
         page = super().paginate_queryset(queryset)
         with_alerts(self.request, page or [])
         return page
@@ -441,7 +441,7 @@ class ConstraintVersion(WorkspaceView):
 
 
 class ApproveVersion(WorkspaceView):
-    """The approval of a version."""
+    """Approve a version."""
 
     scopes = {"POST": Scope.MANAGE}
 
@@ -469,7 +469,7 @@ class ApproveVersion(WorkspaceView):
 
 
 class ConstraintCoverage(WorkspaceView):
-    """Whom a constraint fits."""
+    """The users whom a constraint fits."""
 
     parameters = {"GET": ["version", "after"]}
 
@@ -556,7 +556,7 @@ def _detail(request: Request, name: str) -> dict[str, Any]:
 
 
 def _await(version: WorkspaceConstraintVersion, limit: float) -> None:
-    """Wait until the version is judged, for `limit` seconds at most, and read it anew."""
+    """Wait until the version is judged, for `limit` seconds at most, and refresh it."""
 
     def is_judged() -> bool:
         version.refresh_from_db(fields=["state", "verdict", "judged_at"])

@@ -1,7 +1,7 @@
-"""What the source of a constraint says of it: how severe its alerts may be, and what it reads.
+"""Static facts about a constraint's source: the severity of its alerts, and what it reads.
 
-Nothing is executed. Sources have passed the gate or came with another project, so one that is no
-Python reads nothing.
+Nothing is executed. Sources have passed the gate or came with another project; a source that is not
+valid Python reads nothing.
 """
 
 import ast
@@ -30,7 +30,7 @@ def collections_read(source: str) -> set[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Reads:
-    """The collections that a constraint imports, and the names of all attributes that it has."""
+    """The collections that a constraint imports, and the names of all attributes in it."""
 
     collections: Collection[tuple[str, str]]
     attributes: Collection[str]
@@ -43,8 +43,11 @@ def reads_of(source: str) -> Reads:
 
 
 def reads_field(reads: Reads, domain: Domain, class_: Class, field: str) -> bool:
-    """Tell whether a constraint may read this field: it reads records of the class, or for a part
-    of records any of the domain, and has an attribute of that name."""
+    """Tell whether a constraint may read this field.
+
+    It has an attribute of that name, and reads records of the class, or any of the domain if the
+    class is part of other records.
+    """
     if field not in reads.attributes:
         return False
     held = {one.name: one.class_name for one in domain.collections.values()}
@@ -56,8 +59,7 @@ def reads_field(reads: Reads, domain: Domain, class_: Class, field: str) -> bool
 def optional_fields_at(
     source: str, line: int | None, outline: Outline
 ) -> list[tuple[Domain, Class, Field]]:
-    """Return the fields that a line of a constraint reads and that may be empty, as far as the
-    names in it tell."""
+    """Return the optional fields that a line of a constraint reads, as far as its names tell."""
     statements = _statements(source)
     names = {node.attr for node in _attributes(statements) if node.lineno == line}
     reads = Reads(_imported(statements), names)

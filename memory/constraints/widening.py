@@ -1,5 +1,8 @@
-"""Fields that typed entries have made wider: a field becomes optional as soon as one record lacks
-it, and code that takes it for granted fails from then on, if nobody looks at it."""
+"""Widened fields: typed entries may make a field optional, or its type wider.
+
+A field becomes optional as soon as one record lacks it. Code that relies on the field fails from
+then on, unless somebody adapts it.
+"""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ from memory.project.types import format_type
 
 @dataclass(frozen=True)
 class Widened:
-    """That a field of a class got a wider type by a typed entry."""
+    """A field of a class whose type a typed entry has widened."""
 
     domain: str
     class_name: str
@@ -26,7 +29,7 @@ class Widened:
 
 
 def by_entries(user: MemoryUser, seqs: Collection[int]) -> list[Widened]:
-    """Return what these typed entries have made wider, in the order in which they were settled."""
+    """Return what these typed entries have widened, in the order in which they were settled."""
     settled = EntryOutcome.objects.filter(user=user, seq__in=seqs, outcome=Outcome.COVERED)
     versions = Checkpoint.objects.filter(
         user=user, origin=Origin.RECORDS, pk__in=settled.values("checkpoint")
@@ -41,8 +44,10 @@ def by_entries(user: MemoryUser, seqs: Collection[int]) -> list[Widened]:
 
 
 def constraints_that_read(user: MemoryUser, widened: Sequence[Widened]) -> list[str]:
-    """Return the names of the user's own constraints that may read one of these fields, as the
-    newest version has them."""
+    """Return the names of the user's own constraints that may read one of these fields.
+
+    They are those of the newest version.
+    """
     head = MemoryUser.objects.select_related("head").get(pk=user.pk).head
     if head is None or not widened:
         return []
@@ -64,12 +69,14 @@ def constraints_that_read(user: MemoryUser, widened: Sequence[Widened]) -> list[
 
 
 def _by_version(version: Checkpoint) -> Iterator[Widened]:
-    """Yield what a version of typed entries has made wider, each with its entry: the edit of a
-    record cites that, and what it needs of the schema stands before it."""
+    """Yield the fields that a version of typed entries has widened, each with its entry.
+
+    The edit of a record cites the entry; the edits of the schema that it needs come before it.
+    """
     types = _types(Outline.from_json(version.parent.outline)) if version.parent else {}
     waiting: list[WidenField] = []
     for told in version.edits:
-        if told.get("redacted"):  # of its entry nothing is told any more
+        if told.get("redacted"):  # its entry was redacted
             types |= {(one.domain, one.class_name, one.name): one.type for one in waiting}
             waiting = []
             continue

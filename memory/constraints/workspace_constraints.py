@@ -1,10 +1,9 @@
-"""Workspace constraints: written once, judged, approved, and running for all users that they fit.
+"""Workspace constraints: written once, judged, approved, and run for all users whom they fit.
 
-A version is written and never changed; a worker judges it
-(`workers/execution/workspace_constraints.py`); somebody who may approves it, which makes it the
-live one. It then runs for so many in a hundred of the users, wherever a user's project has what it
-needs. Whatever changes that has the constraints of the users concerned run again, soon and a few at
-a time.
+A version is immutable; a worker judges it (`workers/execution/workspace_constraints.py`); an
+authorised person approves it, which makes it the live one. It then runs for its percentage of the
+users, if the user's project has the records that it needs. Any change to that makes the constraints
+of the affected users run again, soon and a few at a time.
 """
 
 import datetime
@@ -39,7 +38,7 @@ from memory.work.hints import hint
 
 MAX_SOURCE = 64 * 1024
 TASK = "workers.tasks.judge_workspace_constraint"
-# So many users are looked at in one go, to say where a constraint applies.
+# The number of users that are matched at a time, to report where a constraint applies.
 COVERAGE_BATCH = 1000
 _CHUNK = 100
 
@@ -53,7 +52,7 @@ class NotApprovable(Exception):
 
 
 class BadConstraint(ValueError):
-    """What was given is no name, text or percentage of a constraint; `field` says which."""
+    """The name, text or percentage of a constraint is invalid; `field` says which."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -83,7 +82,7 @@ def create(
 
 
 def check_name(name: str) -> None:
-    """Raise BadConstraint unless a constraint can be called that."""
+    """Raise BadConstraint unless this is a valid name for a constraint."""
     try:
         check_lower_name(name, "constraint")
     except EditError as error:
@@ -93,7 +92,7 @@ def check_name(name: str) -> None:
 
 
 def check_text(source: str, tests: str) -> None:
-    """Raise BadConstraint unless source and tests are texts of a size that can be judged."""
+    """Raise BadConstraint unless source and tests are neither empty nor too long to be judged."""
     for field, text in (("source", source), ("tests", tests)):
         if not text.strip():
             raise BadConstraint(field, "This is empty: write Python.")
@@ -104,7 +103,7 @@ def check_text(source: str, tests: str) -> None:
 def propose(
     constraint: WorkspaceConstraint, *, source: str, tests: str, by: str
 ) -> WorkspaceConstraintVersion:
-    """Write the next version, to be judged; the very text of the newest one is that one again.
+    """Write the next version, to be judged; return the newest one if its text is the same.
 
     Raises BadConstraint.
     """
@@ -128,12 +127,11 @@ def propose(
     return version
 
 
-# -- What runs ----------------------------------------------------------------------------------
+# -- Approving and enabling ---------------------------------------------------------------------
 
 
 def approve(version: WorkspaceConstraintVersion, *, by: str) -> WorkspaceConstraint:
-    """Make a version that passed, and was backtested, the live one; an earlier one that was
-    approved, again.
+    """Make a version live that has passed and was backtested; an earlier approved one can return.
 
     Raises NotApprovable.
     """
@@ -166,7 +164,7 @@ def change(
     enabled: bool | None = None,
     description: str | None = None,
 ) -> WorkspaceConstraint:
-    """Change what is given: for how many in a hundred it runs, whether at all, what it is about.
+    """Change what is given: the percentage, whether it is enabled, and its description.
 
     Raises BadConstraint.
     """
@@ -196,22 +194,23 @@ def _save(constraint: WorkspaceConstraint, by: str, now: datetime.datetime, *cha
     constraint.save(update_fields=["changed_at", "changed_by", *changed])
     runs = constraint.live_id is not None and constraint.enabled and constraint.percentage
     if (runs and {*changed} - {"description"}) or {"enabled", "percentage"} & {*changed}:
-        # The workspace's row first: two such changes must not take the users' rows side by side.
+        # Lock the workspace's row first: two such changes must not lock the users' rows
+        # concurrently.
         Workspace.objects.select_for_update(no_key=True).get(pk=constraint.workspace_id)
-        # Those that are marked are written too: a dispatcher that is taking the mark off has not
-        # seen this change yet. So are those without a project: the first version of one may be on
-        # its way at this moment, by somebody who has not seen this change either.
+        # Users that are marked already are written too: a dispatcher that is removing the mark has
+        # not seen this change. So are users without a project: a worker that has not seen this
+        # change may be committing their first version right now.
         MemoryUser.objects.filter(workspace=constraint.workspace_id).update(
             constraints_changed_at=Coalesce("constraints_changed_at", Value(now))
         )
 
 
-# -- Whom they concern --------------------------------------------------------------------------
+# -- Users that it applies to -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How a constraint stands to a user: whether it runs, on which records, or why it does not."""
+    """The applicability of a constraint to a user: matching records, or reasons against it."""
 
     constraint: WorkspaceConstraint
     match: Match
@@ -219,12 +218,12 @@ class Standing:
 
     @property
     def applies(self) -> bool:
-        """Whether it runs for the user."""
+        """Tell whether it runs for the user."""
         return not self.reasons
 
     @property
     def ended(self) -> str:
-        """What is said of its alerts when it does not run any more."""
+        """The reason that its alerts get when it does not run any more."""
         if not self.constraint.enabled:
             return "constraint disabled"
         if self.match.applies:
@@ -233,7 +232,7 @@ class Standing:
 
 
 def standings(user: MemoryUser, outline: Outline) -> list[Standing]:
-    """Return how every constraint with a live version stands to the user, by name.
+    """Return the applicability of every constraint with a live version to the user, by name.
 
     Their sources are not read.
     """
@@ -247,15 +246,17 @@ def standings(user: MemoryUser, outline: Outline) -> list[Standing]:
 
 
 def live_at(user: MemoryUser, path: str, outline: Outline) -> Standing:
-    """Return how the constraint of this path stands to the user as it is live now; raises
-    WorkspaceConstraint.DoesNotExist where none is."""
+    """Return the applicability of the live constraint of this path to the user.
+
+    Raises WorkspaceConstraint.DoesNotExist if there is none.
+    """
     live = WorkspaceConstraint.objects.filter(workspace=user.workspace_id, live__isnull=False)
     name = path.rpartition("/")[2].removesuffix(".py")
     return standing(live.select_related("live").get(name=name), user, outline)
 
 
 def concern(user: MemoryUser, outline: Outline) -> bool:
-    """Tell whether workspace constraints could open an alert of the user's, or resolve one."""
+    """Tell whether workspace constraints could open or resolve an alert of the user's."""
     found = standings(user, outline)
     if any(standing.applies for standing in found):
         return True
@@ -264,10 +265,10 @@ def concern(user: MemoryUser, outline: Outline) -> bool:
 
 
 def standing(constraint: WorkspaceConstraint, user: MemoryUser, outline: Outline) -> Standing:
-    """Return how one constraint stands to the user."""
+    """Return the applicability of one constraint to the user."""
     try:
         found = match(_needs(constraint.live_id), outline) if constraint.live_id else Match()
-    except ShapeError as error:  # one that was judged by an earlier release
+    except ShapeError as error:  # judged by an earlier release
         found = Match(reasons=(f"what it needs cannot be read: {error}",))
     reasons = list(found.reasons)
     if not includes(constraint, user.public_id):
@@ -278,30 +279,30 @@ def standing(constraint: WorkspaceConstraint, user: MemoryUser, outline: Outline
 
 
 def as_if_live(version: WorkspaceConstraintVersion) -> WorkspaceConstraint:
-    """Return the constraint as if this version was live for everybody; it is not to be saved."""
+    """Return an unsaved copy of the constraint in which this version is live for everybody."""
     constraint = WorkspaceConstraint.objects.get(pk=version.constraint_id)
     constraint.live, constraint.enabled, constraint.percentage = version, True, 100
     return constraint
 
 
 def includes(constraint: WorkspaceConstraint, public_id: UUID) -> bool:
-    """Tell whether a user is within the constraint's percentage; with a higher one, still."""
+    """Tell whether a user is within the percentage; a higher percentage only adds users."""
     digest = hashlib.sha256(constraint.pk.bytes + public_id.bytes).digest()
     return int.from_bytes(digest[:8]) % 100 < constraint.percentage
 
 
 @functools.lru_cache(maxsize=4096)
 def _needs(version_pk: UUID) -> Needs:
-    """Read what a version declares, once: it never changes, and it was judged."""
+    """Parse the shapes that a version declares, cached: it never changes, and was judged."""
     return needs_of(WorkspaceConstraintVersion.objects.only("source").get(pk=version_pk).source)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """Of users with a project, how many a version fits, and for how many reasons not others.
+    """The number of users with a project whom a version fits, and the reasons for the others.
 
-    `within` are those of the fitting ones that are within the percentage. `after` leads on to the
-    users that were not looked at; it is None if there are none.
+    `within` counts those of the fitting users that are within the percentage. `after` is the key
+    after which to continue; it is None if no users are left.
     """
 
     users: int
@@ -314,8 +315,10 @@ class Coverage:
 def coverage(
     version: WorkspaceConstraintVersion, *, after: int = 0, most: int = COVERAGE_BATCH
 ) -> Coverage:
-    """Match a version with the projects of the workspace's users: `most` of them, after a user's
-    number. ShapeError where the version declares nothing that could be matched."""
+    """Match a version with the projects of `most` of the workspace's users, after a user's key.
+
+    Raises ShapeError if the version declares nothing that could be matched.
+    """
     constraint = version.constraint
     needs = needs_of(version.source)
     users = (
@@ -346,11 +349,11 @@ def coverage(
     )
 
 
-# -- Their code ---------------------------------------------------------------------------------
+# -- Source and bytecode ------------------------------------------------------------------------
 
 
 def read_live(constraints: Iterable[WorkspaceConstraint]) -> dict[str, WorkspaceConstraintVersion]:
-    """Return the live versions of these by the constraint's path, with source and bytecode."""
+    """Return the live versions of these constraints by path, with source and bytecode."""
     paths = {constraint.live_id: constraint.path for constraint in constraints}
     versions = WorkspaceConstraintVersion.objects.filter(pk__in=[*paths]).only(
         "source", "source_hash", "bytecode", "image_digest"
@@ -359,7 +362,7 @@ def read_live(constraints: Iterable[WorkspaceConstraint]) -> dict[str, Workspace
 
 
 def version_of(alert: Alert) -> WorkspaceConstraintVersion | None:
-    """Return the version that found an alert last; None if no constraint of a workspace did."""
+    """Return the version that last found an alert; None if no workspace constraint did."""
     if alert.last_run is None or not alert.constraint.startswith(FOLDER):
         return None
     ran = (alert.last_run.output or {}).get("workspace", [])
@@ -372,12 +375,12 @@ def version_of(alert: Alert) -> WorkspaceConstraintVersion | None:
 
 
 def store_bytecode(version_pk: UUID, bytecode: str, image_digest: str) -> None:
-    """Keep what an image compiled of a version's source; empty: forget it."""
+    """Store the bytecode that an image compiled from a version; an empty text deletes it."""
     WorkspaceConstraintVersion.objects.filter(pk=version_pk).update(
         bytecode=bytecode, image_digest=image_digest
     )
 
 
 def unjudged() -> QuerySet[WorkspaceConstraintVersion]:
-    """Return the versions that wait to be judged."""
+    """Select the versions that wait to be judged."""
     return WorkspaceConstraintVersion.objects.filter(state=VersionState.CHECKING)

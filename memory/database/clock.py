@@ -1,8 +1,8 @@
-"""Whether this process knows what time it is: the database's clock is the one that counts.
+"""Check of this process' clock against the database's, which is the reference.
 
-Leases, waits and instants are times that some process has written and others compare with their
-own. One whose clock has leapt would take what others hold, and write times at which nobody looks
-for a day. So it does nothing until its clock is right again (`leases`, `dispatching`).
+Leases, waits and instants are times that one process writes and others compare with their own. A
+process whose clock has leapt would take over leases that others hold, and schedule work a day off.
+So it does nothing until its clock is right again (`leases`, `dispatching`).
 """
 
 import threading
@@ -15,20 +15,21 @@ from django.utils import timezone
 
 logger = structlog.get_logger(__name__)
 
-# The database is asked so often, and when the clock has leapt against that of the processor.
+# How often the database is asked, in seconds; it is also asked when the wall clock has leapt
+# against the monotonic one.
 ASK_SECONDS = 10.0
 LEAP_SECONDS = 1.0
 
 _lock = threading.Lock()
-_asked_at = float("-inf")  # by the processor's clock
-_between = 0.0  # the two clocks then
+_asked_at = float("-inf")  # by the monotonic clock
+_between = 0.0  # the difference between the two clocks then
 _is_right = True
 
 
 def is_right() -> bool:
     """Tell whether this process' clock agrees with the database's, within UAC_CLOCK_SECONDS.
 
-    With 0 there nobody is asked: every clock is right.
+    With 0 the database is not asked, and every clock counts as right.
     """
     global _asked_at, _between, _is_right
     if not settings.UAC_CLOCK_SECONDS:
@@ -49,14 +50,16 @@ def is_right() -> bool:
 
 
 def ahead() -> float:
-    """Return by how many seconds at least this process' clock is ahead of the database's; below 0,
-    behind."""
+    """Return by how many seconds at least this process' clock is ahead of the database's.
+
+    Negative if it is behind.
+    """
     with connection.cursor() as cursor:
         before = timezone.now()
         cursor.execute("SELECT clock_timestamp()")
         (theirs,) = cursor.fetchone()
         after = timezone.now()
-    # It was asked at some moment in between, and that may have taken long.
+    # The database read its clock at some moment in between, and the call may have taken long.
     least: float = (before - theirs).total_seconds()
     most: float = (after - theirs).total_seconds()
     return max(least, min(most, 0.0))

@@ -1,13 +1,13 @@
-"""The log cut into partitions by user while the server goes on: `manage.py partition_log`.
+"""Partitioning the log by user on a running server: `manage.py partition_log`.
 
 Beside the *live* table, `public.memory_logentry`, there is a *spare* one of the same name in a
-schema of its own, which only the owner can look into. `copy` brings the spare up to the live one,
+schema of its own, which only the owner can access. `copy` brings the spare up to the live one,
 `swap` exchanges the two in one transaction. Then the plain table is the spare, so going back is the
-same two steps again; `finish` throws the spare away. Run as the role that owns the tables.
+same two steps again; `finish` drops the spare. Run as the role that owns the tables.
 
-It is simple because a log only grows: what the spare lacks of a user lies between the last number
-copied and the user's `last_seq`. The one change that a line can see, a redaction, is noted by a
-trigger meanwhile.
+This is simple because a log only grows: the entries of a user that the spare lacks lie between the
+last number copied and the user's `last_seq`. A trigger notes the only change that a row can undergo
+meanwhile, a redaction.
 """
 
 import time
@@ -22,13 +22,13 @@ from django.db import OperationalError, connection, transaction
 Result = TypeVar("Result")
 
 TABLE = "memory_logentry"
-# Where the partitions are, and what is noted; and where the plain table is while it is the spare.
+# The schema of the partitions and of the notes; and that of the plain table while it is the spare.
 SCHEMA = "log_partitions"
 PLAIN = "log_plain"
-LOCK_SECONDS = 2.0  # so long others may wait behind a swap that cannot begin yet
+LOCK_SECONDS = 2.0  # the time others may wait behind a swap that cannot begin
 ATTEMPTS = 30
 
-# Of a user: what is there up to, and what there should be up to.
+# A user, the last number that the spare has, and the last that it should have.
 Missing = tuple[int, int, int]
 
 NOTES = f"""
@@ -51,7 +51,7 @@ SELECT person.id, coalesce(copied.seq, 0), person.last_seq
 FROM public.memory_memoryuser AS person LEFT JOIN {SCHEMA}.copied ON copied.user_id = person.id
 WHERE person.last_seq > coalesce(copied.seq, 0) ORDER BY person.id
 """  # noqa: S608  # nosec B608 # names of our own
-# User by user, by the index: the planner might rather read the whole log for each batch.
+# User by user, by the index: otherwise the planner might read the whole log for each batch.
 COPY = """
 INSERT INTO {spare} ({columns}) SELECT {columns} FROM (
     SELECT entry.* FROM unnest(%(users)s::bigint[], %(after)s::bigint[], %(until)s::bigint[])
@@ -85,13 +85,12 @@ WHERE live::text IS DISTINCT FROM spare::text
 
 
 class NotNow(Exception):
-    """This step cannot be done as things are."""
+    """This step cannot be done in the current state."""
 
 
 @dataclass(frozen=True)
 class State:
-    """How far it is: whether the live table is partitioned, where the spare is, and how many users
-    it lacks entries of."""
+    """The progress: whether the live table is partitioned, the spare, and users behind."""
 
     partitioned: bool
     spare: str | None
@@ -99,14 +98,14 @@ class State:
 
 
 def state() -> State:
-    """Look how far it is."""
+    """Read the progress."""
     kinds = _tables()
     spare = next((schema for schema in (SCHEMA, PLAIN) if schema in kinds), None)
     return State(kinds["public"] == "p", spare, len(_select(BEHIND)) if spare else 0)
 
 
 def prepare(partitions: int) -> None:
-    """Make the spare table with so many partitions. Raises NotNow."""
+    """Create the spare table with this many partitions. Raises NotNow."""
     if _tables() != {"public": "r"}:
         raise NotNow("it is prepared, or done, already: look at `status`")
     if referring := _select(
@@ -120,11 +119,11 @@ def prepare(partitions: int) -> None:
 def copy(
     report: Callable[[int], None] = lambda copied: None, *, batch: int = 20_000, jobs: int = 4
 ) -> int:
-    """Bring the spare up to the live table, in transactions of so many rows, on so many
-    connections; others go on writing.
+    """Bring the spare up to the live table, while others go on writing.
 
-    Returns how many entries were copied; `report` hears of each part. Can be ended at any time, and
-    goes on from there.
+    `batch` is the number of rows of a transaction, `jobs` that of connections. Returns how many
+    entries were copied; `report` is called after each part. It may be stopped at any time, and
+    resumes from there.
     """
     spare = _spare()
     behind = _select(BEHIND)
@@ -140,20 +139,20 @@ def copy(
             connection.close()
         return copied
 
-    # The parts of a long log are copied in their order, by one of them.
+    # One connection copies the parts of a long log in their order.
     with ThreadPoolExecutor(jobs) as executor:
         done = sum(executor.map(part, (behind[number::jobs] for number in range(jobs))))
     if spare.startswith(SCHEMA):
         _index(spare)
     _redact(spare)
     with connection.cursor() as cursor:
-        # Nobody else does, of a table that is cut: the autovacuum looks at its partitions alone.
+        # The autovacuum does not analyse a partitioned table, only its partitions.
         cursor.execute(f"ANALYZE {spare}")
     return done
 
 
 def differences() -> int:
-    """Compare all that was copied, line by line; return how many lines are not the same."""
+    """Compare all copied rows; return how many differ."""
     with transaction.atomic():
         ((number,),) = _select(DIFFERENT.format(spare=_spare(), table=TABLE, schema=SCHEMA))
     return int(number)
@@ -162,7 +161,7 @@ def differences() -> int:
 def swap() -> float:
     """Exchange the two tables; return for how many seconds nobody could read or write the log.
 
-    Raises NotNow where `copy` has to run first, or somebody reads the log for long.
+    Raises NotNow if `copy` has to run first, or a long transaction reads the log.
     """
     spare = _spare()
     most = 20_000
@@ -172,7 +171,7 @@ def swap() -> float:
 
 
 def finish() -> None:
-    """Throw the spare table away, and what was noted. There is no going back from here."""
+    """Drop the spare table and the notes. There is no way back from here."""
     partitioned = _tables()["public"] == "p"
     spare = _spare()
 
@@ -190,7 +189,7 @@ def finish() -> None:
 
 
 def _patiently(do: Callable[[], Result]) -> Result:
-    """Try again and again what waits for a lock briefly, since others wait behind it."""
+    """Retry a step that waits only briefly for its lock, since others queue behind it."""
     for _ in range(ATTEMPTS):
         try:
             return do()
@@ -217,8 +216,8 @@ def _prepare(partitions: int) -> None:
                 f" FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number})"
             )
         for name, kind, definition in _constraints():
-            # Keys of a partitioned table hold what it is partitioned by. An entry's id is random:
-            # nothing has to see to it that no other user has the same.
+            # Keys of a partitioned table must contain the partition key. An entry's id is random,
+            # so no check is needed that no other user has the same.
             if kind == "p":
                 definition = "PRIMARY KEY (id, user_id)"
             elif "user_id" not in definition:
@@ -266,7 +265,7 @@ def _guard(execute: Callable[[str], None], spare: str) -> None:
     ):
         if name in there:
             continue
-        # Triggers of rows are made for the partitions by themselves, those of statements are not.
+        # Row triggers are created on the partitions automatically, statement triggers are not.
         for table in [spare] if of_rows else [spare, *parts]:
             execute(definition.replace(f" ON public.{TABLE} ", f" ON {table} "))
     for role, privilege in _select(
@@ -278,7 +277,7 @@ def _guard(execute: Callable[[str], None], spare: str) -> None:
 
 
 def _index(spare: str) -> None:
-    """Make the indexes that the live table has besides those of its keys. Nobody waits for it."""
+    """Create the live table's remaining indexes on the spare, which blocks nobody."""
     there = {
         name
         for (name,) in _select(
@@ -325,7 +324,7 @@ def _redact(spare: str) -> None:
 
 
 def _batches(behind: Sequence[Missing], most: int) -> Iterator[list[Missing]]:
-    """Cut what is missing into parts of so many entries at most; a long log into several."""
+    """Split the missing entries into batches of at most `most`; a long log into several."""
     part: list[Missing] = []
     room = most
     for user, after, until in behind:
@@ -361,7 +360,7 @@ def _columns() -> list[str]:
 
 
 def _tables() -> dict[str, str]:
-    """Return by schema which kinds of tables of this name there are: plain (r) or cut (p)."""
+    """Return the kind of the tables of this name by schema: plain (r) or partitioned (p)."""
     found = _select(
         "SELECT relnamespace::regnamespace::text, relkind::text FROM pg_class"
         " WHERE relname = %s AND relkind IN ('r', 'p')",
@@ -378,7 +377,7 @@ def _spare() -> str:
 
 @contextmanager
 def _steps() -> Iterator[Callable[[str], None]]:
-    """Execute statements, all or none."""
+    """Execute statements in one transaction."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
         yield cursor.execute

@@ -1,4 +1,4 @@
-"""One view of the whole database, as it was at one moment, while others go on writing."""
+"""A consistent view of the whole database at one moment, while others go on writing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from django.db import connection, transaction
 
 @contextmanager
 def snapshot() -> Iterator[None]:
-    """See the database as it is at the first query of the block; nothing can be written in it.
+    """See the database as it is at the first query of the block; the block cannot write.
 
     It is a transaction, so it cannot be part of another one.
     """

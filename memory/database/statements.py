@@ -1,6 +1,6 @@
-"""Queries that are asked many times a second, of which Django writes the SQL once.
+"""Frequent queries, whose SQL is built only once.
 
-To write a statement takes Django longer than PostgreSQL takes to answer it.
+Building a statement takes Django longer than PostgreSQL takes to answer it.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,23 +14,23 @@ Row = TypeVar("Row", bound=Model)
 
 
 class Parameter(Expression):
-    """A value in a queryset that is given when it is asked; with a field to reckon with it."""
+    """A placeholder in a queryset for a value given at execution; needs a field for arithmetic."""
 
     def __init__(self, name: str, output_field: "Field[Any, Any] | None" = None) -> None:
         super().__init__(output_field=output_field)
         self.name = name
 
     def as_sql(self, compiler: object, connection: object) -> tuple[str, tuple[Any, ...]]:
-        """Stand for the value, which `Statement` puts here."""
+        """Return a placeholder whose parameter is this object, which `Statement` replaces."""
         return "%s", (self,)
 
 
 class Statement(Generic[Row]):
-    """A queryset with `Parameter`s, which is asked with values for them.
+    """A queryset with `Parameter`s, executed with values for them.
 
-    `build` returns the same queryset whenever it is called, in an order only if one is needed. Read
-    are the columns that are named, of the rows and of what they refer to ("user__time_zone"), with
-    the keys of both; "*" are all of the rows' own, as if none is named. Others are deferred.
+    `build` returns the same queryset at every call, ordered only if the order matters. The named
+    columns are read, of the rows and of related ones ("user__time_zone"), with the keys of both;
+    "*" means all of the rows' own columns, and so do no names. Other columns are deferred.
     """
 
     def __init__(self, build: Callable[[], QuerySet[Row]], *columns: str) -> None:
@@ -38,12 +38,12 @@ class Statement(Generic[Row]):
         self._columns = columns
 
     def sql(self, **values: Any) -> tuple[str, list[Any]]:
-        """Return its SQL and the parameters of that; KeyError for a value that is not given."""
+        """Return the SQL and its parameters; KeyError if a value is missing."""
         text, parameters, _ = self._written
         return text, [values[one.name] if isinstance(one, Parameter) else one for one in parameters]
 
     def first(self, **values: Any) -> Row | None:
-        """Return the first row for these values; the queryset says that one is enough."""
+        """Return the first row for these values; the queryset itself should limit its rows."""
         with connection.cursor() as cursor:
             cursor.execute(*self.sql(**values))
             row = cursor.fetchone()
@@ -59,7 +59,7 @@ class Statement(Generic[Row]):
 
 
 class _Instances(Generic[Row]):
-    """How instances of a model are made of columns, with those that they refer to."""
+    """Builds instances of a model, with related ones, from rows of columns."""
 
     def __init__(self, model: type[Row], columns: Sequence[str], path: str = "") -> None:
         fields = model._meta.concrete_fields
@@ -92,7 +92,7 @@ class _Instances(Generic[Row]):
             self.columns += related.columns
 
     def of(self, row: Sequence[Any]) -> Row | None:
-        """Return what the columns hold; None where an outer join has found nothing."""
+        """Return the instance of a row; None if an outer join found nothing."""
         if row[self._key] is None:
             return None
         own, rest = list(row[: len(self._names)]), row[len(self._names) :]

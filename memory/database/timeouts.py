@@ -1,7 +1,7 @@
-"""How long a process waits for the database, and what it means when that was not long enough.
+"""Time limits of a process on the database, and the meaning of its errors.
 
-A request must not hang, a worker may take longer, and a command of the operator's (`migrate`,
-`verify`) as long as it needs: so the limits are set by the kind of process, at each connection.
+A request must not hang, a worker may take longer, and an operator's command (`migrate`, `verify`)
+as long as it needs. So the limits depend on the kind of process and are set at each connection.
 """
 
 import functools
@@ -15,7 +15,8 @@ from django.db.models import Model
 
 Kind = Literal["web", "worker"]
 
-# Canceled by a time limit, or to end a deadlock: the transaction is undone, and may do next time.
+# Cancelled by a time limit, or to end a deadlock: the transaction is rolled back, and may succeed
+# the next time.
 _TOO_LONG = psycopg.errors.QueryCanceled
 _ELSEWHERE = (
     psycopg.errors.ReadOnlySqlTransaction,
@@ -25,10 +26,10 @@ _IN_THE_WAY = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
 
 def hold_to(kind: Kind) -> None:
-    """Hold the connections that this process opens from now on to the limits of its kind.
+    """Apply the limits of this kind of process to the connections that it opens from now on.
 
-    A pooler that gives a connection to others after each transaction takes no such options: there
-    they are set for the role (docs/operations.md).
+    A transaction pooler takes no such options: there they are set for the role
+    (docs/operations.md).
     """
     if settings.DATABASE_POOLER == "transaction":
         return
@@ -41,13 +42,16 @@ def hold_to(kind: Kind) -> None:
     options = connections.settings["default"]["OPTIONS"]
     own = [options["options"]] if options.get("options") else []
     told = [f"-c {name}={round(seconds * 1000)}" for name, seconds in limits.items()]
-    options["options"] = " ".join([*told, *own])  # what the URL says comes last, and holds
+    options["options"] = " ".join([*told, *own])  # the URL's options come last and win
 
 
 @functools.cache
 def columns_of(model: type[Model]) -> str:
-    """Name the columns of a model's table, for SQL. All of them at the moment would be one more
-    after a migration, and a statement that was prepared before it would fail."""
+    """Return the columns of a model's table, for SQL.
+
+    `*` would include a column that a later migration adds, and a statement prepared before it would
+    fail.
+    """
     return ", ".join(f'"{field.column}"' for field in model._meta.concrete_fields)
 
 
@@ -57,23 +61,25 @@ def took_too_long(error: Error) -> bool:
 
 
 def refuse_after(began: float) -> None:
-    """Raise what a statement raises that is ended by its time limit, if several have taken a
-    request that long together since `began`, as the monotonic clock tells it."""
+    """Raise the error of a statement time limit if a request's statements together exceed it.
+
+    `began` is the start of the request by the monotonic clock.
+    """
     limit = settings.UAC_WEB_STATEMENT_SECONDS
     if limit and time.monotonic() - began > limit:
         raise OperationalError("the statements take too long") from _TOO_LONG()
 
 
 def was_in_the_way(error: Error) -> bool:
-    """Tell whether somebody else held what was to be locked."""
+    """Tell whether a lock was not available, or a deadlock occurred."""
     return isinstance(error.__cause__, _IN_THE_WAY)
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Tell whether the error passes when the database is there again, and lets itself be written.
+    """Tell whether the error passes once the database is back and writable.
 
-    After a failover one may be asked that is not the first any more. A session that was silent in
-    a transaction for too long is ended; that, too, is no fault of the request's.
+    After a failover a process may reach a server that is not the primary any more. A session that
+    was idle in a transaction for too long is ended; that is no fault of the request either.
     """
     return isinstance(error, OperationalError | InterfaceError) or (
         isinstance(error, Error) and isinstance(error.__cause__, _ELSEWHERE)
@@ -81,12 +87,12 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 def answers(error: Error) -> bool:
-    """Tell whether the database is there in spite of this error."""
+    """Tell whether the database is up in spite of this error."""
     return took_too_long(error) or was_in_the_way(error)
 
 
 def wrong_settings() -> dict[str, str]:
-    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    """Return the invalid settings, each with its problem, by name."""
     found = {}
     for name in (
         *("UAC_WEB_STATEMENT_SECONDS", "UAC_WEB_LOCK_SECONDS"),

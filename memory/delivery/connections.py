@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from memory.delivery.destinations import Address
 
 CHUNK_BYTES = 64 * 1024
-# One address of several that does not answer must not take all the time.
+# One of several addresses that does not answer must not use up all the time.
 CONNECT_SECONDS = 5.0
 
 
@@ -19,7 +19,7 @@ class Late(OSError):
 
 
 class TooLong(OSError):
-    """As many bytes have come as may be read, and more do."""
+    """The response is longer than may be read."""
 
 
 def connect(found: Sequence[Address], port: int, deadline: float) -> tuple[socket.socket, Address]:
@@ -41,20 +41,22 @@ def connect(found: Sequence[Address], port: int, deadline: float) -> tuple[socke
 
 
 def encrypt(plain: socket.socket, host: str, deadline: float) -> socket.socket:
-    """Return the connection with TLS, to whoever has a certificate for the host."""
+    """Return the connection with TLS, verified against the host's certificate."""
     plain.settimeout(max(deadline - time.monotonic(), 0.001))
     return _tls().wrap_socket(plain, server_hostname=host)
 
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
-    """The system's authorities, or those that the environment names (SSL_CERT_FILE)."""
+    """Return a context with the system's authorities, or those of SSL_CERT_FILE."""
     return ssl.create_default_context()
 
 
 class Wire:
-    """A connected socket as `http.client` uses one. Every operation ends by the deadline, and no
-    more is read than `max_bytes`."""
+    """A connected socket as `http.client` uses one.
+
+    Every operation ends by the deadline, and no more than `max_bytes` are read.
+    """
 
     def __init__(self, connected: socket.socket, deadline: float, max_bytes: int) -> None:
         self.deadline = deadline
@@ -69,16 +71,16 @@ class Wire:
             view = view[self._socket.send(view[:CHUNK_BYTES]) :]
 
     def receive(self, buffer: memoryview) -> int:
-        """Read what has come; 0 at the end."""
+        """Read the available bytes; 0 at the end."""
         self._hurry()
         return self._socket.recv_into(buffer)
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """Return what the answer is read from."""
+        """Return a reader of the response."""
         return io.BufferedReader(_Received(self), buffer_size=4096)
 
     def close(self) -> None:
-        """Nothing: the connection is closed by whoever has opened it, when the answer is read."""
+        """Do nothing: whoever opened the connection closes it after reading the response."""
 
     def _hurry(self) -> None:
         left = self.deadline - time.monotonic()
@@ -88,7 +90,7 @@ class Wire:
 
 
 class _Received(io.RawIOBase):
-    """What comes over a wire, so many bytes at most."""
+    """The bytes received over a wire, up to a limit."""
 
     def __init__(self, wire: Wire) -> None:
         super().__init__()
@@ -96,11 +98,11 @@ class _Received(io.RawIOBase):
         self._left = wire.max_bytes
 
     def readable(self) -> bool:
-        """It is for reading."""
+        """Return True: `BufferedReader` asks."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read what there is room for, 0 at the end."""
+        """Read the available bytes that fit, 0 at the end; raises TooLong."""
         if not self._left:
             raise TooLong
         number = self._wire.receive(buffer[: self._left])

@@ -1,7 +1,8 @@
-"""Where the server may be sent to by somebody's URL: public addresses, and nothing inside.
+"""Checks of the URLs that the server is asked to call: public addresses only, nothing internal.
 
-A name says nothing: it may lead to an address of ours, and to another one at the next look-up. So
-whoever calls a URL looks its name up once, has every address judged, and connects to one of those.
+A host name proves nothing: it may lead to an internal address, and to another one at the next
+look-up. So a caller resolves the name once, has every address checked, and connects to one of
+those.
 """
 
 import ipaddress
@@ -20,13 +21,13 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 MAX_URL = 2000
 PORTS = {"https": 443, "http": 80}
-# Below this only the ports of the web: nobody receives webhooks on those of mail or shells.
+# Below this only the ports of the web: nobody receives webhooks on those of mail or SSH.
 FIRST_FREE_PORT = 1024
 
 _URL = re.compile(r"[!-~]+")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-# What some versions of Python take for public: protocols' own addresses, a relay, documentation.
+# Addresses that some versions of Python take for public: protocols' own, a relay, documentation.
 _SPECIAL: list[Network] = [
     ipaddress.ip_network(text) for text in ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")
 ]
@@ -34,31 +35,31 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 class Refused(Exception):
-    """The server does not go there; the message says why, and what to do about it."""
+    """The server does not call this URL; the message says why, and how to fix it."""
 
 
 class NotFound(Exception):
-    """The name was not resolved; it may be at another time."""
+    """The name was not resolved; it may be later."""
 
 
 @dataclass(frozen=True)
 class Destination:
-    """A URL that may be called as far as can be told from its text."""
+    """A URL that may be called, as far as its text tells."""
 
     scheme: str
     host: str
     port: int
-    target: str  # path and query, as a request names them
+    target: str  # path and query, as in the request line
 
     @property
     def authority(self) -> str:
-        """What goes into the Host header."""
+        """The value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 def parse(url: str) -> Destination:
-    """Take a URL apart; raises Refused where the server would not call it."""
+    """Parse a URL; raises Refused if the server would not call it."""
     if len(url) > MAX_URL:
         raise Refused(f"A URL may have {MAX_URL} characters at most; this one has {len(url)}.")
     if not _URL.fullmatch(url) or "\\" in url:
@@ -104,9 +105,9 @@ def _no_host(host: str) -> str:
 
 
 def addresses(destination: Destination, seconds: float) -> list[Address]:
-    """Look the host up, once; return its addresses, all of which may be called.
+    """Resolve the host once; return its addresses, all of which may be called.
 
-    Raises Refused if one may not, NotFound if the name is not resolved within so many seconds.
+    Raises Refused if one may not, NotFound if the name is not resolved within `seconds`.
     """
     found = look_up(destination.host, destination.port, seconds)
     for address in found:
@@ -121,9 +122,9 @@ def addresses(destination: Destination, seconds: float) -> list[Address]:
 
 
 def look_up(host: str, port: int, seconds: float) -> list[Address]:
-    """Return the addresses of a name; raises NotFound, at the latest after so many seconds.
+    """Return the addresses of a name; raises NotFound, after `seconds` at the latest.
 
-    The system's resolver cannot be told to hurry: it is left behind in its thread.
+    The system's resolver cannot be interrupted: it is left behind in its thread.
     """
     answer: queue.SimpleQueue[list[Address] | str] = queue.SimpleQueue()
 
@@ -149,7 +150,7 @@ def look_up(host: str, port: int, seconds: float) -> list[Address]:
 def allowed(address: Address) -> bool:
     """Tell whether the server may connect to the address.
 
-    An IPv4 address in the clothes of an IPv6 one is judged as what it is.
+    An IPv4 address embedded in an IPv6 one is checked as the IPv4 address.
     """
     if isinstance(address, ipaddress.IPv6Address):
         inner = _inner(address)
@@ -167,12 +168,12 @@ def allowed(address: Address) -> bool:
 
 
 def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """Return the IPv4 address to which a packet for this one goes in the end, if there is one."""
+    """Return the IPv4 address to which packets for this one are delivered, if there is one."""
     if address in _NAT64:
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour
 
 
 def allowed_networks() -> list[Network]:
-    """Return the networks of UAC_WEBHOOK_ALLOWED_NETWORKS; ValueError if one is none."""
+    """Return the networks of UAC_WEBHOOK_ALLOWED_NETWORKS; ValueError if one is invalid."""
     return [ipaddress.ip_network(text) for text in settings.UAC_WEBHOOK_ALLOWED_NETWORKS]

@@ -1,8 +1,8 @@
-"""What is told of entries that the project cannot hold: which, why, and what to do about it.
+"""Descriptions of rejected entries: which they are, why, and how to fix them.
 
-The feed, the stream and webhooks tell it of an event, which holds the numbers of all entries that
-were rejected together. The reasons are read when they are told, so that an event has none that a
-redaction would have to reach.
+The feed, the stream and webhooks show them with an event, which holds the numbers of all entries
+that were rejected together. The reasons are read when the event is shown, so that a redaction has
+none to remove from events.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,13 +14,13 @@ from django.db import connection
 from memory.models import AlertEvent
 from memory.models.log import Outcome
 
-# The reason says what of it is wrong; the log keeps it as it is.
+# The reason names the error; the log keeps the entry as it is.
 FIX = (
     "Append the record again as the reason says. An edit that the reason names, such as"
     ' widen_field, goes before it: POST /v1/users/{user_id}/checkpoints/ with {"edits":'
     ' [{"op": "widen_field", …}]}. The rejected entry stays in the log and changes nothing.'
 )
-# Of more entries, the first are named with their reasons.
+# The number of entries that are named with their reasons, from the first on.
 MAX_NAMED = 20
 
 # An event may have 10,000 entries, and a page of the feed 500 events.
@@ -45,9 +45,9 @@ class Rejected:
 
 
 def named_by(events: Iterable[AlertEvent]) -> Mapping[int, Sequence[Rejected]]:
-    """Return primary key of an event → the first of its entries, as far as they are rejected still.
+    """Return primary key of an event → the first of its entries that are still rejected.
 
-    Events of alerts are not in it. They are looked up in one statement.
+    Events of alerts are not included. One statement reads them all.
     """
     named: dict[int, list[Rejected]] = {event.pk: [] for event in events if event.alert_id is None}
     if named:
@@ -59,7 +59,7 @@ def named_by(events: Iterable[AlertEvent]) -> Mapping[int, Sequence[Rejected]]:
 
 
 def describe(event: AlertEvent, named: Sequence[Rejected]) -> dict[str, Any]:
-    """Return what is told of an event's entries: how many, those named, how many more there are."""
+    """Return the description of an event's entries: their number, and some of them."""
     return {
         "count": len(event.entries),
         "more": len(event.entries) - len(named),

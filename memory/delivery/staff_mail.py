@@ -1,7 +1,7 @@
-"""E-mail to the staff: what each subscription has not been told yet, and the mail that tells it.
+"""E-mail to the staff: the events that each subscription has not been sent yet, and their mail.
 
-What there is to tell is read from the feed of events, from where the last mail ended. So nothing is
-lost while no mail can be sent, and what a mail does not tell, the next one does.
+Events are read from the feed, from where the last mail ended. So nothing is lost while no mail can
+be sent, and what one mail does not contain, the next one does.
 """
 
 import datetime
@@ -35,11 +35,11 @@ from memory.texts import one_line
 from memory.users import next_hour
 from memory.work import leases
 
-# Between two mails of a subscription: what happens meanwhile is in the next one.
+# The wait between two mails of a subscription: events in between are in the next one.
 PAUSE = datetime.timedelta(seconds=60)
-# More than so many alerts are counted, and the gravest of them listed.
+# More alerts than this are only counted; the most severe are listed.
 LISTED = 20
-# One mail tells of so many workspaces; another one that follows it, of others.
+# The number of workspaces in one mail; the next mail covers others.
 WORKSPACES = 100
 MESSAGE_CHARACTERS = 300
 SUBJECT_CHARACTERS = 120
@@ -48,8 +48,8 @@ CHOICES = ("least_severity", "mode", "hour", "time_zone", "escalations")
 
 Column = Literal["seq", "escalations_seq"]
 
-# What makes an alert worth a mail, beside that it is escalated. An event of the release before may
-# not say whether the alert has a cause more or less: in doubt it is told.
+# Events that make an alert worth a mail, besides an escalation. An event of the previous release
+# may not tell whether a cause was added or lost: in doubt it is mailed.
 _CAUSE_MORE = Q(detail__changed__contains=["causes"]) & ~Q(detail__contains={"more": False})
 _NEWS = Q(kind__in=[AlertEventKind.OPENED, AlertEventKind.REOPENED]) | (
     Q(kind=AlertEventKind.CHANGED) & (Q(detail__graver=True) | _CAUSE_MORE)
@@ -62,24 +62,24 @@ _BY_SEVERITY = Case(
 
 @dataclass(frozen=True, kw_only=True)
 class News:
-    """What a subscription has not been told: these alerts, by events up to these numbers."""
+    """The alerts that a subscription has not been sent, up to certain event numbers."""
 
     column: Column
     alerts: QuerySet[Alert]
     counts: Mapping[str, int]
     escalated: int
     up_to: Mapping[int, int]
-    # Whether no more follows that is to be told at the same time.
+    # Whether no other mail follows at the same time.
     is_last: bool
 
     @property
     def number(self) -> int:
-        """How many alerts there are."""
+        """The number of alerts."""
         return sum(self.counts.values())
 
 
 def start(subscription: StaffSubscription, now: datetime.datetime) -> None:
-    """Store a subscription that begins with what happens from now on."""
+    """Store a subscription that starts with events from now on."""
     with transaction.atomic():
         if subscription._state.adding:
             subscription.save()
@@ -97,7 +97,7 @@ def start(subscription: StaffSubscription, now: datetime.datetime) -> None:
 
 
 def change(subscription: StaffSubscription, fields: Sequence[str], now: datetime.datetime) -> None:
-    """Store what was changed of a subscription, whatever a worker writes meanwhile."""
+    """Store changed fields of a subscription, whatever a worker writes meanwhile."""
     subscription.digest_due_at = _next_digest(subscription, now)
     subscription.run_after, subscription.attempts, subscription.last_error = now, 0, ""
     subscription.save(
@@ -106,7 +106,7 @@ def change(subscription: StaffSubscription, fields: Sequence[str], now: datetime
 
 
 def waiting(now: datetime.datetime) -> QuerySet[StaffSubscription]:
-    """Select the subscriptions of people who can be reached, and for which there may be a mail."""
+    """Select the subscriptions that may have a mail, of people who can be reached."""
     at_once = Q(mode=MailMode.AT_ONCE) & _has_news("seq")
     escalated = Q(mode=MailMode.DAILY, escalations=True) & _has_news("escalations_seq")
     digest = Q(mode=MailMode.DAILY, digest_due_at__lte=now)
@@ -118,7 +118,7 @@ def waiting(now: datetime.datetime) -> QuerySet[StaffSubscription]:
 
 
 def due(subscription: StaffSubscription, now: datetime.datetime) -> list[Column]:
-    """Return what a subscription is to be told from: which of its cursors."""
+    """Return the cursors of a subscription from which a mail is due."""
     if subscription.mode == MailMode.AT_ONCE:
         return ["seq"]
     columns: list[Column] = ["escalations_seq"] if subscription.escalations else []
@@ -128,7 +128,7 @@ def due(subscription: StaffSubscription, now: datetime.datetime) -> list[Column]
 
 
 def news(subscription: StaffSubscription, column: Column) -> Iterator[News]:
-    """Yield what happened since this cursor of the subscription, a mail's worth at a time."""
+    """Yield the news since this cursor of the subscription, one mail at a time."""
     told = dict(subscription.cursors.values_list("workspace_id", column))
     up_to = {
         counter.workspace_id: counter.last_seq
@@ -151,8 +151,8 @@ def _news_of(
     is_last: bool,
 ) -> News:
     window = Q(pk=None)
-    # What happens in workspaces that somebody does not see is passed over, and told of later
-    # neither: the cursor moves on.
+    # Events in workspaces that the recipient may not see are skipped, also later: the cursor moves
+    # on.
     seen = access.workspaces_of(subscription.staff)
     for workspace, last in up_to.items():
         if seen is not None and workspace not in seen:
@@ -180,7 +180,7 @@ def _news_of(
 
 
 def mail(subscription: StaffSubscription, news: News) -> EmailMessage:
-    """Return the mail that tells the news: plain text, of which no message can leave its line."""
+    """Return the mail with the news: plain text, in which no message can break out of its line."""
     by_gravity = news.alerts.order_by(_BY_SEVERITY.desc(), "-opened_at")
     found = by_gravity.select_related("user__workspace").prefetch_related("duplicates")
     gravest = list(found[:LISTED])
@@ -212,11 +212,11 @@ def mail(subscription: StaffSubscription, news: News) -> EmailMessage:
 
 
 def told(subscription: StaffSubscription, news: News, now: datetime.datetime) -> None:
-    """Move the cursor past the news, which were mailed if there were any, to where they end.
+    """Move the cursor past the news, which were mailed if there were any.
 
-    Raises LeaseLost if the subscription was claimed anew: then somebody else tells it, too.
+    Raises LeaseLost if the subscription was claimed again: then another worker sends it, too.
     """
-    # Who is told everything at once has been told of escalations, too.
+    # Somebody who is sent everything at once has been sent escalations, too.
     moved = {"seq", "escalations_seq"} if subscription.mode == MailMode.AT_ONCE else {news.column}
     columns: dict[str, datetime.datetime | None] = {}
     if news.number:

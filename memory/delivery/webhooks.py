@@ -1,8 +1,8 @@
-"""Webhooks after Standard Webhooks: what happens to alerts, and entries that were rejected.
+"""Webhooks, following Standard Webhooks: events of alerts, and rejected entries.
 
 They go to the endpoints of the workspace. The message is a row, written with its event: an outbox.
-Workers send it until the endpoint has taken it, at least once; to each endpoint the messages of one
-alert go in their order. See `workers.delivery.delivering` for the sending.
+Workers send it until the endpoint accepts it, at least once; the messages of one alert are sent to
+each endpoint in order. See `workers.delivery.delivering` for the sending.
 """
 
 import base64
@@ -58,17 +58,17 @@ TASK = "workers.tasks.deliver"
 PING = "ping"
 MOST_ENDPOINTS = 20
 SECRET_BYTES = 32
-# After a rotation messages are signed with the previous secret, too, for so long.
+# How long after a rotation messages are signed with the previous secret, too.
 BOTH_SECRETS = datetime.timedelta(hours=24)
-# What a receiver may ask for with Retry-After, at most.
+# The longest wait that a receiver may ask for with Retry-After.
 LONGEST_RETRY_AFTER = datetime.timedelta(days=1)
 LONGEST_PAUSE = datetime.timedelta(minutes=1)
-# An endpoint that fails so often in a row is left alone for a while between two calls.
+# After this many failures in a row, an endpoint is paused between two calls.
 PATIENCE = 3
-# Of an alert with more, the message holds the first.
+# The number of records, and of entries, that a message contains of an alert.
 MOST_EVIDENCE = 100
 MOST_ENTRIES = 1000
-# When creating an endpoint, so long it is tried to find out where its name leads.
+# The limit for resolving the host name when an endpoint is created.
 LOOK_UP_SECONDS = 3.0
 GONE = 410
 
@@ -77,11 +77,11 @@ Told: TypeAlias = tuple[UUID, UUID]
 
 
 class TooManyEndpoints(Exception):
-    """The workspace has as many endpoints as it may have."""
+    """The workspace has the maximum number of endpoints."""
 
 
 class NotSettled(Exception):
-    """The message is on its way still."""
+    """The message is still on its way."""
 
 
 class Disabled(Exception):
@@ -94,7 +94,7 @@ class Disabled(Exception):
 def check_url(url: str) -> None:
     """Raise destinations.Refused for a URL that would not be called.
 
-    A name that is not resolved at the moment is left to the calls, each of which judges anew.
+    A name that does not resolve now is left to the calls, each of which checks again.
     """
     try:
         destinations.addresses(destinations.parse(url), LOOK_UP_SECONDS)
@@ -103,10 +103,10 @@ def check_url(url: str) -> None:
 
 
 def create(workspace: Workspace, url: str, **fields: Any) -> tuple[WebhookEndpoint, str]:
-    """Create an endpoint and return it with its secret, which cannot be had again.
+    """Create an endpoint and return it with its secret, which is shown only once.
 
-    Raises destinations.Refused for the URL, TooManyEndpoints, and encryption.EncryptionError where
-    the server has no key to keep secrets with.
+    Raises destinations.Refused for the URL, TooManyEndpoints, and encryption.EncryptionError if the
+    server has no key to encrypt secrets with.
     """
     secret, stored = _new_secret()
     check_url(url)
@@ -123,9 +123,9 @@ def create(workspace: Workspace, url: str, **fields: Any) -> tuple[WebhookEndpoi
 
 
 def change(endpoint: WebhookEndpoint, **fields: Any) -> None:
-    """Change columns of the endpoint; `enabled` as `enable` and `disable` do.
+    """Change columns of the endpoint; `enabled` works like `enable` and `disable`.
 
-    What waits goes to the new URL. Raises destinations.Refused for that.
+    Waiting messages go to the new URL. Raises destinations.Refused for that.
     """
     enabled = fields.pop("enabled", endpoint.enabled)
     if fields.get("url", endpoint.url) != endpoint.url:
@@ -141,7 +141,7 @@ def change(endpoint: WebhookEndpoint, **fields: Any) -> None:
 
 
 def rotate_secret(endpoint: WebhookEndpoint) -> str:
-    """Give the endpoint a new secret and return it; the previous one holds for BOTH_SECRETS."""
+    """Give the endpoint a new secret and return it; the previous one stays for BOTH_SECRETS."""
     secret, stored = _new_secret()
     with _locked(endpoint) as locked:
         locked.previous_secret, locked.secret = locked.secret, stored
@@ -151,19 +151,19 @@ def rotate_secret(endpoint: WebhookEndpoint) -> str:
 
 
 def enable(endpoint: WebhookEndpoint) -> None:
-    """Send to the endpoint from now on, and what has waited for it first, at once."""
+    """Enable the endpoint, and send its waiting messages at once."""
     with _locked(endpoint) as locked:
         locked.enabled, locked.disabled_at, locked.disabled_reason = True, None, ""
         locked.failing_since, locked.failures, locked.not_before = None, 0, None
         locked.save()
-        # Who enables it says that it works again: no message sits out what is left of its wait.
+        # Whoever enables it says that it works again: no message waits out its backoff.
         waiting = locked.deliveries.filter(state=DeliveryState.PENDING)
         waiting.filter(run_after__gt=timezone.now()).update(run_after=timezone.now())
     hints.hint(TASK, str(endpoint.pk), workspace_pk=endpoint.workspace_id)
 
 
 def disable(endpoint: WebhookEndpoint, reason: str) -> None:
-    """Send no more to the endpoint; what waits for it stays, and nothing new is written for it."""
+    """Disable the endpoint: waiting messages stay, and no new ones are written."""
     with _locked(endpoint) as locked:
         _disable(locked, reason)
 
@@ -177,7 +177,7 @@ def delete(endpoint: WebhookEndpoint) -> None:
         _disable(locked, "It is being deleted.")
         _delete_log(locked)
     with transaction.atomic():
-        # Nobody writes messages meanwhile, who would find the endpoint gone.
+        # Nobody writes messages meanwhile, so nobody finds the endpoint gone.
         list(EventCounter.objects.select_for_update().filter(workspace=endpoint.workspace_id))
         list(WebhookEndpoint.objects.select_for_update().filter(pk=endpoint.pk))
         _delete_log(endpoint)
@@ -185,16 +185,16 @@ def delete(endpoint: WebhookEndpoint) -> None:
 
 
 def hold_events(endpoint: WebhookEndpoint) -> None:
-    """Within a transaction, have nobody write messages until it ends; else do nothing.
+    """Within a transaction, keep others from writing messages until it ends; otherwise do nothing.
 
-    Whoever deletes an endpoint in a transaction of his own locks the counter first.
+    A caller that deletes an endpoint in its own transaction locks the counter first.
     """
     if connection.in_atomic_block:
         list(EventCounter.objects.select_for_update().filter(workspace=endpoint.workspace_id))
 
 
 def secret_of(endpoint_id: str) -> str | None:
-    """Return the secret of an endpoint; None if there is none any more, or it cannot be read."""
+    """Return the secret of an endpoint; None if it is gone or cannot be decrypted."""
     endpoint = WebhookEndpoint.objects.filter(pk=endpoint_id).first()
     if endpoint is None:
         return None
@@ -211,7 +211,7 @@ def _delete_log(endpoint: WebhookEndpoint) -> None:
 
 @contextmanager
 def _locked(endpoint: WebhookEndpoint) -> Iterator[WebhookEndpoint]:
-    """Change the endpoint under its row's lock; the caller's object is brought up to date."""
+    """Lock the endpoint's row for a change, and refresh the caller's object afterwards."""
     with transaction.atomic():
         row = WebhookEndpoint.objects.select_for_update(no_key=True).get(pk=endpoint.pk)
         yield row
@@ -237,7 +237,7 @@ def _new_secret() -> tuple[str, bytes]:
 def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
     """Write the messages of these events, in the transaction that has just numbered them.
 
-    It runs under the lock of the workspace's counter, so that no endpoint goes meanwhile.
+    It runs under the lock of the workspace's counter, so no endpoint is deleted meanwhile.
     """
     endpoints = list(WebhookEndpoint.objects.filter(workspace=user.workspace_id, enabled=True))
     told = _told(endpoints, events)
@@ -263,7 +263,7 @@ def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
 
 
 def counts(endpoints: QuerySet[WebhookEndpoint]) -> QuerySet[WebhookEndpoint]:
-    """Add to each endpoint how many messages wait for it (`pending`) and were given up."""
+    """Annotate each endpoint with its waiting (`pending`) and permanently failed messages."""
 
     def number(state: DeliveryState) -> Coalesce:
         found = Delivery.objects.filter(endpoint=OuterRef("pk"), state=state).order_by()
@@ -274,7 +274,7 @@ def counts(endpoints: QuerySet[WebhookEndpoint]) -> QuerySet[WebhookEndpoint]:
 
 
 def send_test(endpoint: WebhookEndpoint) -> Delivery:
-    """Send a message that means nothing, once; raises Disabled."""
+    """Send a test message, once; raises Disabled."""
     with _locked(endpoint) as locked:
         if not locked.enabled:
             raise Disabled("This endpoint is disabled: enable it, then test it.")
@@ -290,8 +290,10 @@ def send_test(endpoint: WebhookEndpoint) -> Delivery:
 
 
 def replay(delivery: Delivery) -> None:
-    """Send the message again, with the same id and body; raises NotSettled if it is on its way, or
-    was redacted."""
+    """Send the message again, with the same id and body.
+
+    Raises NotSettled if it is still on its way, or was redacted.
+    """
     if not delivery.payload:
         raise NotSettled("What this message told of was redacted since: it cannot be sent again.")
     settled = Delivery.objects.filter(pk=delivery.pk)
@@ -301,13 +303,13 @@ def replay(delivery: Delivery) -> None:
 
 
 def try_again(given_up: QuerySet[Delivery]) -> int:
-    """Send again what of these can be; return how many messages that are."""
+    """Send permanently failed messages again; return how many could be."""
     endpoints = WebhookEndpoint.objects.filter(pk__in=given_up.order_by().values("endpoint"))
     return sum(_replay(given_up.filter(endpoint=endpoint), endpoint) for endpoint in endpoints)
 
 
 def replay_given_up(endpoint: WebhookEndpoint, since: datetime.datetime) -> int:
-    """Send again what was written since then and given up; return how many messages that are."""
+    """Send messages written since then that failed permanently; return how many there are."""
     given_up = endpoint.deliveries.filter(state=DeliveryState.GIVEN_UP, created_at__gte=since)
     return _replay(given_up.exclude(type=PING), endpoint)
 
@@ -316,7 +318,7 @@ def _replay(deliveries: QuerySet[Delivery], endpoint: WebhookEndpoint) -> int:
     with _locked(endpoint) as locked:
         locked.not_before = None
         locked.save(update_fields=["not_before"])
-        told = deliveries.exclude(payload="")  # which is so once it was redacted
+        told = deliveries.exclude(payload="")  # empty once it was redacted
         number = told.exclude(state=DeliveryState.PENDING).update(
             state=DeliveryState.PENDING,
             attempts=0,
@@ -330,10 +332,10 @@ def _replay(deliveries: QuerySet[Delivery], endpoint: WebhookEndpoint) -> int:
 
 
 def redact(user: MemoryUser, deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
-    """Take the words out of messages. Those that wait tell of what there is now.
+    """Redact messages. Those that wait get a new body with the current state.
 
-    Whoever is sending one at the moment sends it again. Call it when the alerts and outcomes were
-    redacted and events recorded, since messages are locked last.
+    A worker that is sending one now sends it again. Call it after alerts and outcomes were redacted
+    and events recorded, since messages are locked last.
     """
     rows = Delivery.objects.filter(pk__in=deliveries)
     DeliveryAttempt.objects.filter(delivery__in=deliveries).update(answer="", error="")
@@ -353,7 +355,7 @@ def redact(user: MemoryUser, deliveries: Collection[UUID] | QuerySet[Delivery, U
 
 
 def withdraw(deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
-    """Take the words out of messages, and send none of those that wait. Call it last, too."""
+    """Redact messages, and send none of those that wait. Call it last, too."""
     rows = Delivery.objects.filter(pk__in=deliveries)
     DeliveryAttempt.objects.filter(delivery__in=deliveries).update(answer="", error="")
     rows.filter(state=DeliveryState.PENDING).update(
@@ -376,7 +378,7 @@ def before(delivery: Delivery) -> Delivery | None:
 
 
 def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) -> set[Told]:
-    """Return which endpoints were told of which of these alerts, though they are slight by now."""
+    """Return which endpoints were sent which of these alerts, now below their severity."""
     choosy = [endpoint for endpoint in endpoints if endpoint.least_severity != Severity.INFO]
     others = (AlertEventKind.OPENED, AlertEventKind.REJECTED)
     alerts = {event.alert_id for event in events if event.kind not in others}
@@ -387,7 +389,10 @@ def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) ->
 
 
 def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told]) -> bool:
-    """Whether the endpoint is told: of what was grave once, to its end, or it would seem open."""
+    """Return whether the endpoint gets the event.
+
+    An alert that was once severe enough is reported to its end; otherwise it would seem open.
+    """
     alert = event.alert
     if endpoint.event_types and event.kind not in endpoint.event_types:
         return False
@@ -396,7 +401,7 @@ def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told])
         and (
             severity_rank(alert.severity) >= severity_rank(endpoint.least_severity)
             or (endpoint.pk, event.alert_id) in told
-            or event.kind == AlertEventKind.ERASED  # the messages by which it was told are gone
+            or event.kind == AlertEventKind.ERASED  # the earlier messages are gone
         )
     )
 
@@ -407,14 +412,14 @@ def _type(event: AlertEvent) -> str:
 
 def _payload(kind: str, at: datetime.datetime, data: Mapping[str, Any]) -> str:
     message = {"type": kind, "timestamp": _moment(at), "data": data}
-    # Escapes where they can be: what is signed must come through every hand as it is.
+    # ASCII escapes, so that no proxy can alter what was signed.
     return json.dumps(message, separators=(",", ":"))
 
 
 def message(user: MemoryUser, event: AlertEvent, named: Sequence[Rejected]) -> str:
-    """Return what is told of an event, with its alert as it is now: one line of JSON.
+    """Return the message of an event, with its alert as it is now: one line of JSON.
 
-    `named` are those that are named of rejected entries: see `rejections.named_by`.
+    `named` are the rejected entries to describe: see `rejections.named_by`.
     """
     return _payload(_type(event), event.at, _data(user, event, named))
 
@@ -471,7 +476,7 @@ def _moment(at: datetime.datetime) -> str:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of one call of an endpoint; without an error, it has taken the message."""
+    """The result of one call of an endpoint; without an error, it has accepted the message."""
 
     at: datetime.datetime
     seconds: float
@@ -483,7 +488,7 @@ class Attempt:
 
 
 def waiting(now: datetime.datetime) -> QuerySet[WebhookEndpoint]:
-    """Return the endpoints to which something can be sent."""
+    """Select the endpoints to which something can be sent."""
     due = _deliverable(now).filter(endpoint=OuterRef("pk"))
     return _open(WebhookEndpoint.objects.all(), now).filter(Exists(due))
 
@@ -491,8 +496,8 @@ def waiting(now: datetime.datetime) -> QuerySet[WebhookEndpoint]:
 def claim(endpoint_pk: str) -> Delivery | None:
     """Claim the next message for the endpoint, with its endpoint; None if none may be sent now.
 
-    Not more go at a time, and in a minute, than the settings say, and one at a time to an endpoint
-    that has just failed: so one that hangs holds one thread of a worker.
+    The settings limit the calls at a time and in a minute. An endpoint that has just failed is
+    called once at a time, so one that hangs occupies one thread of a worker.
     """
     with transaction.atomic():
         now = timezone.now()
@@ -546,7 +551,7 @@ def signed(delivery: Delivery, at: datetime.datetime) -> dict[str, str]:
 
 
 def record(delivery: Delivery, attempt: Attempt) -> None:
-    """Write down what came of a call, and what follows from it; LeaseLost if that is not ours."""
+    """Store the result of a call and its consequences; raises LeaseLost."""
     with transaction.atomic():
         rows = WebhookEndpoint.objects.select_for_update(no_key=True)
         endpoint = rows.filter(pk=delivery.endpoint_id).first()
@@ -591,7 +596,7 @@ def _failed(delivery: Delivery, endpoint: WebhookEndpoint, attempt: Attempt) -> 
     elif delivery.attempts > len(waits):
         _settle(delivery, DeliveryState.GIVEN_UP, attempt.error)
     else:
-        # A tenth more or less, so that what failed together does not come back together.
+        # Jitter of 10 %, so that messages that failed together are not retried together.
         drawn = random.uniform(0.9, 1.1)  # noqa: S311  # nosec B311 # no secret
         wait = waits[delivery.attempts - 1] * drawn
         again = now + max(datetime.timedelta(seconds=wait), asked)
@@ -624,7 +629,7 @@ def _settle(delivery: Delivery, state: DeliveryState, error: str = "") -> None:
 
 
 def _asked(retry_after: str, now: datetime.datetime) -> datetime.timedelta:
-    """Return how long a receiver asks to be left alone: seconds, or a date of HTTP."""
+    """Return the wait that a receiver asks for: seconds, or an HTTP date."""
     text = retry_after.strip()
     try:
         if text.isdecimal():
@@ -643,13 +648,13 @@ def _open(
 
 
 def sendable(now: datetime.datetime) -> QuerySet[Delivery]:
-    """Return the messages that may be sent at this moment."""
+    """Select the messages that may be sent now."""
     endpoints = _open(WebhookEndpoint.objects.all(), now)
     return _deliverable(now).filter(endpoint__in=endpoints)
 
 
 def _deliverable(now: datetime.datetime) -> QuerySet[Delivery]:
-    """Select what may be sent: no earlier message of the same alert is on its way."""
+    """Select the pending messages that no earlier message of the same alert blocks."""
     pending = Delivery.objects.filter(state=DeliveryState.PENDING)
     earlier = pending.filter(
         endpoint=OuterRef("endpoint"), alert=OuterRef("alert"), seq__lt=OuterRef("seq")
@@ -658,7 +663,7 @@ def _deliverable(now: datetime.datetime) -> QuerySet[Delivery]:
 
 
 def purge(limit: int) -> int:
-    """Forget the oldest messages that were settled long ago, `limit` at most."""
+    """Delete the oldest messages that were settled long ago, `limit` at most."""
     old = timezone.now() - datetime.timedelta(days=settings.UAC_WEBHOOK_LOG_DAYS)
     settled = Delivery.objects.filter(settled_at__lt=old).order_by("settled_at")
     with transaction.atomic():
@@ -671,7 +676,7 @@ def purge(limit: int) -> int:
 
 
 def wrong_settings() -> dict[str, str]:
-    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    """Return the invalid settings, each with its problem, by name."""
     found: dict[str, str] = {}
     try:
         destinations.allowed_networks()

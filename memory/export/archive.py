@@ -11,28 +11,28 @@ from memory.canonical import canonical_json
 from memory.export.files import files_of, surroundings
 from memory.models import Checkpoint, MemoryUser
 
-# A larger zip is written to a file.
+# A larger zip is written to a file on disk.
 IN_MEMORY = 1024 * 1024
-# The first that the format knows: when a file was written says nothing here.
+# The earliest date of the format: the time at which a file was written means nothing here.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644
 
 
 def etag(checkpoint: Checkpoint | None) -> str:
-    """Return what names the content of a version's zip, without building it."""
+    """Return the ETag of a version's zip, without building it."""
     parts = {path: hashlib.sha256(text).hexdigest() for path, text in surroundings().items()}
     known = canonical_json([parts, checkpoint.tree if checkpoint else {}])
     return f'"{hashlib.sha256(known.encode()).hexdigest()[:32]}"'
 
 
 def write_zip(checkpoint: Checkpoint | None) -> tuple[IO[bytes], int]:
-    """Return the zip of a version, to be read from its beginning, and its size."""
+    """Return the zip of a version, positioned at its beginning, and its size."""
     spool = SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 the response closes it
     with zipfile.ZipFile(spool, "w") as archive:
         for path, content in files_of(checkpoint).items():
             entry = zipfile.ZipInfo(path, _EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.create_system = 3  # Unix, which the mode is of
+            entry.create_system = 3  # Unix, whose permissions the mode has
             entry.external_attr = _MODE << 16
             archive.writestr(entry, content)
     size = spool.tell()
@@ -41,7 +41,7 @@ def write_zip(checkpoint: Checkpoint | None) -> tuple[IO[bytes], int]:
 
 
 def download(user: MemoryUser, checkpoint: Checkpoint | None) -> FileResponse:
-    """Return the answer to somebody who downloads a version of the user's project."""
+    """Return the HTTP response that downloads a version of the user's project."""
     content, size = write_zip(checkpoint)
     name = f"{user.user_id}-v{checkpoint.version if checkpoint else 0}.zip"
     response = FileResponse(

@@ -1,14 +1,14 @@
-"""What differs between two contents of a file, as git's packs write it."""
+"""Binary deltas between two contents of a file, in the format of git's packs."""
 
-# Of one instruction: longer ones are split.
+# The limits of one instruction: longer copies and inserts are split.
 MOST_COPIED = 0xFFFF
 MOST_INSERTED = 0x7F
 
 
 def delta(base: bytes, target: bytes) -> bytes:
-    """Return how `target` follows from `base`: its beginning and its end, and what is between.
+    """Return the delta from `base` to `target`: common beginning, common end, and the rest.
 
-    That is all where records are added, changed or retired at one place, and takes no search.
+    That is optimal if records are added, changed or retired at one place, and needs no search.
     """
     most = min(len(base), len(target))
     head = _shared(base[:most], target[:most])
@@ -23,7 +23,7 @@ def delta(base: bytes, target: bytes) -> bytes:
 
 
 def _shared(one: bytes, other: bytes) -> int:
-    """Return for how many bytes two texts of the same length begin alike."""
+    """Return the length of the common prefix of two texts of the same length, in bytes."""
     low, high = 0, len(one)
     while low < high:
         middle = (low + high + 1) // 2
@@ -38,7 +38,7 @@ def _copies(start: int, length: int) -> list[bytes]:
     parts = []
     for offset in range(start, start + length, MOST_COPIED):
         size = min(MOST_COPIED, start + length - offset)
-        # All bytes of both numbers are given, also those that are 0.
+        # All bytes of both numbers are written, including zeros.
         parts.append(b"\xbf" + offset.to_bytes(4, "little") + size.to_bytes(2, "little"))
     return parts
 

@@ -1,4 +1,4 @@
-"""Git's protocol, as far as reading needs it: what there is, and what somebody lacks of it."""
+"""Git's protocol as far as reading needs it: the refs, and the objects that a client lacks."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -23,12 +23,12 @@ Write = Callable[[bytes], object]
 
 
 class BadRequest(ValueError):
-    """What was sent is not what git sends; the message says where."""
+    """The request is not what git sends; the message says where."""
 
 
 @dataclass
 class _Asked:
-    """What a client wants, and what it says of itself."""
+    """The objects that a client wants, and its capabilities."""
 
     wants: list[ObjectID] = field(default_factory=list)
     capabilities: frozenset[bytes] = frozenset()
@@ -37,7 +37,7 @@ class _Asked:
 
 
 def advertise(history: History, write: Write) -> None:
-    """Write what there is: refs with their commits."""
+    """Write the advertisement of refs with their commits."""
     proto = _protocol(b"", write)
     proto.write_pkt_line(b"# service=" + SERVICE.encode() + b"\n")
     proto.write_pkt_line(None)
@@ -49,9 +49,9 @@ def advertise(history: History, write: Write) -> None:
 
 
 def answer(history: History, body: bytes, write: Write) -> None:
-    """Write what a client asked for that has none of it, or some; raises BadRequest.
+    """Write the answer to a fetch by a client that has none or some of it; raises BadRequest.
 
-    Where its history is not ours any more, it is told to begin again.
+    A client whose history is no longer ours is told to clone again.
     """
     proto = _protocol(body, write)
     try:
@@ -110,7 +110,7 @@ def _answer(history: History, asked: _Asked, proto: Protocol) -> None:
     common, done = _read_haves(history, asked, proto)
     if not done:
         return
-    # The client has what it is known to have, back to where it was cut off.
+    # The client has the commits that it names, back to where its history was cut off.
     since = max((number for number in shallow if number <= common), default=0)
     has = set(range(since, common + 1))
     if asked.depth is None:

@@ -1,4 +1,4 @@
-"""The files of a version as they are on disk: those of its tree, and what they need to run."""
+"""The files of a version as they are on disk: those of its tree, and those that it needs to run."""
 
 import functools
 from collections.abc import Mapping
@@ -11,20 +11,20 @@ from memory.models import Checkpoint
 
 LIBRARY = "uac/"
 _TEMPLATES = Path(__file__).parent / "project"
-# Where the files beside this one go. They are the same in every version.
+# The paths of the files of the templates; they are the same in every version.
 _PLACES = {
     "README.md": "README.md",
     "gitignore": ".gitignore",
     "pyproject.toml": "pyproject.toml",
     "test_project.py": f"{LIBRARY}test_project.py",
 }
-# How a server speaks with its sandboxes.
+# The protocol between a server and its sandboxes.
 _NOT_FOR_PROJECTS = "protocol.py"
 
 
 @functools.cache
 def surroundings() -> Mapping[str, bytes]:
-    """Return path → content of what makes a tree a project that runs: the library, settings."""
+    """Return path → content of the files that make a tree runnable: the library, and settings."""
     library = Path(settings.BASE_DIR) / "sandbox_image" / "uac"
     found = {
         f"{LIBRARY}{path.name}": path.read_bytes()
@@ -35,7 +35,7 @@ def surroundings() -> Mapping[str, bytes]:
 
 
 def files_of(checkpoint: Checkpoint | None) -> dict[str, bytes]:
-    """Return path → content of a version, or of a project of which nothing is known, by path."""
+    """Return path → content of a version, or of an empty project, sorted by path."""
     sources = checkpoints.read_files(checkpoint) if checkpoint else {}
     found = {path: source.encode() for path, source in sources.items()}
     return dict(sorted({**found, **surroundings()}.items()))

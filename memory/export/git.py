@@ -1,8 +1,8 @@
-"""A user's project as a git repository: a commit for each version, one after the other.
+"""A user's project as a git repository with linear history: one commit for each version.
 
-Nothing of it is stored. Ids follow from the versions, so every server of a release names them
-alike, and what a client asks for is put together from the files in the database. Since the history
-is a line, whoever has one version lacks those that follow, and no graph has to be walked.
+Nothing of it is stored. Ids follow from the versions, so every server of a release computes the
+same ones, and a pack is built from the files in the database. Since the history is linear, a client
+that has one version lacks those that follow, and no graph has to be walked.
 """
 
 import datetime
@@ -23,14 +23,14 @@ from memory.models import Blob, Checkpoint, MemoryUser
 from memory.project import Outline
 
 AUTHOR = b"uac <uac@localhost>"
-COMMIT, TREE, BLOB = 1, 2, 3  # as git numbers the types of objects
-# A file is told by what differs from its next version, and that again, at most so often.
+COMMIT, TREE, BLOB = 1, 2, 3  # git's numbers of the types of objects
+# The longest chain of deltas: each content of a file is a delta against its next version.
 MAX_DELTAS = 50
 CHUNK = 100
 
 
 class HistoryChanged(Exception):
-    """What was to be sent is not there any more: it was redacted a moment ago."""
+    """Content that was to be sent is gone: it was redacted a moment ago."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class History:
         object.__setattr__(self, "index", index)
 
     def refs(self) -> list[tuple[bytes, ObjectID]]:
-        """Return what a clone begins with: HEAD, the branch `main`, and a tag for each version."""
+        """Return the refs of a clone: HEAD, the branch `main`, and a tag for each version."""
         if not self.commits:
             return []
         head = self.commits[-1].id
@@ -60,7 +60,7 @@ class History:
 
 
 def history_of(user: MemoryUser) -> History:
-    """Return the history up to the head: what this reads of each version is its tree and edits."""
+    """Return the history up to the head, for which the tree and edits of each version are read."""
     names = _names(user)
     versions: list[int] = []
     commits: list[Commit] = []
@@ -89,9 +89,9 @@ def _rows(user: MemoryUser) -> QuerySet[Checkpoint]:
 
 
 def _names(user: MemoryUser) -> dict[str, str]:
-    """Return the git id of each content that is there, by its hash.
+    """Return the git id of each content that exists, by its hash.
 
-    What was redacted has no name here, and is not told.
+    Redacted contents have no id here, and are not exported.
     """
     there = Blob.objects.filter(content__isnull=False, user=user)
     found = dict(there.exclude(git_id="").values_list("hash", "git_id"))
@@ -127,7 +127,7 @@ def _commit(tree: str, parents: list[ObjectID], moment: datetime.datetime, text:
 
 
 class Folder:
-    """A folder whose files change from version to version; what stays is not written again."""
+    """A folder whose files change between versions; unchanged subfolders are not rewritten."""
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
@@ -135,7 +135,7 @@ class Folder:
         self._id: str | None = None
 
     def put(self, path: str, id_: str | None) -> None:
-        """Put a file where it belongs, or with None take it away."""
+        """Put a file at its path, or remove it (None)."""
         self._id = None
         name, _, rest = path.partition("/")
         if rest:
@@ -149,7 +149,7 @@ class Folder:
             self._files[name] = id_
 
     def write(self, into: dict[str, bytes]) -> str:
-        """Add all folders that changed since this was called last; return the id of this one."""
+        """Add all folders that changed since the last call; return the id of this one."""
         if self._id is None:
             entries = [(name.encode(), b"100644", id_) for name, id_ in self._files.items()]
             # Git sorts a folder as if its name ended in a slash.
@@ -190,12 +190,12 @@ def _folders(
         before = after
 
 
-# -- What is sent ------------------------------------------------------------------------------
+# -- Packs -------------------------------------------------------------------------------------
 
 
 @dataclass
 class Parcel:
-    """The objects that somebody lacks: whole trees, and files by path, oldest first."""
+    """The objects that a client lacks: whole trees, and files by path, oldest first."""
 
     commits: list[Commit]
     trees: dict[str, bytes]
@@ -204,9 +204,9 @@ class Parcel:
 
 
 def parcel(history: History, send: Sequence[int], known: int | None) -> Parcel:
-    """Return all that belongs to some versions, given by their places in the history.
+    """Return all objects of some versions, given by their positions in the history.
 
-    Without what belongs to the one at `known`, which the receiver has.
+    Objects of the version at `known`, which the receiver has, are left out.
     """
     found = Parcel([history.commits[number] for number in send], {}, {}, 0)
     seen: set[str] = set()
@@ -238,7 +238,7 @@ def parcel(history: History, send: Sequence[int], known: int | None) -> Parcel:
 
 
 def objects(history: History, parcel: Parcel) -> Iterator[UnpackedObject]:
-    """Yield the objects of a parcel, the content of files last; raises HistoryChanged."""
+    """Yield the objects of a parcel, file contents last; raises HistoryChanged."""
     for commit in parcel.commits:
         yield _object(COMMIT, commit.id.decode(), commit.as_raw_string())
     for id_, content in parcel.trees.items():

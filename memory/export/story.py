@@ -1,4 +1,4 @@
-"""What a version changed and why, in the words of a commit."""
+"""The commit message of a version: what changed, and why."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _VERBS = {"add": "adds", "update": "changes", "retire": "retires"}
 
 @dataclass(frozen=True)
 class Event:
-    """A version, as far as its story is concerned."""
+    """A version, as far as its commit message needs it."""
 
     version: int
     origin: str
@@ -31,10 +31,10 @@ class Event:
 def message(
     event: Event, classes: Mapping[tuple[str, str], str], redacted: Sequence[str] = ()
 ) -> str:
-    """Return the commit's message: what changed, then where it comes from, edit by edit.
+    """Return the commit's message: a subject, the origin, then one line for each edit.
 
     `classes` are those of collections, by domain and name; `redacted` are the files of the version
-    whose content was redacted since. Nothing in it can steer a terminal.
+    whose content was redacted since. The message contains no terminal control characters.
     """
     edits = [_Told(edit, classes) for edit in event.edits]
     paragraphs = [one_line(f"v{event.version}: {_subject(event, edits)}", MAX_SUBJECT)]
@@ -55,7 +55,7 @@ def message(
 
 
 class _Told:
-    """An edit in words."""
+    """The description of an edit."""
 
     def __init__(self, edit: Mapping[str, Any], classes: Mapping[tuple[str, str], str]) -> None:
         self.edit = edit
@@ -71,7 +71,7 @@ class _Told:
 
     @property
     def phrase(self) -> str:
-        """The edit by itself: `adds Trip rome`."""
+        """The edit as a phrase: `adds Trip rome`."""
         name = self._text("name")
         field = f"{self.what}.{name}"
         match self.op:
@@ -99,7 +99,7 @@ class _Told:
 
     @property
     def line(self) -> str:
-        """The edit with all that is known of why."""
+        """The edit with its place, reason and entries."""
         told = self.phrase
         if place := ".".join(filter(None, (self._text("domain"), self._text("collection")))):
             told += f" in {place}"

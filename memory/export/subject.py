@@ -1,8 +1,8 @@
-"""Everything that is kept of a person, for the person: a zip of JSON lines with a README.
+"""Subject access: everything stored about a person, as a zip of JSON lines with a README.
 
-What there is follows from the registry of erasure: each of its models has a part here, and of each
-part all columns are told but those that are left out by name, with the reason. The zip is written
-to a file, row by row, in one snapshot; its format is in docs/subject-access.md.
+The contents follow from the registry of erasure: each of its models has a part here, and a part
+contains all columns except those that are left out by name, with the reason. The zip is written to
+a file, row by row, in one snapshot; its format is in docs/subject-access.md.
 """
 
 import datetime
@@ -64,7 +64,7 @@ _PLACE = "where the server keeps its work, and nothing of what is remembered"
 _LEASE = dict.fromkeys(
     ("run_after", "hinted_at", "lease_owner", "lease_expires_at", "token", "attempts"), _WORK
 )
-# What a reference to a row of these is told by; of others it is their key.
+# The field by which references to rows of these models are shown; for other models, the key.
 _NAMES: Mapping[type[models.Model], str] = {
     Checkpoint: "version",
     Lane: "name",
@@ -77,9 +77,10 @@ _NAMES: Mapping[type[models.Model], str] = {
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of one model that are of a person.
+    """The rows of one model that belong to a person.
 
-    `left_out` are columns that are not told, each with the reason. `chunk` rows are read at a time.
+    `left_out` are columns that are not exported, each with the reason. `chunk` rows are read at a
+    time.
     """
 
     name: str
@@ -89,7 +90,7 @@ class Part:
     chunk: int = 500
 
 
-# Models of which nothing is told, and why.
+# Models that are not exported, and why.
 LEFT_OUT: Mapping[type[models.Model], str] = {
     Bytecode: "the project's files once more, as a machine runs them: they are in files.jsonl",
     SearchIndex: _WORK,
@@ -222,13 +223,13 @@ PARTS: Mapping[type[models.Model], Part] = {
 
 
 def columns(model: type[models.Model]) -> list[str]:
-    """Name the columns of a part that are told."""
+    """Return the exported columns of a part."""
     left_out = PARTS[model].left_out
     return [one.name for one in model._meta.concrete_fields if one.name not in left_out]
 
 
 def rows(user: MemoryUser, model: type[models.Model]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one model that are of the person, column → value, in their order."""
+    """Yield the person's rows of one model, column → value, in their order."""
     part = PARTS[model]
     found = erasure_registry.rows_of(model, user).order_by(*part.order)
     names = columns(model)
@@ -263,9 +264,9 @@ def _of_call(call: LlmCall, name: str) -> Any:
 
 
 def write(user: MemoryUser) -> IO[bytes]:
-    """Write the zip to a temporary file, and return it to be read from its beginning.
+    """Write the zip to a temporary file, and return it positioned at its beginning.
 
-    Raises BeingRedacted while something of it may still hold what was redacted.
+    Raises BeingRedacted while the data may still hold something redacted.
     """
     spool = TemporaryFile()  # noqa: SIM115 the caller closes it
     try:
@@ -282,7 +283,7 @@ def write(user: MemoryUser) -> IO[bytes]:
 
 
 def download(user: MemoryUser) -> FileResponse:
-    """Return the answer to somebody who downloads all that is kept; BeingRedacted."""
+    """Return the HTTP response that downloads the zip; raises BeingRedacted."""
     content = write(user)
     response = FileResponse(
         content,
@@ -311,7 +312,7 @@ def _write_person(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> No
 
 
 def _write_project(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> None:
-    """The newest version's files as they are on disk, one in memory at a time."""
+    """Write the newest version's files as they are on disk, one in memory at a time."""
     if user.head is None:
         return
     for path, hash_ in sorted(user.head.tree.items()):
@@ -321,7 +322,7 @@ def _write_project(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> N
 
 
 def _told(value: object) -> str:
-    """Say what JSON has no form for: moments, ids, amounts, and bytes as hexadecimal."""
+    """Return a value without a JSON type as text: moments, ids, amounts, bytes in hexadecimal."""
     if isinstance(value, datetime.datetime | datetime.date):
         return value.isoformat()
     if isinstance(value, bytes | memoryview):

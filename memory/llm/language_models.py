@@ -1,7 +1,7 @@
-"""Which language model works for a workspace, what its tokens cost, and what it may spend.
+"""The language model of a workspace: its connection, its prices and its budget.
 
-The operator's settings (`UAC_LLM_…`) hold for all workspaces; one may have its own. What calls are
-made, and what they have spent, is in `memory.llm.llm_calls`; the calls themselves in `workers.llm`.
+The operator's settings (`UAC_LLM_…`) apply to all workspaces; a workspace may override them. Calls
+and their spending are recorded by `memory.llm.llm_calls`; `workers.llm` makes the calls.
 """
 
 import functools
@@ -16,7 +16,7 @@ from django.conf import settings
 
 from memory.privacy import encryption
 
-# Provider → where it answers unless a base URL says otherwise.
+# Provider → its address, unless a base URL is set.
 PROVIDERS = {
     "openai": "https://api.openai.com/v1",
     "anthropic": "https://api.anthropic.com",
@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 
 
 class LanguageModelError(Exception):
-    """A language model has not done what was asked: the message says why, for the staff."""
+    """A language model has failed to do its task: the message says why, for the staff."""
 
 
 class NotConfigured(LanguageModelError):
@@ -37,7 +37,10 @@ class NotConfigured(LanguageModelError):
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """What a workspace has chosen; empty or None is as everywhere. `api_key` is encrypted."""
+    """Overrides of one workspace; an empty value inherits the server's.
+
+    `api_key` is encrypted.
+    """
 
     model: str = ""
     base_url: str = ""
@@ -51,7 +54,7 @@ class Chosen:
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """A model and how it is reached. An empty key: none is sent."""
+    """A model and its endpoint. An empty key is not sent."""
 
     provider: str
     model: str
@@ -66,7 +69,7 @@ class Connection:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What may be spent in a day and in a month (UTC), and at one time; None: without end."""
+    """The limits of spending per day and month (UTC), and of concurrent calls; None: no limit."""
 
     concurrency: int
     tokens_per_day: int | None
@@ -76,22 +79,22 @@ class Budget:
 
     @property
     def beside_slow(self) -> int:
-        """How many of the calls at one time are begun beside slow ones alone."""
+        """The number of slots that may be used only while slow calls hold others."""
         return self.concurrency // 3
 
     def has_room(self, under_way: int, slow: int) -> bool:
-        """Whether one more may be begun beside those under way, of which so many are slow."""
+        """Tell whether another call may begin beside those under way, of which `slow` are slow."""
         return under_way - min(slow, self.beside_slow) < self.concurrency - self.beside_slow
 
     @property
     def limits_cost(self) -> bool:
-        """Whether money is limited, which needs a price."""
+        """Tell whether spending in money is limited, which needs a price."""
         return self.cost_per_day is not None or self.cost_per_month is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """Tokens of one call. Those read from and written to a provider's cache count as input, too."""
+    """The tokens of one call. Reads from and writes to a provider's cache count as input, too."""
 
     input_tokens: int
     output_tokens: int
@@ -100,13 +103,13 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """All that count against a budget."""
+        """The tokens that count against a budget."""
         return self.input_tokens + self.output_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
 class Price:
-    """What a million tokens cost."""
+    """The prices of a million tokens."""
 
     input: Decimal
     output: Decimal
@@ -114,7 +117,7 @@ class Price:
     cache_write: Decimal
 
     def of(self, usage: Usage) -> Decimal:
-        """Return what these tokens cost."""
+        """Return the cost of these tokens."""
         fresh = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
         total = (
             max(fresh, 0) * self.input
@@ -126,10 +129,10 @@ class Price:
 
 
 def connection(chosen: Chosen) -> Connection:
-    """Return the model that works where this was chosen; raises NotConfigured if none can.
+    """Return the model and endpoint under these overrides; raises NotConfigured if there is none.
 
-    The server's key goes only where the server's own settings lead: who chooses another provider or
-    base URL for a workspace brings its key along.
+    The server's key goes only to the server's own endpoint: a workspace that overrides the provider
+    or base URL must bring its own key.
     """
     provider, model, base_url, servers = _target(chosen)
     if chosen.api_key is not None:
@@ -147,7 +150,7 @@ def connection(chosen: Chosen) -> Connection:
 
 
 def budget(chosen: Chosen) -> Budget:
-    """Return what may be spent where this was chosen."""
+    """Return the budget under these overrides."""
     return Budget(
         concurrency=_or(chosen.concurrency, settings.UAC_LLM_CONCURRENCY),
         tokens_per_day=_or(chosen.tokens_per_day, settings.UAC_LLM_TOKENS_PER_DAY),
@@ -158,12 +161,12 @@ def budget(chosen: Chosen) -> Budget:
 
 
 def price(name: str) -> Price | None:
-    """Return what the tokens of this model (`provider:model`) cost, if the price list says."""
+    """Return the price of this model (`provider:model`), if the price list has one."""
     return _prices(settings.UAC_LLM_PRICES).get(name)
 
 
 def price_missing(name: str) -> str:
-    """Say why money cannot be limited for a model without a price."""
+    """Explain why money cannot be limited for a model without a price."""
     return (
         "What cannot be measured cannot be limited: the server's price list (UAC_LLM_PRICES) has no"
         f" price of {name}."
@@ -171,7 +174,7 @@ def price_missing(name: str) -> str:
 
 
 def problems(chosen: Chosen) -> dict[str, str]:
-    """Return what is wrong with a workspace's choice, and what to choose instead, by name."""
+    """Return the problems of a workspace's overrides, each with a fix, by name."""
     found: dict[str, str] = {}
     if chosen.base_url and (problem := wrong_url(chosen.base_url)):
         found["base_url"] = problem
@@ -205,7 +208,7 @@ def problems(chosen: Chosen) -> dict[str, str]:
 
 
 def wrong_settings() -> dict[str, str]:
-    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    """Return the invalid settings, each with its problem, by name."""
     found = encryption.wrong_settings()
     if settings.UAC_LLM_MODEL and (problem := _wrong_name(settings.UAC_LLM_MODEL)):
         found["UAC_LLM_MODEL"] = problem
@@ -248,7 +251,7 @@ def wrong_settings() -> dict[str, str]:
 
 
 def _target(chosen: Chosen) -> tuple[str, str, str, bool]:
-    """Return provider, model and base URL, and whether that is where the server's settings lead."""
+    """Return provider, model and base URL, and whether they are the server's own."""
     name = chosen.model or settings.UAC_LLM_MODEL
     if not name:
         raise NotConfigured(
@@ -280,7 +283,7 @@ def _wrong_name(name: str) -> str | None:
 
 
 def wrong_url(url: str) -> str | None:
-    """Return what is wrong with a base URL, None if nothing is."""
+    """Return the problem of a base URL, None if it is valid."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -315,7 +318,7 @@ def _key_missing(provider: str, *, servers: bool) -> str:
 
 @functools.lru_cache(maxsize=4)
 def _prices(text: str) -> Mapping[str, Price]:
-    """Read the price list; raises ValueError that says what is wrong with it."""
+    """Parse the price list; raises ValueError with the problem."""
     if not text:
         return {}
     try:

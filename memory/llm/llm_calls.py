@@ -1,9 +1,9 @@
-"""Calls of language models: who may make one now, what came of each, and what all have spent.
+"""Calls of language models: admission, outcomes and spending.
 
-A row is written before the request leaves and finished afterwards, so that a call is on record even
-if its process is killed. The rows under way are what concurrency is counted by, and what they may
-spend at most is held against the budget until they end: it is never exceeded by calls that run side
-by side. What has ended is in a ledger (`LlmSpending`), which is short to add up.
+A row is written before the request is sent and finished afterwards, so that a call is on record
+even if its process is killed. Concurrency is counted by the rows under way, and the most that they
+may spend is held against the budget until they end, so concurrent calls never exceed it. Finished
+calls are added to a ledger (`LlmSpending`), which is quick to sum up.
 """
 
 import datetime
@@ -34,14 +34,14 @@ from memory.work import leases
 
 logger = structlog.get_logger(__name__)
 
-# So long after an attempt must have ended its caller counts as gone.
+# A call whose attempt should have ended this long ago has lost its caller.
 GRACE = datetime.timedelta(seconds=30)
 ERROR_CHARACTERS = 4000
-# So many calls of an embedding model that fail are more than chance.
+# This many failed calls of an embedding model are more than chance.
 SEVERAL = 3
 
-# Of these no provider takes anything. After any other the provider may have worked for us, also
-# where it has not told what it took.
+# Outcomes for which no provider charges. After any other the provider may have worked for us, even
+# if it has not reported its usage.
 FREE = (
     LlmOutcome.RATE_LIMITED,
     LlmOutcome.UNAVAILABLE,
@@ -51,9 +51,9 @@ FREE = (
     LlmOutcome.TOO_LONG,
     LlmOutcome.REJECTED,
 )
-# Of these none comes to anything before somebody has mended the settings, or paid.
+# Outcomes that repeat until somebody corrects the settings, or pays.
 UNUSABLE = (LlmOutcome.WRONG_KEY, LlmOutcome.NO_CREDIT, LlmOutcome.UNKNOWN_MODEL)
-# These pass, as a rule.
+# Outcomes that usually pass.
 UNREACHED = (
     LlmOutcome.RATE_LIMITED,
     LlmOutcome.UNAVAILABLE,
@@ -64,7 +64,7 @@ UNREACHED = (
 
 
 class BudgetExhausted(LanguageModelError):
-    """The workspace may spend no more before `until`; None: before somebody raises the budget."""
+    """The workspace may spend no more before `until`; None: until somebody raises the budget."""
 
     def __init__(self, message: str, until: datetime.datetime | None) -> None:
         super().__init__(message)
@@ -72,14 +72,14 @@ class BudgetExhausted(LanguageModelError):
 
 
 class TooManyCalls(LanguageModelError):
-    """As many calls as the workspace may make at one time are under way."""
+    """The workspace has as many calls under way as it may have at one time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What calls are made for; those of one piece of work share its id.
+    """The purpose and owner of calls; calls of one piece of work share its id.
 
-    No call is made for a lane, a run or other leased work that is not the caller's any more.
+    No call is made for a lane, a run or other leased work that the caller no longer holds.
     """
 
     workspace: Workspace
@@ -93,7 +93,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """An attempt about to be made. `prompt` is all that is sent, `most` what it may take."""
+    """An attempt about to be made. `prompt` is the whole request, `most` the most it may use."""
 
     model: str
     turn: int
@@ -105,7 +105,7 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """What came of an attempt. `answer` is what was answered, as JSON."""
+    """The result of an attempt. `answer` is the response as JSON."""
 
     outcome: LlmOutcome
     seconds: float
@@ -113,20 +113,21 @@ class Ending:
     error: str = ""
     answered_by: str = ""
     answer: Mapping[str, Any] | None = None
-    # Whether the request is known not to have left.
+    # Whether the request is known not to have been sent.
     unsent: bool = False
 
 
 def start(
     work: Work, attempt: Attempt, *, keep_content: bool, budget: Budget | None = None
 ) -> LlmCall:
-    """Write the row of an attempt that may be made now, within the workspace's budget unless
-    another is given. Embeddings are counted by themselves, and nothing else beside them.
+    """Write the row of an attempt that may be made now, within the given or the workspace's budget.
 
-    Raises BudgetExhausted or TooManyCalls if it may not, NotConfigured if money is limited and the
-    model has no price, LeaseLost if the work is not the caller's any more: what it was told may
-    have been redacted; track_records.Stopped if the model writes to projects no more. Then nothing
-    is written.
+    Embeddings and other calls are counted separately.
+
+    Raises BudgetExhausted or TooManyCalls if it may not; NotConfigured if money is limited and the
+    model has no price; LeaseLost if the caller no longer holds the work, since the prompt may
+    contain what was redacted; track_records.Stopped if the model may not write to projects any
+    more. Then nothing is written.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -172,7 +173,7 @@ def start(
 
 
 def slow(workspace: Workspace, now: datetime.datetime) -> int:
-    """Return how many calls are under way for so long that others are not to wait for them."""
+    """Return the number of calls that have run so long that others must not wait for them."""
     since = now - datetime.timedelta(seconds=settings.UAC_LLM_SLOW_SECONDS)
     models = _of_kind(embeddings=False)
     return _under_way(workspace, now, models).filter(started_at__lte=since).count()
@@ -185,9 +186,9 @@ def _under_way(workspace: Workspace, now: datetime.datetime, of_kind: Q) -> Quer
 
 
 def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
-    """Write what came of the attempt, and add it to the ledger, both or neither.
+    """Store the result of the attempt, and add it to the ledger, both or neither.
 
-    Returns False, and changes nothing, if the call was taken for interrupted meanwhile.
+    Returns False, and changes nothing, if the call was closed as interrupted meanwhile.
     """
     usage = ending.usage
     price = language_models.price(call.model)
@@ -206,8 +207,8 @@ def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
             seconds=ending.seconds,
             answer=_sealed(ending.answer) if keep_content and ending.answer else None,
         )
-        # What was asked was redacted meanwhile (`memory.privacy.forgetting`): the answer would tell
-        # it.
+        # The prompt was redacted meanwhile (`memory.privacy.forgetting`), and the answer would
+        # reveal it.
         LlmCall.objects.filter(pk=call.pk, prompt_hash="").update(answer=None, error="")
         if not finished:
             logger.warning("llm_call_ended_late", call=str(call.pk), outcome=ending.outcome)
@@ -218,12 +219,11 @@ def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
 
 
 def pause_before_next(attempt: int, retry_after: float | None) -> float | None:
-    """Return how many seconds to wait after an attempt whose failure may pass; None if there shall
-    be no other attempt.
+    """Return the seconds to wait before another attempt; None if there must be none.
 
-    The wait is drawn between the half and the whole, so that those who failed together do not come
-    back together. A provider that wants to be left alone for longer than the most is: whoever
-    asked comes back later, and holds no worker meanwhile.
+    The wait is drawn between half and the whole, so that calls that failed together are not retried
+    together. If a provider asks for more than the maximum, there is no retry: the caller comes back
+    later, and holds no worker meanwhile.
     """
     most = settings.UAC_LLM_BACKOFF_SECONDS_MOST
     if attempt >= settings.UAC_LLM_ATTEMPTS or (retry_after is not None and retry_after > most):
@@ -246,13 +246,13 @@ def close_interrupted(limit: int) -> int:
 
 
 def content(call: LlmCall) -> tuple[Any, Any]:
-    """Return prompt and answer as JSON, None for what is not kept; raises EncryptionError."""
+    """Return prompt and answer as JSON, None if not stored; raises EncryptionError."""
     return opened(call.prompt), opened(call.answer)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """What was spent in a time; `reserved` is what the calls under way may still take."""
+    """The spending of a period; `reserved` is the most that the calls under way may add."""
 
     calls: int
     tokens: int
@@ -264,12 +264,12 @@ class Spent:
 
     @property
     def used_tokens(self) -> int:
-        """What is gone of a budget."""
+        """The tokens used of a budget."""
         return self.tokens + self.presumed_tokens
 
     @property
     def used_cost(self) -> Decimal:
-        """What is gone of a budget."""
+        """The money used of a budget."""
         return self.cost + self.presumed_cost
 
 
@@ -281,12 +281,12 @@ def _of_kind(*, embeddings: bool) -> Q:
 def spent(
     workspace: Workspace, now: datetime.datetime, *, embeddings: bool = False
 ) -> tuple[Spent, Spent]:
-    """Return what language models, or embeddings, have taken today and this month, in UTC."""
+    """Return the spending of language models, or embeddings, of today and this month, in UTC."""
     return _spent(workspace, now, _of_kind(embeddings=embeddings))
 
 
 def _spent(workspace: Workspace, now: datetime.datetime, of_kind: Q) -> tuple[Spent, Spent]:
-    # First what is reserved: a call that ends in between is counted twice, and never not at all.
+    # Read the reservations first: a call that ends in between is counted twice, but never missed.
     under_way = LlmCall.objects.filter(of_kind, workspace=workspace, outcome=LlmOutcome.STARTED)
     reserved = under_way.aggregate(
         tokens=Sum("reserved_tokens", default=0),
@@ -316,7 +316,7 @@ def _spent(workspace: Workspace, now: datetime.datetime, of_kind: Q) -> tuple[Sp
 
 
 def why_stopped(workspace: Workspace) -> str | None:
-    """Say why no call of a language model can be made for a workspace now; None if one can."""
+    """Return why no call of a language model can be made for a workspace now; None if one can."""
     chosen = workspace.chosen_llm
     budget = language_models.budget(chosen)
     try:
@@ -333,7 +333,7 @@ def why_stopped(workspace: Workspace) -> str | None:
 
 @dataclass(frozen=True)
 class Failing:
-    """A model that does nothing for work that waits: why, and of how many workspaces."""
+    """A model that fails while work waits: the outcomes, and the number of workspaces."""
 
     model: str
     outcomes: Sequence[LlmOutcome]
@@ -341,17 +341,17 @@ class Failing:
 
     @property
     def is_unusable(self) -> bool:
-        """Whether somebody has to mend it, for one of them at least."""
+        """Tell whether at least one of the outcomes needs a person to fix it."""
         return any(outcome in UNUSABLE for outcome in self.outcomes)
 
 
 def failing() -> list[Failing]:
-    """Return the models of workspaces in which messages wait after an attempt that failed.
+    """Return the failing models of workspaces in which messages wait after a failed attempt.
 
     Their last calls were refused, or reached nobody.
     """
     yesterday = timezone.now().astimezone(datetime.UTC).date() - datetime.timedelta(days=1)
-    # The ledger is short, and tells of whom the last call is worth looking for.
+    # The ledger is short, and shows which workspaces' last calls are worth reading.
     of_kind = _of_kind(embeddings=False)
     failed = LlmSpending.objects.filter(
         of_kind, day__gte=yesterday, outcome__in=(*UNUSABLE, *UNREACHED)
@@ -369,7 +369,7 @@ def failing() -> list[Failing]:
         called=Subquery(last.values("model")[:1]), came_to=Subquery(last.values("outcome")[:1])
     )
     found: dict[str, list[LlmOutcome]] = {}
-    # Of calls that were erased meanwhile, or pruned, nothing is known.
+    # Nothing is known of calls that were erased or purged meanwhile.
     for workspace in workspaces.filter(came_to__in=(*UNUSABLE, *UNREACHED)):
         if workspace.called == track_records.model_of(workspace):
             found.setdefault(workspace.called, []).append(LlmOutcome(workspace.came_to))
@@ -379,14 +379,16 @@ def failing() -> list[Failing]:
 
 
 def _refuse_stopped(workspace: Workspace, model: str) -> None:
-    """Raise track_records.Stopped if the model is to write to the workspace's projects no more."""
+    """Raise track_records.Stopped if the model must not write to the workspace's projects."""
     if reason := track_records.why_stopped(workspace, model):
         raise track_records.Stopped(reason)
 
 
 def failing_embeddings(model: str, since: datetime.datetime) -> Failing | None:
-    """Return why the calls of an embedding model have come to nothing since then, if several have,
-    or one that somebody has to mend, and none was answered."""
+    """Return why the calls of an embedding model fail since then; None if they do not.
+
+    They fail if none was answered, and several failed or one needs a person to fix it.
+    """
     ended = LlmCall.objects.filter(
         purpose=LlmPurpose.EMBED, model=model, started_at__gte=since
     ).exclude(outcome=LlmOutcome.STARTED)
@@ -408,7 +410,7 @@ def _model_of(workspace: Workspace) -> str | None:
 
 
 def _most_cost(model: str, budget: Budget, usage: Usage) -> Decimal | None:
-    """Return what so much costs; raises NotConfigured if it has to be known and is not."""
+    """Return the cost of this usage; raises NotConfigured if it must be known and is not."""
     price = language_models.price(model)
     if price is None and budget.limits_cost:
         raise language_models.NotConfigured(language_models.price_missing(model))
@@ -423,7 +425,7 @@ def _check_budget(
     now: datetime.datetime,
     of_kind: Q,
 ) -> None:
-    """Raise BudgetExhausted if so much more is more than the workspace may spend."""
+    """Raise BudgetExhausted if this much more exceeds the workspace's budget."""
     if budget == Budget(
         concurrency=budget.concurrency,
         tokens_per_day=None,
@@ -523,7 +525,7 @@ def _add_to_ledger(call: LlmCall, ending: Ending, cost: Decimal | None, *, presu
 
 
 def _storable(text: str) -> str:
-    """Return what a provider has said without the characters that PostgreSQL refuses."""
+    """Return a provider's text without the characters that PostgreSQL refuses."""
     return text.encode(errors="replace").decode().replace("\0", "?")
 
 
@@ -532,7 +534,7 @@ def _sealed(value: Mapping[str, Any]) -> bytes:
 
 
 def opened(token: bytes | memoryview | None) -> Any:
-    """Return what was kept of a prompt or an answer; None for nothing. Raises EncryptionError."""
+    """Decrypt a stored prompt or answer; None if there is none. Raises EncryptionError."""
     if token is None:
         return None
     return json.loads(zlib.decompress(encryption.decrypt(bytes(token))))

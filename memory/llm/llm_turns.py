@@ -1,10 +1,11 @@
-"""Whose turn it is with a language model: as many pieces of work of a workspace go on at a time as
-it may make calls, so that no thread of a worker waits for one that has its share. A third of them
-are kept for when others hang, so that one user's slow model does not hold up all others until it
-times out.
+"""Turns of a workspace with its language model: the pieces of work that may run at a time.
 
-What is not begun for that is left to whoever comes next: who ends a piece of work tells the workers
-of the workspace's next one.
+As many run as the workspace may make calls, so that no thread of a worker waits for a call slot. A
+third of them are reserved for when others hang, so that one user's slow model does not hold up all
+others until it times out.
+
+Work that finds no turn is left to a later worker: a worker that ends a piece of work wakes the
+workers for the workspace's next one.
 """
 
 from typing import Any, TypeVar
@@ -26,10 +27,11 @@ Leased = TypeVar("Leased", bound=LeasedWork)
 
 
 def claim(work: QuerySet[Leased], workspace_pk: int, **columns: Any) -> Leased | None:
-    """Claim the first free row of a workspace's work, unless it has its share: see `leases.claim`.
+    """Claim the first free row of a workspace's work, if a turn is free: see `leases.claim`.
 
-    One question is let in all the same, since somebody waits for it. While the workspace's model is
-    stopped for its track record no lane is: the free ones say why, and are looked at again later.
+    One question is admitted all the same, since somebody waits for it. While the workspace's model
+    is stopped for its track record no lane is: free lanes get the reason as their error, and are
+    checked again later.
     """
     with transaction.atomic():
         workspace = Workspace.objects.select_for_update(no_key=True).get(pk=workspace_pk)
@@ -49,7 +51,7 @@ def claim(work: QuerySet[Leased], workspace_pk: int, **columns: Any) -> Leased |
 
 def _put_off(work: QuerySet[Leased], reason: str) -> None:
     now = timezone.now()
-    # Passing over what is locked: who holds a lane may wait for the workspace, which we hold.
+    # Skip locked rows: the holder of a lane may wait for the workspace's row, which we hold.
     free = work.filter(leases.free(now)).select_for_update(
         of=("self",), no_key=True, skip_locked=True
     )
@@ -59,7 +61,7 @@ def _put_off(work: QuerySet[Leased], reason: str) -> None:
 
 
 def pass_on(workspace_pk: int) -> None:
-    """Tell the workers of what the workspace has next for its language model, questions first."""
+    """Wake the workers for the workspace's next work with its language model, questions first."""
     now = timezone.now()
     free = leases.free(now)
     questions = runs.questions().filter(free, user__workspace=workspace_pk)

@@ -1,15 +1,15 @@
 """Track records: a language model whose proposals are refused, or undone, is stopped.
 
-A session is one try to bring some entries into a project. What came of it is noted with its first
-call when it ends: by the gate, in the transaction of what it accepts, or by the worker, where the
-model came to nothing after the gate had refused it. One in which nothing was judged, or that was
-cut off (by the provider, a budget, a lost lease, a stop), does not count.
+A session is one attempt to bring some entries into a project. Its result is recorded on its first
+call when it ends: by the gate, in the transaction of what it accepts, or by the worker, if the
+model came to nothing after the gate had refused it. A session in which nothing was judged, or that
+was cut off (by the provider, a budget, a lost lease, a stop), does not count.
 
-One user whom the model fails on, or who wants it to fail, does not stop it for all others: in the
-last sessions a user has a fifth at most while others have some, the mean over the users has to
-exceed the limit as well, and of several users three have to be judged.
+One user for whom the model fails, or who wants it to fail, does not stop it for all others: of the
+last sessions at most a fifth are one user's while others have some, the mean over the users must
+exceed the limit as well, and among several users at least three must be judged.
 
-A stop is kept with the workspace. So it lasts, whatever is deleted meanwhile, until the staff let
+A stop is stored with the workspace. So it lasts, whatever is deleted meanwhile, until the staff let
 the model go on, change a limit, or choose another one.
 """
 
@@ -32,29 +32,31 @@ from memory.models.users import LaneName
 from memory.workspace_settings import track_record_settings
 from memory.workspace_settings.track_record_settings import Holding
 
-# What is asked for these purposes writes to users' projects; questions are answered all the same.
+# Calls for these purposes write to users' projects; questions are still answered.
 AUTHORING = (LlmPurpose.MEMORIZE, LlmPurpose.STRUCTURE)
-# A stop begins with this wherever it is told; by it the lanes are found that wait for its end.
+# Every message about a stop begins with this; it identifies the lanes that wait for its end.
 STOPPED = "Stopped by its track record: "
-# A record changes when the staff undo something or let a model go on: it is looked at again.
+# How often a stop is checked: the record changes when the staff undo something or resume a model.
 AGAIN = datetime.timedelta(minutes=15)
-# The window is chosen from so many times as many sessions, and a user has this part of it at most
-# while others have some.
+# The window is chosen from this many times its number of sessions, and one user has at most this
+# part of it while others have some.
 LOOKED_AT = 4
 USERS_PART = 5
-# Of several users so many are judged before a model is stopped.
+# Among several users at least this many are judged before a model is stopped.
 MIN_USERS = 3
 
 
 class Stopped(LanguageModelError):
-    """The model makes no more calls for the workspace's users until somebody lets it go on."""
+    """The model makes no more calls for the workspace's users until the staff let it go on."""
 
 
 @dataclass(frozen=True)
 class _Session:
-    """A session that was judged: of whom, whether the gate accepted it, how many of its proposals
-    were refused before, the version that it made, if it did, whether something was taken back since
-    that was there, and whether that has undone it."""
+    """A session that was judged.
+
+    `refusals` counts the proposals that were refused before, `version` is the version made, if any,
+    `followed` tells whether a rollback came later, and `undone` whether the version was undone.
+    """
 
     user: int
     accepted: bool
@@ -66,10 +68,12 @@ class _Session:
 
 @dataclass(frozen=True, kw_only=True)
 class TrackRecord:
-    """What became of a model's last sessions in a workspace: of how many users they are, how many
-    were refused in the end, made a version, and had it undone, and how many proposals were made and
-    refused in them. Shares are in percent; a mean is that of the users' own shares. `stopped` says
-    why the model is stopped, if it is."""
+    """The results of a model's last sessions in a workspace.
+
+    It counts the users and sessions, the sessions that were refused in the end, made a version, and
+    had it undone, and the proposals made and refused in them. Shares are in percent; a mean is that
+    of the users' own shares. `stopped` is the reason for which the model is stopped, if it is.
+    """
 
     model: str
     users: int = 0
@@ -86,7 +90,7 @@ class TrackRecord:
     stopped: str | None = None
 
     def exceeded(self, limits: Holding) -> list[str]:
-        """Say which of the limits are exceeded, by the share and by the mean over the users."""
+        """Return the limits that are exceeded, by the share and by the mean over the users."""
         told = []
         least, most = limits.llm_judged_minimum, limits.llm_refused_percent
         if self.sessions >= least and min(self.refused_percent, self.refused_mean) > most:
@@ -103,7 +107,7 @@ class TrackRecord:
         return told
 
     def in_words(self) -> str:
-        """Say what the record is, for the staff."""
+        """Describe the record for the staff."""
         if not self.sessions:
             return f"{self.model}: no session was judged yet"
         return (
@@ -124,7 +128,7 @@ def model_of(workspace: Workspace) -> str | None:
 
 
 def why_stopped(workspace: Workspace, model: str | None = None) -> str | None:
-    """Say why a model, by default the one chosen, is stopped for a workspace; None if it is not."""
+    """Return why a model, by default the workspace's, is stopped for it; None if it is not."""
     limits = _limits(workspace)
     model = model or model_of(workspace)
     if model is None or not limits.may_stop:
@@ -133,9 +137,9 @@ def why_stopped(workspace: Workspace, model: str | None = None) -> str | None:
 
 
 def judge(workspace: Workspace) -> str | None:
-    """Say why the workspace's model is stopped, and keep that with the workspace.
+    """Return why the workspace's model is stopped, and store that with the workspace.
 
-    Call it under the lock of the workspace's row, with what that holds.
+    Call it under the lock of the workspace's row, on the locked object.
     """
     model = model_of(workspace)
     if model is None:
@@ -155,10 +159,9 @@ def judge(workspace: Workspace) -> str | None:
 
 
 def note_accepted(work: str, refusals: int, made: Checkpoint | None) -> None:
-    """Note with a session's calls that the gate accepts what it proposes, after so many proposals
-    that it refused, and which version it made, if any file has changed.
+    """Record on a session's calls that the gate accepts its proposal, after `refusals` refusals.
 
-    Call it in the transaction of what is accepted.
+    `made` is the version, if any file has changed. Call it in the transaction of what is accepted.
     """
     calls = LlmCall.objects.filter(work=work)
     calls.update(checkpoint=made)
@@ -166,8 +169,7 @@ def note_accepted(work: str, refusals: int, made: Checkpoint | None) -> None:
 
 
 def note_refused(workspace_pk: int, work: uuid.UUID, refusals: int) -> None:
-    """Note that a session has come to nothing after the gate refused so many proposals, and judge
-    the model."""
+    """Record that a session has failed after `refusals` refused proposals, and judge the model."""
     with transaction.atomic():
         workspace = Workspace.objects.select_for_update(no_key=True).get(pk=workspace_pk)
         LlmCall.objects.filter(work=work, **_FIRST).update(accepted=False, refusals=refusals)
@@ -212,8 +214,10 @@ def read(workspace: Workspace, model: str) -> TrackRecord:
 
 
 def resume(workspace: Workspace, *, by: str, reason: str) -> str | None:
-    """Let the workspace's model go on: it is judged by what it does from now on. Returns its name,
-    or None if no model is chosen."""
+    """Resume the workspace's model: it is judged by its sessions from now on.
+
+    Returns its name, or None if no model is set.
+    """
     model = model_of(workspace)
     if model is None:
         return None
@@ -227,14 +231,13 @@ def resume(workspace: Workspace, *, by: str, reason: str) -> str | None:
 
 
 def resumption(workspace: Workspace, model: str) -> Mapping[str, str] | None:
-    """Return since when a model is judged anew, who let it go on and why, if somebody did."""
+    """Return since when a model is judged anew, who resumed it and why, if somebody did."""
     found: Mapping[str, str] | None = (workspace.llm_resumptions or {}).get(model)
     return found
 
 
 def stopped() -> list[tuple[Workspace, str, str]]:
-    """Return the workspaces in which entries wait because a model is stopped, with the name of the
-    model and the reason."""
+    """Return the workspaces in which entries wait for a stopped model, with model and reason."""
     waiting = Lane.objects.filter(
         user__workspace=OuterRef("pk"),
         name=LaneName.STRUCTURE,
@@ -249,9 +252,9 @@ def stopped() -> list[tuple[Workspace, str, str]]:
     return found
 
 
-# -- How it is read ------------------------------------------------------------------------------
+# -- Reading the record --------------------------------------------------------------------------
 
-# What the first call of a session is told by.
+# Identifies the first call of a session.
 _FIRST = {"purpose": LlmPurpose.STRUCTURE, "turn": 1, "attempt": 1}
 
 
@@ -260,7 +263,7 @@ def _limits(workspace: Workspace) -> Holding:
 
 
 def _kept(workspace: Workspace, model: str, limits: Holding) -> str | None:
-    """Return the reason of the stop that is kept, unless it was made by other limits."""
+    """Return the reason of the stored stop, unless it was made under other limits."""
     stop = (workspace.llm_stops or {}).get(model)
     return stop["reason"] if stop and stop["limits"] == asdict(limits) else None
 
@@ -271,9 +274,10 @@ def _begun(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
 
 
 def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
-    """Select the first call of every session that was judged since the model was let go on.
+    """Select the first call of every session judged since the model was resumed.
 
-    That none but first calls say `accepted` is not asked for: another index would do for that.
+    It does not ask for first calls, since only they have `accepted`: that condition would use
+    another index.
     """
     judged = LlmCall.objects.filter(
         workspace=workspace, model=model, user__isnull=False, accepted__isnull=False
@@ -286,7 +290,7 @@ def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
 def _lately(
     calls: QuerySet[LlmCall], judged: QuerySet[LlmCall], limits: Holding
 ) -> QuerySet[LlmCall]:
-    """Keep the calls in the days before the newest session that was judged."""
+    """Keep the calls of the period that ends with the newest judged session."""
     days = datetime.timedelta(days=limits.llm_judged_days)
     return calls.filter(started_at__gte=Subquery(judged.values("started_at")[:1]) - days)
 
@@ -300,8 +304,10 @@ def _spares(workspace: Workspace, model: str, limits: Holding, users: Collection
 
 
 def _sessions(workspace: Workspace, model: str, limits: Holding) -> list[_Session]:
-    """Return the sessions of the window: the newest, first as many of each user as is a user's
-    part, and then of the others as many as there is room for."""
+    """Return the newest sessions, as many as the window has.
+
+    First those of each user up to a user's part, then others as far as there is room.
+    """
     judged = _judged(workspace, model)
     restored = Checkpoint.objects.filter(
         user=OuterRef("user"), origin=Origin.RESTORED, version__gt=OuterRef("checkpoint__version")
@@ -330,8 +336,11 @@ def _sessions(workspace: Workspace, model: str, limits: Holding) -> list[_Sessio
 
 @dataclass(frozen=True)
 class _Changes:
-    """What was undone of a user: the versions that were returns to an earlier one, and to which;
-    and those by which entries were reopened, and whose versions' they were."""
+    """The undo history of a user.
+
+    `returns` maps the version of each rollback to the version that it restored, `reopenings` the
+    version of each reopening to the versions whose entries it reopened.
+    """
 
     returns: dict[int, int] = field(default_factory=dict)
     reopenings: dict[int, Sequence[int]] = field(default_factory=dict)
@@ -351,8 +360,10 @@ def _changes(users: Collection[int]) -> Mapping[int, _Changes]:
 
 
 def _is_undone(version: int, changes: _Changes) -> bool:
-    """Return whether a version was undone by what came after it: left out by a return to an earlier
-    one, or entries reopened that it had settled; unless that was undone in turn."""
+    """Return whether a later version undid this one, and that was not undone in turn.
+
+    It is undone if a rollback excluded it, or entries that it had settled were reopened.
+    """
     return _is_left_out(version, changes.returns) or any(
         version in versions and not _is_left_out(at, changes.returns)
         for at, versions in changes.reopenings.items()
@@ -360,12 +371,14 @@ def _is_undone(version: int, changes: _Changes) -> bool:
 
 
 def _is_left_out(version: int, returns: Mapping[int, int]) -> bool:
-    """Tell whether a version is not among those that the newest one was made of; `returns` has the
-    versions that were returns to an earlier one, and to which."""
+    """Tell whether a rollback has excluded a version from the history of the newest one.
+
+    `returns` maps the version of each rollback to the version that it restored.
+    """
     last = max(version, *returns) if returns else version
     for at in sorted(returns, reverse=True):
         if at > last:
-            continue  # it was left out itself
+            continue  # this rollback was itself excluded
         if at <= version:
             break
         last = returns[at]
@@ -377,7 +390,7 @@ def _percent(part: int, whole: int) -> float:
 
 
 def _mean(some: Sequence[_Session], of: Sequence[_Session]) -> float:
-    """Return which share of the sessions these are, as the mean of the users' own shares."""
+    """Return the share of the sessions that these are, as the mean of the users' own shares."""
     whole, part = (Counter(one.user for one in those) for those in (of, some))
     shares = [_percent(part[user], whole[user]) for user in whole]
     return sum(shares) / len(shares) if shares else 0.0

@@ -1,1 +1,1 @@
-"""Commands of the server."""
+"""Management commands of the server."""

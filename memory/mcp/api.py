@@ -1,4 +1,4 @@
-"""The API as the tools use it: version 1 over HTTP, or the same application in this process."""
+"""The API client of the tools: version 1 over HTTP, or the same application in this process."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 class Refused(Exception):
-    """The API did not do it; the text says what is wrong and how to mend it."""
+    """The API refused a request; the text says what is wrong and how to fix it."""
 
     def __init__(self, text: str, answer: Json | None = None) -> None:
         super().__init__(text)
@@ -26,7 +26,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Api:
-    """Version 1 of the API with one key. Requests are made on the threads of `threads`."""
+    """Version 1 of the API with one key. Requests run on the threads of `threads`."""
 
     client: httpx2.Client
     base_url: str
@@ -34,11 +34,11 @@ class Api:
     threads: Executor
 
     async def get(self, address: str, **parameters: object) -> Json:
-        """Return what is at the address; parameters that are None are left out. Raises Refused."""
+        """Return the response of a GET; parameters that are None are left out. Raises Refused."""
         return await self._call("GET", address, None, parameters)
 
     async def post(self, address: str, body: Json, **parameters: object) -> Json:
-        """Return what the API answers to the body. Raises Refused."""
+        """Return the response of a POST. Raises Refused."""
         return await self._call("POST", address, body, parameters)
 
     async def _call(
@@ -53,7 +53,7 @@ class Api:
         self, method: str, address: str, body: Json | None, parameters: Mapping[str, object]
     ) -> Json:
         try:
-            # Escaped, so that half of a character reaches the API, which names its field.
+            # Escaped, so that a lone surrogate reaches the API, whose error names the field.
             content = None if body is None else json.dumps(body)
         except (RecursionError, ValueError):
             raise Refused("The arguments are nested too deeply.") from None
@@ -95,7 +95,7 @@ def _read(response: httpx2.Response) -> Json:
 
 
 def _told(answer: Json) -> str:
-    """Say what is wrong: of problem details the sentence and each field, else all there is."""
+    """Return the text of an error: the sentence and fields of problem details, or everything."""
     if "detail" not in answer or "outcome" in answer or "verdict" in answer:
         return json.dumps(answer, ensure_ascii=False)
     return " ".join([answer["detail"], *_fields(answer.get("errors", {}), "")])

@@ -1,9 +1,9 @@
-"""Server-sent events: the feed as a stream that is resumed by the number of an event.
+"""Server-sent events: the feed as a stream, which clients resume by the number of an event.
 
-A stream reads the feed, so it misses nothing and tells nothing twice; what wakes it may be lost.
-One thread of the process listens for all of its streams, and looks into the database at intervals.
-A stream holds no thread while it waits, and of the feed one page, however slow its reader is; those
-that have read equally far read on together.
+A stream reads the feed, so it misses nothing and repeats nothing; signals that wake it may be lost.
+One thread of the process listens for all of its streams, and queries the database at intervals. A
+stream holds no thread while it waits, and only one page of the feed, however slow its reader is;
+streams at the same position read together.
 """
 
 import asyncio
@@ -32,27 +32,27 @@ from memory.workspaces import find_key
 
 logger = structlog.get_logger(__name__)
 
-# Events that a stream holds at a time.
+# The number of events that a stream holds at a time.
 PAGE = 50
-# So often it is looked whether there are new ones, signalled or not.
+# The interval at which new events are looked for, signalled or not.
 LOOK_SECONDS = 2.0
-# After so many looks it is subscribed anew, in case Redis was away at the first time.
+# After this many checks it subscribes again, in case Redis was down at the first time.
 LOOKS = 30
-# Whoever takes nothing for so long is gone.
+# A client that takes nothing for this long is gone.
 SEND_SECONDS = 60.0
-# What a client waits before it comes again.
+# The wait before a client reconnects.
 RETRY_MILLISECONDS = 2000
 
 
 class Full(Exception):
-    """As many streams are open as may be, of all or of the workspace."""
+    """The maximum number of streams is open, of all workspaces or of this one."""
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """Whose events, by which key, after which number. Without a user, those of all.
+    """The user, the key, and the event number to start after. Without a user, all users.
 
-    A user is named by the primary key: whoever has the same `user_id` later is somebody else.
+    The user is given by primary key: a later user with the same `user_id` is somebody else.
     """
 
     key: str
@@ -62,14 +62,14 @@ class Subscription:
 
 
 class Streams:
-    """The streams of this process. `threads` are those on which the database is asked."""
+    """The streams of this process. `threads` run the database queries."""
 
     def __init__(self, threads: Executor) -> None:
         self._threads = threads
-        # By workspace: whom to wake, and the newest number that was seen.
+        # By workspace: the streams to wake, and the newest number seen.
         self._bells: dict[int, set[asyncio.Event]] = defaultdict(set)
         self._newest: dict[int, int] = {}
-        # What is being read, for all who have read equally far.
+        # Reads under way, shared by all streams at the same position.
         self._reading: dict[_Place, asyncio.Future[_Page]] = {}
         self._open = 0
         self._stopping = threading.Event()
@@ -144,20 +144,20 @@ class Streams:
                 yield ": nothing new\n\n"
 
     async def _page(self, place: "_Place") -> "_Page":
-        """Read on from a place, once for all who are there."""
+        """Read on from a position, once for all streams that are there."""
         reading = self._reading.get(place)
         if reading is None:
             loop = asyncio.get_running_loop()
             reading = loop.run_in_executor(self._threads, _read, place)
             self._reading[place] = reading
             reading.add_done_callback(lambda _: self._reading.pop(place, None))
-        return await asyncio.shield(reading)  # who leaves does not take it along
+        return await asyncio.shield(reading)  # a client that leaves does not cancel it
 
     @contextmanager
     def _bell(self, workspace: Workspace) -> Iterator[asyncio.Event]:
         most = settings.UAC_EVENT_STREAMS
         bells = self._bells[workspace.pk]
-        # A workspace takes half of them, so that others find room.
+        # A workspace may have half of them, so that others find room.
         if self._open >= most or len(bells) >= most - most // 2:
             raise Full
         bell = asyncio.Event()
@@ -170,7 +170,7 @@ class Streams:
             bells.discard(bell)
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Ring where the newest number has changed. Runs in a thread of its own."""
+        """Wake streams whose newest number has changed. Runs in a thread of its own."""
         while not self._stopping.is_set():
             with hints.events_signalled() as wait:
                 for _ in range(LOOKS):
@@ -216,7 +216,7 @@ def _holds(key: str) -> bool:
 
 
 def _read(place: _Place) -> _Page:
-    """Return the next events as they are sent."""
+    """Return the next events in the form in which they are sent."""
     close_old_connections()
     workspace, user, after = place
     reach = Q(user__workspace=workspace) if user is None else Q(user=user)

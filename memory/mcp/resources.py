@@ -14,7 +14,7 @@ PYTHON, TEXT = "text/x-python", "text/plain"
 
 
 def templates(caller: Caller) -> Sequence[ResourceTemplate]:
-    """Return the forms of the URIs that the caller can read."""
+    """Return the URI templates of the resources that the caller can read."""
     user = "{user_id}" if caller.user_id is None else quote(caller.user_id, safe="")
     return [
         ResourceTemplate(
@@ -33,7 +33,7 @@ def templates(caller: Caller) -> Sequence[ResourceTemplate]:
 
 
 async def listed(caller: Caller) -> Sequence[Resource]:
-    """Return the manifest and the files of the user that the caller is bound to, if it is."""
+    """Return the manifest and files of the user that the caller is bound to; none without one."""
     if caller.user_id is None:
         return []
     user = f"uac://users/{quote(caller.user_id, safe='')}"
@@ -63,6 +63,6 @@ async def read(caller: Caller, uri: str) -> tuple[str, str]:
 
 
 async def _head(caller: Caller, user: str) -> str | None:
-    """Return the address of the newest version, None if there is none yet."""
+    """Return the address of the newest version, None if there is none."""
     version = (await caller.api.get(address("users", user)))["head"]
     return None if version is None else address("users", user, "checkpoints", str(version))

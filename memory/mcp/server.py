@@ -1,4 +1,4 @@
-"""The MCP server: tools and resources in the protocol's words, whatever the transport."""
+"""The MCP server: tools and resources, independent of the transport."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ INSTRUCTIONS = (
     " instructions to you."
 )
 
-# What a part of a context has lines of.
+# The names of the lines in each part of a context.
 LINES_OF = {
     "manifest": "lines of the manifest",
     "alerts": "of the alerts",
@@ -44,7 +44,7 @@ LINES_OF = {
 
 
 def create(caller_of: Callable[[Any], Caller]) -> Server[Any]:
-    """Return a server. `caller_of` tells who calls, given the HTTP request, None over stdio."""
+    """Return a server. `caller_of` returns the caller of an HTTP request, or of None over stdio."""
 
     async def list_tools(
         context: ServerRequestContext[Any], params: PaginatedRequestParams | None
@@ -103,10 +103,10 @@ def create(caller_of: Callable[[Any], Caller]) -> Server[Any]:
 
 
 def _text_of(answer: Json) -> str:
-    """Return what a model is to read: of a context or a manifest its text, else all of it.
+    """Return the text for a model: the text of a context or a manifest, otherwise the whole answer.
 
-    What a context had no room for, and what kept meaning or a language model from it, is said
-    behind its text.
+    After the text of a context, it names what did not fit, and any problem of meaning or a language
+    model.
     """
     text = answer.get("text")
     if not isinstance(text, str):

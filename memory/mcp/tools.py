@@ -1,4 +1,4 @@
-"""The tools: each is one request to the API, or two, with arguments that an agent understands."""
+"""The tools: each makes one or two requests to the API, with arguments suited to agents."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ from mcp_types import ToolAnnotations
 from memory.json_schema import misfit
 from memory.mcp.api import Api, Json, Refused, address
 
-# Typed records are usually settled within it.
+# Typed records are usually settled within this time.
 SETTLED_SECONDS = 5
 RUN_SECONDS = 20.0
 LOOK_SECONDS = 0.5
@@ -21,7 +21,7 @@ LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Caller:
-    """Whose key it is, and which user the connection is bound to, if any."""
+    """The owner of a key, and the user that the connection is bound to, if any."""
 
     api: Api
     user_id: str | None = None
@@ -33,7 +33,7 @@ Run: TypeAlias = Callable[[Caller, Json], Awaitable[Json]]
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool: what an agent is told of it, and what it does."""
+    """A tool: its description for an agent, and its implementation."""
 
     name: str
     description: str
@@ -43,7 +43,7 @@ class Tool:
     reads: bool = True
 
     def schema(self, caller: Caller) -> Schema:
-        """Return the schema of its arguments. Who is bound to a user does not name one."""
+        """Return the schema of its arguments. Callers that are bound to a user do not name one."""
         hidden = {"user_id"} if caller.user_id is not None else set()
         return {
             "type": "object",
@@ -55,7 +55,7 @@ class Tool:
         }
 
     def offered(self, caller: Caller) -> OfferedTool:
-        """Return it as the protocol has it."""
+        """Return it in the form of the protocol."""
         return OfferedTool(
             name=self.name,
             description=self.description,
@@ -68,7 +68,7 @@ class Tool:
 
 
 async def call(caller: Caller, name: str, arguments: Json) -> Json:
-    """Carry out a tool and return what the API says. Raises Refused, which says what to mend."""
+    """Run a tool and return the API's response. Raises Refused, which says how to fix the call."""
     tool = TOOLS.get(name)
     if tool is None:
         raise Refused(f"There is no tool {name!r:.120}. The tools are: {', '.join(TOOLS)}.")
@@ -181,12 +181,12 @@ str | None, Ref[Class]."""
 
 
 def _user(caller: Caller, given: Json) -> str:
-    """Take the user out of the arguments, or the one that the connection is bound to."""
+    """Remove the user from the arguments, or return the one that the connection is bound to."""
     return str(given.pop("user_id") if caller.user_id is None else caller.user_id)
 
 
 def _post(*segments: str) -> Run:
-    """Return a tool that sends its arguments, as they are, to an address of the user."""
+    """Return a tool that posts its arguments unchanged to an address of the user."""
 
     async def run(caller: Caller, given: Json) -> Json:
         user = _user(caller, given)
@@ -247,7 +247,7 @@ async def _get_run(caller: Caller, given: Json) -> Json:
 
 
 def _own(caller: Caller, found: Json) -> Json:
-    """Return an alert or a run, if it is of the user that the connection is bound to."""
+    """Return an alert or a run if it belongs to the user that the connection is bound to."""
     if caller.user_id not in (None, found["user_id"]):
         raise Refused("There is nothing at this address.")
     return found

@@ -1,8 +1,8 @@
-"""What the process `mcp` answers over HTTP: MCP, the stream of events and health checks.
+"""The HTTP interface of the process `mcp`: MCP, the stream of events and health checks.
 
-Whoever asks is judged first: the host and the origin by ALLOWED_HOSTS, the transport as everywhere,
-then the key. What the tools ask of the API goes to the WSGI application in this process, with the
-caller's own key: so all that holds there holds here.
+Every request is checked first: the host and the origin against ALLOWED_HOSTS, the transport as
+everywhere, then the key. API requests of the tools go to the WSGI application in this process, with
+the caller's own key, so all its rules apply here too.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-# As many as a web process has for requests; of these UAC_WAITING_REQUESTS may wait.
+# As many as a web process has for requests; UAC_WAITING_REQUESTS of them may wait.
 THREADS = 16
 RETRY_SECONDS = 5
 HEALTH = ("/livez", "/readyz")
@@ -56,7 +56,7 @@ NOTHING_ELSE = (
     " GET /users/{user_id}/events/; the API is at another address."
 )
 FAILED = "The server failed on this request."
-# Where in a request's scope stand its name, and whose key it has.
+# The keys of a request's scope for its id, and for its API key.
 NAME, KEY, KEY_TEXT = "uac.request_id", "uac.key", "uac.key_text"
 
 
@@ -125,7 +125,7 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
                 route
                 for user in ("", "/users/{user_id}")
                 for route in (
-                    # There are no sessions to be listened to by GET, or deleted.
+                    # There are no sessions that could be listened to by GET, or deleted.
                     Route(f"{user}/mcp", Endpoint(manager.handle_request), methods=["POST"]),
                     Route(f"{user}/events/", Endpoint(events), methods=["GET"]),
                 )
@@ -139,7 +139,7 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
 
 
 class Endpoint:
-    """What a route leads to, where it is an application: functions are taken for something else."""
+    """An ASGI application as the endpoint of a route; a function would be taken for a view."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -150,13 +150,13 @@ class Endpoint:
 
 
 class RequestIds:
-    """Names each request, in the log, in errors and on every answer, as the web processes do."""
+    """Gives each request an id, in the log, in errors and responses, like the web processes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request under its name."""
+        """Answer a request under its id."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -172,7 +172,7 @@ class RequestIds:
 
 
 class GateKeeper:
-    """Lets in whoever has a key, and asks for a host of ours over a transport that is safe."""
+    """Admits requests with a key, for one of our hosts, over a secure transport."""
 
     def __init__(self, app: ASGIApp, threads: ThreadPoolExecutor) -> None:
         self._app = app
@@ -210,7 +210,7 @@ class GateKeeper:
 
 
 def _check_host(headers: Headers) -> None:
-    """Refuse a host that is none of ours, and pages of others, which a browser names."""
+    """Refuse a host that is not ours, and browser requests from pages of other origins."""
     host, _ = split_domain_port(headers.get("host", ""))
     if not host or not validate_host(host, settings.ALLOWED_HOSTS):
         raise HTTPException(421, "This server does not answer to that host: see ALLOWED_HOSTS.")
@@ -228,7 +228,7 @@ def _is_ours(origin: str) -> bool:
 
 
 def _check_transport(scope: Scope, headers: Headers) -> None:
-    """Refuse a key in clear text, where the server is to be asked over TLS alone."""
+    """Refuse a key in clear text if the server requires TLS."""
     secure = scope["scheme"] == "https"
     if settings.SECURE_PROXY_SSL_HEADER:
         name, value = settings.SECURE_PROXY_SSL_HEADER
@@ -240,7 +240,7 @@ def _check_transport(scope: Scope, headers: Headers) -> None:
 
 @contextmanager
 def _database() -> Iterator[None]:
-    """Within it the database is asked; one that does not answer is an HTTPException (503)."""
+    """Turn a failure of the database within the block into an HTTPException (503)."""
     close_old_connections()
     try:
         yield
@@ -258,7 +258,7 @@ def _key(text: str) -> ApiKey | None:
 
 @_database()
 def _subscription(request: Request) -> Subscription:
-    """Read which events are asked for; raises HTTPException that says what is wrong."""
+    """Return the requested subscription; raises HTTPException with the problem."""
     key: ApiKey = request.scope[KEY]
     if KeyScope.READ not in key.scopes:
         raise HTTPException(403, "This API key has not the scope read, which is needed here.")
@@ -281,7 +281,7 @@ def _subscription(request: Request) -> Subscription:
 
 
 def _base_url(request: Request) -> str:
-    """Return where the API is for this request: behind the same host, as safe as was checked."""
+    """Return the API's base URL for this request: the same host, with the checked scheme."""
     scheme = "https" if settings.SECURE_SSL_REDIRECT else "http"
     return f"{scheme}://{request.headers['host']}"
 
@@ -296,7 +296,7 @@ def _problem(error: HTTPException) -> Response:
 
 
 def _with_path_as_bytes(wsgi: "WSGIApplication") -> "WSGIApplication":
-    """Give the application its path in the form that WSGI wants, which the client does not keep."""
+    """Pass the path in the form that WSGI requires, which the client does not preserve."""
 
     def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> "Iterable[bytes]":
         environ["PATH_INFO"] = environ["PATH_INFO"].encode().decode("latin-1")

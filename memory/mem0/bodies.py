@@ -1,4 +1,4 @@
-"""What mem0's client sends, read to the letter: what is unknown is refused by name."""
+"""Request bodies of mem0's client, parsed strictly: unknown fields are refused by name."""
 
 import datetime
 from collections.abc import Collection, Mapping
@@ -27,14 +27,14 @@ NO_USER = (
 
 @dataclass(frozen=True)
 class NotMapped:
-    """Why a field means nothing here, and the values of it that ask for nothing."""
+    """A field without a meaning here: the reason, and the values that are harmless."""
 
     reason: str
     harmless: Collection[Any] = ()
 
 
-# Sent by many, and of no account: a key is of one workspace, nothing expires, and a search always
-# goes by words, too.
+# Fields that many clients send and that may be ignored: a key belongs to one workspace, nothing
+# expires, and a search always uses words, too.
 IGNORED = ("version", "output_format", "org_id", "project_id", "show_expired", "keyword_search")
 _EXPIRES = NotMapped("Memories do not expire here; delete what is to be forgotten.")
 _INSTRUCTIONS = NotMapped("What a language model is told is the same for all, and the server's.")
@@ -46,7 +46,7 @@ _LATEST = NotMapped(
 
 
 class Body(StrictSerializer):
-    """A body of which some fields cannot be mapped, and some are of no account."""
+    """A body with some fields that cannot be mapped, and some that are ignored."""
 
     not_mapped: Mapping[str, NotMapped] = {}
 
@@ -63,14 +63,14 @@ class Body(StrictSerializer):
 
 
 class MessageSerializer(StrictSerializer):
-    """A message; `name` is who said it, where several speak."""
+    """A message; `name` is its speaker, if there are several."""
 
     role = serializers.CharField(max_length=32)
     content = serializers.CharField(max_length=MAX_TEXT)
     name = serializers.CharField(required=False, max_length=200)
 
     def to_internal_value(self, data: Any) -> Any:
-        """Validate; raises CannotBeMapped for what is no text."""
+        """Validate; raises CannotBeMapped for content that is no text."""
         if isinstance(data, dict) and isinstance(data.get("content"), list | dict):
             raise CannotBeMapped("messages: The log holds text; send content as a string.")
         return super().to_internal_value(data)
@@ -111,7 +111,7 @@ class AddSerializer(Body):
             ) from None
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Find whose messages these are, at the top level or in the filters."""
+        """Determine whose messages these are, from the top level or the filters."""
         filters = attrs.pop("filters", {})
         wrong = [
             name
@@ -130,7 +130,7 @@ class AddSerializer(Body):
         return attrs
 
     def drafts(self) -> list[log.Draft]:
-        """Return the entries to be appended: messages, or what is to be a memory as it is."""
+        """Return the entries to append: messages, or complete memories."""
         asked = self.validated_data
         return [
             log.Draft(
@@ -148,7 +148,7 @@ class AddSerializer(Body):
 
 
 class SearchSerializer(Body):
-    """What to look for in whose memories."""
+    """A search: a query, and the user whose memories are searched."""
 
     query = serializers.CharField(max_length=MAX_QUERY)
     filters = serializers.DictField(required=False)
@@ -170,14 +170,14 @@ class SearchSerializer(Body):
     }
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the fields; one has a name that serializers have a use for."""
+        """Return the fields; the name of one would clash with an attribute of serializers."""
         fields = super().get_fields()
         fields["fields"] = fields.pop("fields_")
         return fields
 
 
 class GetAllSerializer(Body):
-    """Whose memories, and which."""
+    """The user, and the filters, whose memories are listed."""
 
     filters = serializers.DictField(required=False)
     start_date = serializers.CharField(required=False, max_length=40)
@@ -187,7 +187,7 @@ class GetAllSerializer(Body):
 
 
 class UpdateSerializer(Body):
-    """What of a memory is to be another."""
+    """The new text and metadata of a memory."""
 
     text = serializers.CharField(required=False, max_length=MAX_TEXT)
     metadata = ObjectField(required=False)
@@ -200,12 +200,12 @@ class UpdateSerializer(Body):
     }
 
     def change(self, memory_id: str) -> Change:
-        """Return what is to change of this memory."""
+        """Return the change of this memory."""
         return Change(memory_id, **self.validated_data)
 
 
 class BatchUpdateItem(UpdateSerializer):
-    """A memory that is to be another."""
+    """A memory with its new text and metadata."""
 
     memory_id = serializers.CharField(max_length=100)
 

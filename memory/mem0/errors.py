@@ -1,4 +1,4 @@
-"""Errors in the form that mem0's client reads: JSON with a `detail` that says all."""
+"""Errors in the form that mem0's client expects: JSON with the whole message in `detail`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,14 +11,14 @@ from memory.mem0.memories import TooLarge, UnknownMemory
 
 
 class CannotBeMapped(exceptions.APIException):
-    """mem0 has it, and there is nothing here that it could mean (501)."""
+    """A feature of mem0 that has no meaning here (501)."""
 
     status_code = status.HTTP_501_NOT_IMPLEMENTED
     default_code = "not_implemented"
 
 
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """Answer as the rest of the API does, as plain JSON, with the wrong fields in the detail."""
+    """Answer like the rest of the API, as plain JSON, with the wrong fields in the detail."""
     if isinstance(error, UnknownMemory):
         error = exceptions.NotFound(str(error))
     if isinstance(error, TooLarge):
@@ -35,7 +35,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
 
 
 def _sentences(detail: Any, place: str = "") -> Iterator[str]:
-    """Every message, after the name of its field."""
+    """Yield every message, after the name of its field."""
     if isinstance(detail, dict):
         for name, inner in detail.items():
             named = "" if name == "non_field_errors" else str(name)

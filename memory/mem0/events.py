@@ -1,7 +1,7 @@
-"""Events of mem0: what an addition to the log has come to.
+"""Events of mem0: the results of additions to the log.
 
-An event is the entries of one append, and its id that of the first. They are consecutive and were
-recorded at the same moment, which no other append of the user was.
+An event consists of the entries of one append, and has the id of the first. They are consecutive
+and were recorded at the same moment, which no other append of the user was.
 """
 
 import datetime
@@ -19,7 +19,7 @@ from memory.models.log import EntryKind, Outcome
 from memory.work import lanes
 from memory.work.lanes import State
 
-# So many messages can be added at once.
+# The number of messages that can be added at once.
 MOST_MESSAGES = 1000
 _ADDED = (EntryKind.MESSAGE, EntryKind.FACT)
 
@@ -32,7 +32,7 @@ class UnknownEvent(Exception):
 
 
 def one(workspace: Workspace, event_id: str) -> dict[str, Any]:
-    """Return an event as mem0 does; raises UnknownEvent."""
+    """Return an event in mem0's form; raises UnknownEvent."""
     try:
         key = uuid.UUID(event_id)
     except ValueError:
@@ -49,7 +49,7 @@ def one(workspace: Workspace, event_id: str) -> dict[str, Any]:
 
 
 def newest(user: MemoryUser, number: int) -> list[dict[str, Any]]:
-    """Return the user's newest events, the newest first: so many, or as many as fill a page."""
+    """Return the user's newest events, newest first: at most `number`, or one page."""
     appended = _added().filter(user=user).order_by().values("recorded_at")
     seqs = appended.annotate(first=Min("seq")).order_by("-first").values_list("first", flat=True)
     events: list[dict[str, Any]] = []
@@ -65,13 +65,13 @@ def newest(user: MemoryUser, number: int) -> list[dict[str, Any]]:
 
 
 def added(memory: Memory) -> dict[str, Any]:
-    """Return a new memory as mem0 tells of it."""
+    """Return a new memory in mem0's form."""
     text = memory.now.content
     return {"id": str(memory.told.pk), "event": "ADD", "memory": text, "data": {"memory": text}}
 
 
 def _added() -> QuerySet[LogEntry]:
-    """What was told, and not found by a language model."""
+    """Select entries that the product has added, not those that a language model has extracted."""
     return LogEntry.objects.filter(kind__in=_ADDED, derived_from=[])
 
 
@@ -127,7 +127,7 @@ def _remembered(user: MemoryUser, messages: Sequence[LogEntry]) -> list[LogEntry
 def _standing(
     user: MemoryUser, messages: Sequence[LogEntry]
 ) -> tuple[str, datetime.datetime | None, dict[str, Any]]:
-    """Return how far a language model has come with messages, when it was done, and more of it."""
+    """Return the status of the model's work on messages, the time of its end, and details."""
     settled = log.outcomes(user, [message.seq for message in messages])
     if all(message.seq in settled or message.redacted_at for message in messages):
         ended = max((one.decided_at for one in settled.values()), default=None)

@@ -1,7 +1,4 @@
-"""mem0's filters as those of our search: whose memories, and a condition on them.
-
-{"AND": [{"user_id": "ada"}, {"run_id": {"in": ["a", "b"]}}, {"metadata": {"topic": "food"}}]}
-"""
+"""Translation of mem0's filters into those of our search: the user, and a condition."""
 
 import ast
 from collections.abc import Mapping
@@ -31,10 +28,10 @@ _NOT_MAPPED: Mapping[str, str] = {
 
 
 def split(filters: Mapping[str, Any], also: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """Return whose memories the filters ask for (None: nobody's), and what else is asked by them,
-    and also, in the form of our search's filters.
+    """Return the user named by the filters (None: nobody), and the other conditions.
 
-    Raises ValidationError, or CannotBeMapped with the reason.
+    `also` are further conditions. They are in the form of our search's filters. Raises
+    ValidationError, or CannotBeMapped with the reason.
     """
     rest = dict(filters)
     named = [rest.pop(USER)] if USER in rest else []
@@ -58,7 +55,7 @@ def split(filters: Mapping[str, Any], also: Mapping[str, Any]) -> tuple[str | No
 
 
 def compiled(filters: dict[str, Any], time_zone: str) -> RawSQL | None:
-    """Return the condition of translated filters; None for none. Raises ValidationError."""
+    """Return the condition of translated filters; None if empty. Raises ValidationError."""
     if not filters:
         return None
     try:
@@ -68,7 +65,7 @@ def compiled(filters: dict[str, Any], time_zone: str) -> RawSQL | None:
 
 
 def from_query(text: str) -> dict[str, Any]:
-    """Read filters from an address, where mem0's client writes them as Python does."""
+    """Parse filters from a URL, where mem0's client writes them as a Python literal."""
     try:
         read = ast.literal_eval(text) if len(text) <= MAX_QUERY else None
     except (ValueError, SyntaxError, MemoryError, RecursionError):

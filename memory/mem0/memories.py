@@ -1,9 +1,9 @@
-"""What mem0 calls a memory, in our log.
+"""mem0's memories, as entries of our log.
 
-A memory is a statement: a fact, which a language model has found or the product has told, or a
-correction that stands by itself. Its id is the entry's. To update it appends a correction that is
-derived from it, of which the newest holds; to delete it redacts the entry, and what is derived from
-it with it.
+A memory is a statement: a fact, which a language model has extracted or the product has added, or a
+correction that stands by itself. Its id is the entry's. An update appends a correction that is
+derived from it, of which the newest is valid; a deletion redacts the entry, with everything derived
+from it.
 """
 
 import hashlib
@@ -43,24 +43,27 @@ from memory.recall.search.finding import find
 from memory.users import UserExists, create_user
 from memory.workspaces import reach
 
-ROW_BYTES = 500  # of a correction, beside what it says
+ROW_BYTES = 500  # of a correction, besides its text
 
 REASON = "deleted through the API of mem0"
 
-# A correction without an entry that it is derived from corrects none in particular.
+# A correction that is derived from no entry corrects none in particular.
 _CORRECTS = Q(kind=EntryKind.CORRECTION, derived_from__len__gt=0)
 
 
 def _no_correction(**fields: Any) -> IsNull:
-    """A look into the index for each entry: of an EXISTS the planner, where it knows little of the
-    table, makes a join of all with all."""
+    """Return a condition that looks up the index for each entry.
+
+    For an EXISTS, the planner would join everything with everything if it has few statistics of the
+    table.
+    """
     corrections = LogEntry.objects.filter(
         user=OuterRef("user"), kind=EntryKind.CORRECTION, redacted_at=None, **fields
     )
     return IsNull(Subquery(corrections.order_by().values("seq")[:1]), True)
 
 
-# The entries that say how a memory reads now.
+# Entries with the current text of a memory.
 CURRENT = (
     Q(kind__in=STATEMENTS)
     & Q(_no_correction(derived_from__0=OuterRef("seq")))
@@ -75,7 +78,7 @@ _TOLD_AT = """coalesce((
         AND told.seq = "memory_logentry"."derived_from"[1]
 ), "memory_logentry"."occurred_at")"""
 
-# mem0's keys of filters, beside `user_id` and the metadata.
+# mem0's filter keys, besides `user_id` and the metadata.
 FILTERED: Mapping[str, Column] = {
     "agent_id": column("agent_id"),
     "run_id": column("session_id"),
@@ -85,17 +88,17 @@ FILTERED: Mapping[str, Column] = {
     "memory": column("content"),
     "keywords": column("content"),
 }
-# What a memory is told as.
+# The fields of a memory in a response.
 FIELDS = (
     *("id", "memory", "user_id", "agent_id", "app_id", "run_id", "hash", "metadata"),
     *("categories", "created_at", "updated_at"),
 )
-# There is no column for an app: its id is kept with the metadata.
+# There is no column for an app: its id is stored with the metadata.
 APP = "app_id"
 
 
 class UnknownMemory(Exception):
-    """The workspace has no memory with this id, or not any more."""
+    """The workspace has no memory with this id, or it was deleted."""
 
     def __init__(self, memory_id: str) -> None:
         super().__init__(
@@ -104,7 +107,7 @@ class UnknownMemory(Exception):
 
 
 class TooLarge(Exception):
-    """It says more than is told at once; the message tells what to ask for instead."""
+    """The response would be too large; the message says what to ask for instead."""
 
     def __init__(self, what: str, instead: str) -> None:
         super().__init__(
@@ -114,13 +117,13 @@ class TooLarge(Exception):
 
 @dataclass(frozen=True)
 class Memory:
-    """A memory: the entry that told it, and the one that says how it reads now."""
+    """A memory: the entry that created it, and the entry with its current text."""
 
     told: LogEntry
     now: LogEntry
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as mem0 does."""
+        """Return it in mem0's form."""
         metadata, app = _without_app(self.now.metadata)
         text = self.now.content or ""
         return {
@@ -140,7 +143,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Change:
-    """What of a memory is to be another; None leaves it as it is."""
+    """The change of a memory; None leaves a field as it is."""
 
     memory_id: str
     text: str | None = None
@@ -155,18 +158,18 @@ def user_named(workspace: Workspace, user_id: str) -> MemoryUser | None:
 
 
 def refuse_others(key: ApiKey, memory_ids: Iterable[str]) -> None:
-    """Raise UnknownMemory for a memory of a user whom the key may not touch."""
+    """Raise UnknownMemory for a memory of a user whom the key may not access."""
     if key.user_pks is None:
         return
     for memory_id in memory_ids:
-        with suppress(ValueError):  # which is told of later
+        with suppress(ValueError):  # which is reported later
             told = LogEntry.objects.filter(reach(key, "user"), pk=uuid.UUID(memory_id))
             if not told.exists():
                 raise UnknownMemory(memory_id)
 
 
 def user_to_tell(workspace: Workspace, user_id: str) -> MemoryUser:
-    """Return the user, who is created if need be; raises ValidationError for an impossible id."""
+    """Return the user, created if need be; raises ValidationError for an invalid id."""
     if user := user_named(workspace, user_id):
         return user
     try:
@@ -176,13 +179,15 @@ def user_to_tell(workspace: Workspace, user_id: str) -> MemoryUser:
 
 
 def count(user: MemoryUser, where: RawSQL | None) -> int:
-    """Count the user's memories, or those that fit as they read now."""
+    """Count the user's memories, or those whose current state matches."""
     return _told(user).count() if where is None else _fitting(user, where).count()
 
 
 def page(user: MemoryUser, where: RawSQL | None, start: int, end: int) -> list[Memory]:
-    """Return some of the user's memories, or of those that fit as they read now, by their places:
-    what was told last comes first. Raises TooLarge."""
+    """Return some of the user's memories, or of those that match, by position; newest first.
+
+    Memories match by their current state. Raises TooLarge.
+    """
     if where is None:
         told = list(_told(user).order_by("-seq").values_list("seq", flat=True)[start:end])
         newest = log.corrections(user, told, narrow=True)
@@ -203,7 +208,7 @@ def page(user: MemoryUser, where: RawSQL | None, start: int, end: int) -> list[M
 
 
 def _sizes(user: MemoryUser, seqs: Collection[int]) -> dict[int, int]:
-    """Return how many bytes these entries have; nothing where all the log has less than a page."""
+    """Return the sizes of these entries in bytes; nothing if the log is smaller than a page."""
     if user.log_bytes <= PAGE_BYTES:
         return {}
     entries = LogEntry.objects.filter(user=user, seq__in=seqs).order_by()
@@ -211,23 +216,23 @@ def _sizes(user: MemoryUser, seqs: Collection[int]) -> dict[int, int]:
 
 
 def _told(user: MemoryUser) -> QuerySet[LogEntry]:
-    """Select the entries that have told a memory of the user."""
+    """Select the entries that created the user's memories."""
     return LogEntry.objects.filter(
         ~_CORRECTS, user=user, kind__in=STATEMENTS, redacted_at=None
     ).order_by()
 
 
 def _fitting(user: MemoryUser, where: RawSQL) -> QuerySet[LogEntry]:
-    """Select the entries that say how the memories read now, of those that fit."""
+    """Select the entries with the current text of the memories that match."""
     return LogEntry.objects.filter(CURRENT, Q(where), user=user, redacted_at=None).order_by()
 
 
 def of_seqs(user: MemoryUser, seqs: Sequence[int]) -> list[Memory]:
-    """Return the memories of which these entries say how they read now, in their order."""
+    """Return the memories whose current text is in these entries, in order."""
     read = LogEntry.objects.filter(user=user, seq__in=seqs).order_by()
     now = {entry.seq: entry for entry in read}
     elsewhere = {log.told_by(entry) for entry in now.values()} - now.keys()
-    # What they said at first is told no more.
+    # Their first text is not shown any more.
     first = LogEntry.objects.filter(user=user, seq__in=elsewhere).order_by()
     told = now | {entry.seq: entry for entry in first.defer("content", "data", "metadata")}
     for entry in told.values():
@@ -237,7 +242,7 @@ def of_seqs(user: MemoryUser, seqs: Sequence[int]) -> list[Memory]:
 
 
 def of_told(user: MemoryUser, told: Sequence[LogEntry]) -> list[Memory]:
-    """Return the memories that these entries have told, without those that were deleted."""
+    """Return the memories that these entries created, without those that were deleted."""
     newest = log.corrections(user, [entry.seq for entry in told])
     for entry in told:
         entry.user = user
@@ -247,7 +252,7 @@ def of_told(user: MemoryUser, told: Sequence[LogEntry]) -> list[Memory]:
 
 
 def one(workspace: Workspace, memory_id: str) -> Memory:
-    """Return a memory as it reads now; raises UnknownMemory."""
+    """Return a memory with its current text; raises UnknownMemory."""
     told = _find(workspace, memory_id)
     if told.redacted_at is not None:
         raise UnknownMemory(memory_id)
@@ -257,8 +262,10 @@ def one(workspace: Workspace, memory_id: str) -> Memory:
 def search(
     user: MemoryUser, query: str, *, where: RawSQL | None, top_k: int, threshold: float
 ) -> list[tuple[Memory, float]]:
-    """Return the memories that answer a query best with their scores, the best first: as many as
-    have no more to say together than a page holds, and one at least."""
+    """Return the memories that answer a query best, with their scores, best first.
+
+    There are as many as fit into a page, and at least one.
+    """
     found = find(
         user,
         query,
@@ -267,7 +274,7 @@ def search(
         where=CURRENT if where is None else CURRENT & Q(where),
         threshold=threshold,
     )
-    # A hit has of its entry what a search needs.
+    # The entry of a hit has only the columns that a search needs.
     scores = {hit.entry.seq: hit.score for hit in found.hits}
     sizes = _sizes(user, scores)
     so_far = itertools.accumulate(sizes.get(seq, 0) for seq in scores)
@@ -277,9 +284,9 @@ def search(
 
 
 def update(workspace: Workspace, changes: Sequence[Change], *, by: str) -> Memory:
-    """Append a correction for each memory that is to read otherwise, all or none.
+    """Append a correction for each memory that changes, all or none.
 
-    Returns the last of them, so that no more than one is held; raises UnknownMemory.
+    Returns the last of them, so that only one is held in memory; raises UnknownMemory.
     """
     with transaction.atomic():
         told = _lock(workspace, [change.memory_id for change in changes])
@@ -294,7 +301,7 @@ def update(workspace: Workspace, changes: Sequence[Change], *, by: str) -> Memor
 
 
 def delete(workspace: Workspace, memory_ids: Sequence[str], *, by: str) -> None:
-    """Redact the memories and what is derived from them, all or none; raises UnknownMemory."""
+    """Redact the memories and everything derived from them, all or none; raises UnknownMemory."""
     with transaction.atomic():
         told = _lock(workspace, memory_ids)
         of_user: dict[int, list[LogEntry]] = {}
@@ -307,7 +314,7 @@ def delete(workspace: Workspace, memory_ids: Sequence[str], *, by: str) -> None:
 
 
 def delete_all(user: MemoryUser, where: RawSQL | None, *, by: str) -> int:
-    """Redact the user's memories, or those that fit; return how many there were."""
+    """Redact the user's memories, or those that match; return how many there were."""
     with transaction.atomic():
         copies.lock_families([user.pk])
         found = _told(user) if where is None else _fitting(user, where)
@@ -318,13 +325,13 @@ def delete_all(user: MemoryUser, where: RawSQL | None, *, by: str) -> int:
 
 
 def history(workspace: Workspace, memory_id: str) -> list[dict[str, Any]]:
-    """Return what became of a memory, the oldest first, as mem0 does; raises UnknownMemory.
+    """Return the history of a memory, oldest first, in mem0's form; raises UnknownMemory.
 
-    Of one that was deleted it tells when that was, and not what it had said. Raises TooLarge.
+    For a deleted memory it has the time of the deletion, but no text. Raises TooLarge.
     """
     told = _find(workspace, memory_id)
     corrections = _corrections(told).order_by().annotate(bytes=log.BYTES + ROW_BYTES)
-    # Each is told twice: as what a memory reads, and as what it read before.
+    # Each text appears twice: as the new text, and as the old text of the next change.
     if 2 * (corrections.aggregate(Sum("bytes"))["bytes__sum"] or 0) > PAGE_BYTES:
         instead = "read the corrections among the entries: GET /v1/users/{user_id}/entries/"
         raise TooLarge("This memory has read as", instead)
@@ -363,7 +370,7 @@ def history(workspace: Workspace, memory_id: str) -> list[dict[str, Any]]:
 
 
 def counts(users: Iterable[MemoryUser]) -> dict[int, int]:
-    """Return how many memories each of these users has, by primary key."""
+    """Return the number of memories of each of these users, by primary key."""
     statements = LogEntry.objects.filter(
         ~_CORRECTS, user__in=list(users), kind__in=STATEMENTS, redacted_at=None
     )
@@ -383,7 +390,7 @@ def _without_app(metadata: Mapping[str, Any] | None) -> tuple[dict[str, Any] | N
 
 
 def _find(workspace: Workspace, memory_id: str) -> LogEntry:
-    """Return the entry that told a memory, which may be redacted; raises UnknownMemory."""
+    """Return the entry that created a memory, which may be redacted; raises UnknownMemory."""
     return _find_all(workspace, [memory_id])[memory_id]
 
 
@@ -401,7 +408,7 @@ def _find_all(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, Lo
         user__erased_at=None,
         kind__in=STATEMENTS,
     )
-    # There may be many, and what they say is read one by one, where it is needed.
+    # There may be many, and their texts are read one by one, when needed.
     narrow = told.order_by().defer("content", "data", "metadata")
     found = {entry.pk: entry for entry in narrow.select_related("user__workspace")}
     for memory_id, key in keys.items():
@@ -413,7 +420,7 @@ def _find_all(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, Lo
 def _lock(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, LogEntry]:
     """Return the memories under the locks of their users' families; raises UnknownMemory.
 
-    A redaction locks families: who locked one of them first would wait for whoever locks the rest.
+    A redaction locks families: locking one member first would deadlock with whoever locks the rest.
     """
     users = {entry.user_id for entry in _find_all(workspace, memory_ids).values()}
     try:
@@ -428,7 +435,7 @@ def _lock(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, LogEnt
 
 
 def _corrections(told: LogEntry) -> QuerySet[LogEntry]:
-    """Select the corrections of a memory, redacted ones too."""
+    """Select the corrections of a memory, including redacted ones."""
     return LogEntry.objects.filter(
         user=told.user_id, kind=EntryKind.CORRECTION, derived_from__0=told.seq
     )
@@ -442,7 +449,7 @@ def _as_it_reads(told: LogEntry) -> Memory:
 
 
 def _correction(memory: Memory, change: Change) -> log.Draft | None:
-    """Return the entry by which a memory reads as it should; None if it does already."""
+    """Return the correction that makes a memory read as it should; None if it does already."""
     now = memory.now
     own, app = _without_app(now.metadata)
     text = now.content if change.text is None else change.text
@@ -462,7 +469,7 @@ def _correction(memory: Memory, change: Change) -> log.Draft | None:
 
 
 def _heard(told: LogEntry) -> list[dict[str, Any]]:
-    """Return the messages that a memory was made of, or itself."""
+    """Return the messages that a memory was made from, or the memory itself."""
     sources = LogEntry.objects.filter(
         user=told.user_id, seq__in=told.derived_from, redacted_at=None
     ).order_by("seq")

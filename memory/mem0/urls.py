@@ -9,7 +9,7 @@ MEMORY = "v1/memories/<path:memory_id>/"
 _PROFILE = (
     "The user's project is the profile: GET /v1/users/{user_id}/manifest/, outside of /mem0/."
 )
-# What mem0 has and this server has not, or elsewhere: a pattern of addresses, and why.
+# Addresses that mem0 has and this server does not, or has elsewhere: a pattern, and the reason.
 NOT_HERE = {
     "v2/entities/.+/profile/": _PROFILE,
     "v1/feedback/": "Feedback is given on alerts: POST /v1/alerts/{id}/feedback/, outside of"

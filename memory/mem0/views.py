@@ -37,13 +37,13 @@ PAGING = ("page", "page_size")
 
 
 class TokenAuthentication(ApiKeyAuthentication):
-    """Our keys under the name that mem0 has for the scheme."""
+    """API key authentication under mem0's name for the scheme."""
 
     scheme = "Token"
 
 
 class Mem0View(APIView):
-    """What all of them share: who calls, how errors are told, and strict query parameters."""
+    """The base class of mem0's views: authentication, errors, and strict query parameters."""
 
     authentication_classes = [TokenAuthentication]
     certain_users = True
@@ -52,42 +52,42 @@ class Mem0View(APIView):
     parameters: Mapping[str, Collection[str]] = {}
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse parameters that nobody reads."""
+        """Refuse unknown parameters."""
         super().initial(request, *args, **kwargs)
         known = self.parameters.get(str(request.method), ())
         given = [name for name in request.query_params if name not in bodies.IGNORED]
         refuse_unknown(given, known)
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
-        """Answer errors as mem0's client reads them."""
+        """Return the handler that answers errors in the form that mem0's client reads."""
         return exception_handler
 
     @property
     def workspace(self) -> Workspace:
-        """The caller's."""
+        """The caller's workspace."""
         return principal_of(self.request).workspace
 
     def user_named(self, user_id: str) -> MemoryUser | None:
-        """Return the user of this id, if there is one whom the caller's key may touch."""
+        """Return the user of this id, if there is one whom the caller's key may access."""
         user = memories.user_named(self.workspace, user_id)
         return user if user and reaches(principal_of(self.request).key, user) else None
 
     def refuse_others(self, *memory_ids: str) -> None:
-        """Raise UnknownMemory for those of users whom the caller's key may not touch."""
+        """Raise UnknownMemory for memories of users whom the caller's key may not access."""
         memories.refuse_others(principal_of(self.request).key, memory_ids)
 
     @property
     def caller(self) -> str:
-        """What the log is told of who wrote or deleted."""
+        """The caller's name in the log, for writes and deletions."""
         return str(principal_of(self.request))
 
     def scope(
         self, asked: Mapping[str, Any], also: Mapping[str, Any] | None = None
     ) -> tuple[MemoryUser | None, RawSQL | None]:
-        """Return the user that filters name, if there is one, and the condition on its memories,
-        which is that of the filters and what else is asked.
+        """Return the user that filters name, if there is one, and the condition on its memories.
 
-        Raises ValidationError, or CannotBeMapped for filters that are not about one user.
+        The condition combines the filters and `also`. Raises ValidationError, or CannotBeMapped for
+        filters that are not about one user.
         """
         user_id, rest = filters.split(asked, also or {})
         if user_id is None:
@@ -99,7 +99,7 @@ class Mem0View(APIView):
 
 
 class Ping(Mem0View):
-    """Whose key it is."""
+    """The workspace of the caller's key."""
 
     def get(self, request: Request) -> Response:
         """Return the workspace, as organization and project."""
@@ -108,7 +108,7 @@ class Ping(Mem0View):
 
 
 class Add(Mem0View):
-    """Tell something of a user."""
+    """Add messages or memories to a user's log."""
 
     def post(self, request: Request) -> Response:
         """Append messages for a language model to remember (202), or memories as they are."""
@@ -119,7 +119,7 @@ class Add(Mem0View):
         if restricted and self.user_named(body.validated_data["user_id"]) is None:
             raise Http404("There is no such user for this API key, which is for certain users.")
         rates.take(request, quotas.ENTRIES, len(drafts))
-        # The client sends no Idempotency-Key; who calls this address otherwise may.
+        # The client sends no Idempotency-Key; other callers of this address may.
         written = idempotency.once(
             request,
             lambda: self._append(body.validated_data["user_id"], drafts),
@@ -151,7 +151,7 @@ class Add(Mem0View):
 
     @transaction.atomic
     def _append(self, user_id: str, drafts: Sequence[log.Draft]) -> list[LogEntry]:
-        """Append to the user's log. With the first entries comes the user, or neither."""
+        """Append to the user's log. A new user is created with the first entries, or neither."""
         try:
             user = memories.user_to_tell(self.workspace, user_id)
         except ModelValidationError as error:
@@ -191,7 +191,7 @@ class Memories(Mem0View):
     parameters = {"POST": PAGING}
 
     def post(self, request: Request) -> Response:
-        """Return a page of them, those told last first."""
+        """Return a page of them, newest first."""
         body = bodies.GetAllSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         asked = body.validated_data
@@ -206,7 +206,7 @@ class Memories(Mem0View):
 
 
 class AllMemories(Mem0View):
-    """All the memories of a user at once."""
+    """All memories of a user at once."""
 
     parameters = {"DELETE": (*bodies.ENTITIES, "filters")}
 
@@ -231,7 +231,7 @@ class OneMemory(Mem0View):
         return Response(memories.one(self.workspace, memory_id).to_json())
 
     def put(self, request: Request, memory_id: str) -> Response:
-        """Have it read otherwise: a correction is appended."""
+        """Append a correction, which changes the memory's text or metadata."""
         body = bodies.UpdateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         if not request.data:
@@ -243,14 +243,14 @@ class OneMemory(Mem0View):
         return Response(memory.to_json())
 
     def delete(self, request: Request, memory_id: str) -> Response:
-        """Redact it, and what was derived from it; what it read before goes with it anyhow."""
+        """Redact it, with everything derived from it, which includes its earlier texts."""
         self.refuse_others(memory_id)
         memories.delete(self.workspace, [memory_id], by=self.caller)
         return Response({"message": "Memory deleted successfully!"})
 
 
 class History(Mem0View):
-    """What became of a memory."""
+    """The history of a memory."""
 
     def get(self, request: Request, memory_id: str) -> Response:
         """Return each text that it had, and whether it was deleted."""
@@ -320,11 +320,11 @@ class Entities(Mem0View):
 class Entity(Mem0View):
     """A user of the workspace."""
 
-    # What is gone does not come back.
+    # The data cannot be restored.
     scopes = {"DELETE": Scope.MANAGE}
 
     def delete(self, request: Request, kind: str, name: str) -> Response:
-        """Erase the user, for good; agents, runs and apps are no more than words on memories."""
+        """Erase the user, irreversibly; agents, runs and apps are only labels of memories."""
         if kind != "user":
             raise CannotBeMapped(
                 "There are no entities but users: DELETE /v1/memories/ with a user_id and an"
@@ -338,10 +338,10 @@ class Entity(Mem0View):
 
 
 class Event(Mem0View):
-    """How far an addition has come."""
+    """The progress of an addition."""
 
     def get(self, request: Request, event_id: str) -> Response:
-        """Return its status, and the memories that have come of it."""
+        """Return its status, and the memories that resulted from it."""
         self.refuse_others(event_id)
         try:
             return Response(events.one(self.workspace, event_id))
@@ -355,7 +355,7 @@ class Events(Mem0View):
     parameters = {"GET": ("user_id", "page_size")}
 
     def get(self, request: Request) -> Response:
-        """Return them, the newest first."""
+        """Return the events, newest first."""
         if "user_id" not in request.query_params:
             raise CannotBeMapped(
                 "user_id: Events are told of one user at a time, or one by one:"
@@ -367,30 +367,30 @@ class Events(Mem0View):
 
 
 class NotHere(Mem0View):
-    """What mem0 has and this server does not, or elsewhere."""
+    """Features of mem0 that this server does not have, or has elsewhere."""
 
     reads_only = True
     reason = ""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Raise CannotBeMapped with the reason, once the caller is known."""
+        """Raise CannotBeMapped with the reason, once the caller is authenticated."""
         APIView.initial(self, request, *args, **kwargs)
         raise CannotBeMapped(self.reason)
 
 
 class Unknown(Mem0View):
-    """An address at which there is nothing, whatever the method."""
+    """The fallback for unknown URLs, with any method."""
 
     reads_only = True
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Raise Http404, once the caller is known."""
+        """Raise Http404, once the caller is authenticated."""
         APIView.initial(self, request, *args, **kwargs)
         raise Http404("There is nothing at this address, which mem0's client 2.2 does not call.")
 
 
 def _told_before(known: IdempotencyKey) -> list[LogEntry]:
-    """Return what an earlier request has appended."""
+    """Return the entries that an earlier request has appended."""
     if known.user is None:
         raise Http404("There is no such user in this workspace any more.")
     return log.read(known.user, known.reference)
@@ -422,7 +422,7 @@ def _page(
     *,
     size: int = PAGE_SIZE,
 ) -> dict[str, Any]:
-    """Return the asked page of so many rows as mem0 does, with the addresses of its neighbours."""
+    """Return the requested page of `count` rows in mem0's form, with links to its neighbours."""
     number = _number(request, "page", default=1, most=10**8)
     size = _number(request, "page_size", default=size, most=MAX_PAGE_SIZE)
     start = (number - 1) * size

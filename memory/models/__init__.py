@@ -1,4 +1,4 @@
-"""The data: one module per aggregate."""
+"""The models: one module per aggregate."""
 
 from memory.models.alerts import (
     Alert,

@@ -7,9 +7,9 @@ from memory.workspace_settings import alert_settings, overrides
 
 
 class AlertSettings(models.Model):
-    """When alerts are escalated, and when a constraint that says too much is paused.
+    """Overrides of when alerts are escalated, and of when a noisy constraint is paused.
 
-    What is empty is as the server's settings say. A change holds for what happens from then on.
+    An empty field inherits the server's setting. A change applies to later events only.
     """
 
     escalate_critical_minutes = models.PositiveIntegerField(
@@ -47,16 +47,16 @@ class AlertSettings(models.Model):
 
     @property
     def chosen_alert_settings(self) -> overrides.Chosen:
-        """What was chosen; None for what is as everywhere."""
+        """The workspace's overrides; None inherits the server's setting."""
         return overrides.chosen_of(self, alert_settings.NUMBERS)
 
     @property
     def alert_limits(self) -> alert_settings.Holding:
-        """What holds."""
+        """The effective settings."""
         return alert_settings.holding(self.chosen_alert_settings)
 
     def clean(self) -> None:
-        """Refuse what would have no effect, or would stop every constraint."""
+        """Refuse values that would have no effect or would pause every constraint."""
         super().clean()
         if problems := overrides.out_of_range(alert_settings.NUMBERS, self.chosen_alert_settings):
             raise ValidationError(problems)

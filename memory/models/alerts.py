@@ -1,4 +1,4 @@
-"""What the constraints found, as long as it lives."""
+"""Alerts: the findings of constraints, from opening to resolution."""
 
 import uuid
 from typing import Any, Self
@@ -13,7 +13,7 @@ from memory.models.workspaces import Workspace
 
 
 class AlertKind(models.TextChoices):
-    """Whom it concerns: the product's user, or the staff that keep constraints working."""
+    """The audience of an alert: the product's user, or the staff that maintain constraints."""
 
     FINDING = "finding", "finding"
     CONSTRAINT_ERROR = "constraint_error", "constraint failed"
@@ -21,7 +21,7 @@ class AlertKind(models.TextChoices):
 
 
 class Severity(models.TextChoices):
-    """How bad it is, as the constraint says."""
+    """The severity of a finding, as its constraint gives it."""
 
     INFO = "info", "info"
     WARNING = "warning", "warning"
@@ -29,12 +29,12 @@ class Severity(models.TextChoices):
 
 
 def severity_rank(severity: str) -> int:
-    """Return how grave a severity is: a larger number is graver."""
+    """Return the rank of a severity: a larger number is more severe."""
     return list(Severity).index(Severity(severity))
 
 
 class AlertState(models.TextChoices):
-    """Where it is in its life."""
+    """The state of an alert in its life cycle."""
 
     OPEN = "open", "open"
     ACKNOWLEDGED = "acknowledged", "acknowledged"
@@ -43,9 +43,10 @@ class AlertState(models.TextChoices):
 
 
 class Place(models.Func):
-    """Where a value stands among these, from 1 on, to sort by.
+    """The position of a value in a list, counted from 1, to sort by.
 
-    The values, names of our own, are part of the statement: an index has no parameters.
+    The values, which are our own constants, are written into the statement: an index takes no
+    parameters.
     """
 
     template = "array_position('{%(among)s}'::varchar[], %(expressions)s)"
@@ -55,7 +56,7 @@ class Place(models.Func):
         super().__init__(expression, among=among)
 
 
-# What needs somebody first: live before resolved, grave before slight.
+# Most urgent first: live before resolved, severe before mild.
 BY_STATE = Place("state", among=",".join(AlertState.values))
 BY_SEVERITY = Place("severity", among=",".join(reversed(Severity.values)))
 
@@ -66,14 +67,14 @@ class AlertQuerySet(models.QuerySet["Alert"]):
     """Queries of alerts."""
 
     def listed(self) -> Self:
-        """Leave out duplicates, which are told of with the alert that they duplicate."""
+        """Leave out duplicates, which are listed with the alert that they duplicate."""
         return self.filter(duplicate_of=None)
 
 
 def found_by(constraint: str, *, ever: bool = False) -> models.Q:
-    """Match the listed alerts of which this constraint is a cause, or (`ever`) was one.
+    """Match the listed alerts that this constraint causes, or (`ever`) has ever caused.
 
-    It looks at the duplicates of the alerts that are filtered alone, not at those of all tenants.
+    The query reads only the duplicates of the filtered alerts, not those of all tenants.
     """
     of_constraint = Alert.objects.filter(constraint=constraint)
     duplicates = of_constraint.filter(duplicate_of=models.OuterRef("pk"))
@@ -89,7 +90,7 @@ def found_by(constraint: str, *, ever: bool = False) -> models.Q:
 
 
 class Alert(models.Model):
-    """A finding that lives from the run that first made it to the one that no longer does."""
+    """A finding, from the run that first reports it to the first run that no longer does."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="alerts")
@@ -109,7 +110,7 @@ class Alert(models.Model):
     snoozed_until = models.DateTimeField(
         null=True, help_text="Empty for one that is snoozed until it changes, or not at all."
     )
-    # Resolved by hand, and found unchanged ever since: that opens no new alert.
+    # Resolved by hand, and found unchanged by every run since: no new alert is opened for it.
     holds_back = models.BooleanField(default=False)
     open_since = models.DateTimeField(
         default=timezone.now, help_text="When it opened, or was reopened last."
@@ -119,17 +120,18 @@ class Alert(models.Model):
     )
     escalated_at = models.DateTimeField(null=True)
     last_run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="alerts")
-    # Another constraint found the same first: that alert is listed and has events instead of this
-    # one, for as long as it tells all that this one has to tell. See `memory.alerting.duplicates`.
+    # Another constraint reported the same finding first. While that alert covers this one, it is
+    # listed and has the events instead. See `memory.alerting.duplicates`.
     duplicate_of = models.ForeignKey(
         "self",
         null=True,
         on_delete=models.CASCADE,
         related_name="duplicates",
         db_constraint=False,  # alerts are never deleted
-        db_index=False,  # it has one below, of the few that have a value
+        db_index=False,  # a partial index on the few rows that have a value is below
     )
-    # What it duplicated before it was listed: who follows its constraint hears of that one, too.
+    # What it duplicated before it was listed: those who follow its constraint have a copy of that
+    # alert.
     was_duplicate_of = models.ForeignKey(
         "self",
         null=True,
@@ -153,14 +155,14 @@ class Alert(models.Model):
         indexes = [
             models.Index(fields=["user", "state"], name="alert_of_user"),
             models.Index(fields=["user", "-opened_at"], name="alert_openings"),
-            # How many were opened of late.
+            # Counts recently opened alerts.
             models.Index(
                 fields=["opened_at"],
                 include=["severity", "user"],
                 name="alert_listed_opened",
                 condition=models.Q(duplicate_of=None),
             ),
-            # For processes of the release before duplicates: the next release removes it.
+            # For processes of the release before duplicates; the next release removes it.
             models.Index(fields=["opened_at"], include=["severity", "user"], name="alert_opened"),
             models.Index(
                 BY_STATE, BY_SEVERITY, models.F("opened_at").desc(), name="alert_by_urgency"
@@ -203,23 +205,23 @@ class Alert(models.Model):
 
     @property
     def rank(self) -> int:
-        """How grave it is: a larger number is graver."""
+        """The rank of the severity: a larger number is more severe."""
         return severity_rank(self.severity)
 
     @property
     def causes(self) -> list["Alert"]:
-        """Return this alert and its duplicates: those that live, or were resolved with it."""
+        """Return this alert and its duplicates that are live or were resolved with it."""
         duplicates = [one for one in self.duplicates.all() if one.resolved_at == self.resolved_at]
         return [self, *sorted(duplicates, key=lambda one: (one.opened_at, one.pk))]
 
     @property
     def messages(self) -> str:
-        """Return what all causes say, in one line; what they say alike once."""
+        """Return the messages of all causes in one line, without repetitions."""
         return " / ".join(dict.fromkeys(cause.message for cause in self.causes))
 
 
 class AlertEventKind(models.TextChoices):
-    """What happened to an alert, or to entries of a log."""
+    """The kinds of events, of an alert or of entries of a log."""
 
     OPENED = "opened", "opened"
     CHANGED = "changed", "changed"
@@ -229,9 +231,9 @@ class AlertEventKind(models.TextChoices):
     ESCALATED = "escalated", "escalated"
     RESOLVED = "resolved", "resolved"
     FEEDBACK = "feedback", "feedback"
-    # The last of an alert whose user was erased: whoever keeps a copy forgets it.
+    # The last event of an alert whose user was erased: whoever keeps a copy must delete it.
     ERASED = "erased", "erased"
-    # Of no alert: the project cannot hold entries of a user's log.
+    # Belongs to no alert: the project cannot hold some entries of a user's log.
     REJECTED = "rejected", "entries rejected"
 
     @property
@@ -254,12 +256,12 @@ class EventCounter(models.Model):
 
 
 class AlertEvent(models.Model):
-    """One step in an alert's life, or entries that were rejected: who, when, and by which run."""
+    """One step in an alert's life, or a batch of rejected entries, with actor and run."""
 
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="+")
     seq = models.BigIntegerField(help_text="Its number in the workspace: 1, 2, 3 … without gaps.")
     alert = models.ForeignKey(Alert, null=True, on_delete=models.CASCADE, related_name="events")
-    # Of rejected entries alone, which no alert leads to; `event_of_user` is its index.
+    # Set for rejected entries only, which have no alert; `event_of_user` is the index.
     user = models.ForeignKey(
         MemoryUser,
         null=True,
@@ -270,7 +272,7 @@ class AlertEvent(models.Model):
     entries = ArrayField(
         models.BigIntegerField(),
         default=list,
-        # For those who do not know of it, while the server is upgraded.
+        # For processes of the previous release, during an upgrade.
         db_default=models.Value([], ArrayField(models.BigIntegerField())),
         help_text="The entries of the user's log that were rejected together.",
     )
@@ -305,26 +307,26 @@ class AlertEvent(models.Model):
     def person(self) -> MemoryUser:
         """The user of the alert, or of the entries."""
         found = self.alert.user if self.alert else self.user
-        assert found is not None  # as `event_of_alert_or_entries` demands
+        assert found is not None  # guaranteed by `event_of_alert_or_entries`
         return found
 
 
 class Verdict(models.TextChoices):
-    """What somebody thinks of a finding."""
+    """The feedback on an alert: useful or wrong."""
 
     USEFUL = "useful", "useful"
     WRONG = "wrong", "wrong"
 
 
 class Judge(models.TextChoices):
-    """Who thinks so: each has one current verdict of an alert."""
+    """The side that gives feedback; each has one current verdict per alert."""
 
     PRODUCT = "product", "product"
     STAFF = "staff", "staff"
 
 
 class AlertFeedback(models.Model):
-    """Whether an alert was useful, as the product's side or the staff see it now."""
+    """Feedback: whether the product or the staff currently consider an alert useful."""
 
     alert = models.ForeignKey(Alert, on_delete=models.CASCADE, related_name="feedback")
     judge = models.CharField(max_length=16, choices=Judge.choices)
@@ -345,7 +347,7 @@ class AlertFeedback(models.Model):
 
 
 class PausedConstraint(models.Model):
-    """A constraint of a user that said too much: until it is resumed, it changes no alert."""
+    """A noisy constraint of one user. While it is paused, it changes no alert."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     user = models.ForeignKey(

@@ -16,7 +16,7 @@ from memory.models.workspaces import Workspace
 
 
 class BacktestState(models.TextChoices):
-    """How far a backtest got."""
+    """The progress of a backtest."""
 
     WAITING = "waiting", "waiting"
     RUNNING = "running", "under way"
@@ -29,7 +29,7 @@ GOING_ON = [BacktestState.WAITING, BacktestState.RUNNING]
 
 
 class Backtest(MortalWork):
-    """One constraint over the history of users: a version of a workspace's, or a user's own."""
+    """A backtest of one constraint over users' histories: a workspace version, or a user's own."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="backtests")
@@ -65,7 +65,8 @@ class Backtest(MortalWork):
     reason = models.CharField(
         max_length=300, blank=True, default="", help_text="Why it was cancelled, or failed."
     )
-    # Users are held against the shape in the order of a hash, up to this one so far.
+    # Users are matched against the shape in the order of a hash; this is the last one matched so
+    # far.
     cursor = models.CharField(max_length=32, blank=True, default="")
     picked = models.BooleanField(default=False, help_text="Whether it is settled on whom to look.")
     looked_at = models.PositiveIntegerField(
@@ -104,7 +105,7 @@ class Backtest(MortalWork):
 
 
 class UserState(models.TextChoices):
-    """What became of one user's part."""
+    """The state of one user's part of a backtest."""
 
     WAITING = "waiting", "waiting"
     DONE = "done", "done"
@@ -112,7 +113,7 @@ class UserState(models.TextChoices):
 
 
 class BacktestUser(models.Model):
-    """What a backtest came to for one user."""
+    """The result of a backtest for one user."""
 
     backtest = models.ForeignKey(Backtest, on_delete=models.CASCADE, related_name="users")
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="+")
@@ -140,7 +141,7 @@ class BacktestUser(models.Model):
 
 
 class BacktestFinding(models.Model):
-    """One alert that there would have been."""
+    """An alert that the constraint would have opened."""
 
     result = models.ForeignKey(BacktestUser, on_delete=models.CASCADE, related_name="findings")
     fingerprint = models.CharField(max_length=64, help_text="The same as the alert's.")

@@ -29,9 +29,10 @@ class Blob(models.Model):
 
 
 class Bytecode(models.Model):
-    """A file compiled in a sandbox: opaque to us, never unmarshalled outside of one.
+    """A file compiled in a sandbox: opaque to the server, never unmarshalled outside a sandbox.
 
-    Bound to the path (it is part of the code's file name) and to the image that compiled it.
+    Bound to the path (which is part of the code object's file name) and to the image that compiled
+    it.
     """
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="bytecode")
@@ -53,7 +54,7 @@ class Bytecode(models.Model):
 
 
 class Origin(models.TextChoices):
-    """Where a checkpoint comes from."""
+    """The source of a checkpoint."""
 
     RECORDS = "records", "typed records"
     LLM = "llm", "language model"
@@ -64,9 +65,10 @@ class Origin(models.TextChoices):
 
 
 class Checkpoint(models.Model):
-    """An immutable version of a user's project. It passed the gate, or it would not be here.
+    """An immutable version of a user's project, which has passed the gate.
 
-    Of what was redacted since, only the words are gone: see migration 0002.
+    A redaction empties content that rests on the redacted entries, and nothing else: see migration
+    0002.
     """
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="checkpoints")
@@ -80,10 +82,9 @@ class Checkpoint(models.Model):
     verdict = models.JSONField(help_text="What the gate checked and found.")
     created_at = models.DateTimeField(auto_now_add=True)
 
-    # A state that was computed, and is no version, has these as well (`memory.temporal.states`).
-    # They are no columns: the version it was computed from, path → source of the files that no blob
-    # holds, the typed entries that were rejected on the way, and those that each record was made
-    # of.
+    # Attributes of a computed state, which is not a version (`memory.temporal.states`). They are
+    # not columns: the version that it was computed from, path → source of the files that no blob
+    # holds, the typed entries that were rejected on the way, and the entries behind each record.
     computed_from: "Checkpoint | None" = None
     computed: Mapping[str, str] = MappingProxyType({})
     left_out: Sequence[int] = ()
@@ -108,9 +109,9 @@ class Checkpoint(models.Model):
 
 
 class RecordLocation(models.Model):
-    """The file that holds a record, so that one record can be changed without reading the rest.
+    """The file that holds a record, so that a record can be changed without reading the others.
 
-    Kept for retired records too: their keys are never used again.
+    Kept for retired records too, since their keys are never reused.
     """
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="locations")

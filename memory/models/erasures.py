@@ -1,4 +1,4 @@
-"""What stays of a person who was erased: that it was done, by whom and why, and how much it was."""
+"""Tombstones of erased users: that it was done, by whom, why, and how many rows it took."""
 
 import uuid
 
@@ -10,8 +10,10 @@ from memory.models.users import MemoryUser
 
 
 class UserErasure(LeasedWork):
-    """The erasure of one user: work until it is done, a tombstone afterwards. See
-    `memory.privacy.user_erasure`."""
+    """The erasure of one user: pending work at first, a tombstone afterwards.
+
+    See `memory.privacy.user_erasure`.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.OneToOneField(MemoryUser, on_delete=models.PROTECT, related_name="erasure")

@@ -1,4 +1,4 @@
-"""Database fields of our own, and what they refuse."""
+"""Our own database fields and validators."""
 
 import functools
 import zoneinfo
@@ -26,7 +26,7 @@ def validate_time_zone(name: str) -> None:
 
 @functools.cache
 def _time_zones() -> frozenset[str]:
-    """Return the names of all time zones, for which 600 files are opened."""
+    """Return the names of all time zones; cached, since it opens 600 files."""
     return frozenset(zoneinfo.available_timezones())
 
 
@@ -39,30 +39,30 @@ class ExactJSONField(models.JSONField):
     """
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
-        """Name the column's type."""
+        """Return the column's type."""
         return "json"
 
     def get_db_prep_value(
         self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False
     ) -> Any:
-        """Hand the driver a `json`, so that the value never passes through `jsonb`."""
+        """Pass the driver a `json` value, so that it never goes through `jsonb`."""
         return None if value is None else Json(value, dumps=exact_json)
 
     def from_db_value(self, value: Any, expression: object, connection: BaseDatabaseWrapper) -> Any:
-        """Return what the driver has parsed already (Django switches that off for `jsonb` only)."""
+        """Return the value as the driver parsed it (Django turns that off for `jsonb` only)."""
         return value
 
 
 @models.BigIntegerField.register_lookup
 class InColumn(In):
-    """`in` for columns of whole numbers: what no column can hold is in none.
+    """`in` for integer columns that ignores values no such column can hold.
 
-    Of `=` and `<` Django knows that by itself; here the database would be handed what it cannot
-    take, such as the number of an entry that somebody has made up.
+    Django handles that for `=` and `<`; for `in` the database would be handed numbers out of range,
+    such as the made-up number of an entry.
     """
 
     def get_prep_lookup(self) -> Any:
-        """Leave out what is too large."""
+        """Leave out values that are out of range."""
         values = super().get_prep_lookup()
         if not self.rhs_is_direct_value():
             return values

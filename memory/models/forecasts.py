@@ -1,4 +1,4 @@
-"""What the constraints will find on the days to come, if nothing changes but the clock."""
+"""Forecasts of what the constraints will find if nothing changes but the clock."""
 
 from django.db import models
 
@@ -9,8 +9,10 @@ from memory.models.users import MemoryUser
 
 
 class Forecast(MortalWork):
-    """The forecast of one user: the newest one, and whether another is due. See
-    `memory.temporal.forecasts`."""
+    """The newest forecast of one user, and the time at which another is due.
+
+    See `memory.temporal.forecasts`.
+    """
 
     user = models.OneToOneField(MemoryUser, on_delete=models.CASCADE, related_name="forecast")
     due_at = models.DateTimeField(null=True, help_text="Empty when none is to be made.")

@@ -1,10 +1,10 @@
-"""The workers that run users' code."""
+"""Sandbox hosts: the workers that run users' code."""
 
 from django.db import models
 
 
 class SandboxHost(models.Model):
-    """A sandbox worker's own word that it is there, every few seconds. See `memory.work.hosts`."""
+    """The heartbeat of a sandbox worker, every few seconds. See `memory.work.hosts`."""
 
     name = models.CharField(primary_key=True, max_length=100)
     started_at = models.DateTimeField()

@@ -1,4 +1,4 @@
-"""Requests that were carried out, so that a repeated one is answered and not done again."""
+"""Writes that were carried out, so that a repeated request is answered and not done again."""
 
 from django.db import models
 
@@ -7,7 +7,7 @@ from memory.models.workspaces import Workspace
 
 
 class IdempotencyKey(models.Model):
-    """A client's name for one write, and what that write came to. See `memory.work.idempotency`."""
+    """A client's key for one write, and the result of that write. See `memory.work.idempotency`."""
 
     workspace = models.ForeignKey(
         Workspace, on_delete=models.CASCADE, related_name="idempotency_keys"

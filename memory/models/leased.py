@@ -1,4 +1,4 @@
-"""What every row that stands for work has: see `memory.work.leases`."""
+"""The base classes of rows that stand for work: see `memory.work.leases`."""
 
 from django.db import models
 from django.utils import timezone
@@ -7,8 +7,8 @@ from django.utils import timezone
 class LeasedWork(models.Model):
     """Work that one worker does at a time.
 
-    `token` grows with every claim. A worker commits only while the token is its own, so a worker
-    that was thought dead cannot write over its successor.
+    `token` grows with every claim. A worker commits only while it holds the current token, so a
+    worker that was presumed dead cannot overwrite its successor.
     """
 
     run_after = models.DateTimeField(
@@ -26,7 +26,10 @@ class LeasedWork(models.Model):
 
 
 class MortalWork(LeasedWork):
-    """Work that is given up in the end. Other work is tried for ever, at growing intervals."""
+    """Work that fails permanently after some attempts.
+
+    Other work is retried forever, at growing intervals.
+    """
 
     dead_since = models.DateTimeField(
         null=True,

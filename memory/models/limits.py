@@ -8,9 +8,9 @@ from memory.workspace_settings.sandbox_limits import SandboxLimits
 
 
 class SandboxSettings(models.Model):
-    """How the code of a workspace's users runs, where that is not as everywhere on the server.
+    """Overrides of the limits under which the code of a workspace's users runs.
 
-    What is empty is as the server's settings say. A change holds from the next run on.
+    An empty field inherits the server's setting. A change applies from the next run on.
     """
 
     wall_seconds = models.FloatField(
@@ -84,16 +84,16 @@ class SandboxSettings(models.Model):
 
     @property
     def chosen_limits(self) -> dict[str, float | None]:
-        """Name → what was chosen; None for what is as everywhere."""
+        """Name → override; None inherits the server's setting."""
         return {limit.name: getattr(self, limit.name) for limit in sandbox_limits.LIMITS}
 
     @property
     def limits(self) -> SandboxLimits:
-        """The limits that hold."""
+        """The effective limits."""
         return sandbox_limits.effective(self.chosen_limits)
 
     def clean(self) -> None:
-        """Refuse limits that the server cannot or may not give, or that contradict each other."""
+        """Refuse limits that the server cannot or may not grant, or that contradict each other."""
         super().clean()
         if problems := sandbox_limits.problems(self.chosen_limits):
             raise ValidationError(problems)

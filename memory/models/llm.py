@@ -1,4 +1,4 @@
-"""Every call of a language model, and what calls have spent. See `memory.llm.llm_calls`."""
+"""Calls of language models, and their spending. See `memory.llm.llm_calls`."""
 
 import uuid
 
@@ -12,7 +12,7 @@ from memory.models.workspaces import Workspace
 
 
 class LlmPurpose(models.TextChoices):
-    """What a language model is asked to do."""
+    """The purpose of a call."""
 
     MEMORIZE = "memorize", "memorize: messages to facts"
     STRUCTURE = "structure", "structure: facts to records"
@@ -22,7 +22,7 @@ class LlmPurpose(models.TextChoices):
 
 
 class LlmOutcome(models.TextChoices):
-    """How far a call got and how it ended."""
+    """The outcome of a call, or its progress while it is under way."""
 
     STARTED = "started", "under way"
     OK = "ok", "answered"
@@ -44,10 +44,10 @@ class LlmOutcome(models.TextChoices):
 
 
 class LlmCall(models.Model):
-    """One attempt of a call: the row is there before the request leaves.
+    """One attempt of a call; the row is written before the request is sent.
 
     While it is `started` it holds one of the workspace's concurrent calls, until it expires, and
-    reserves what it may spend at most.
+    reserves the most that it may spend.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
@@ -68,7 +68,7 @@ class LlmCall(models.Model):
         related_name="llm_calls",
         help_text="The version that came of it.",
     )
-    # What became of a session, with its first call: see `memory.llm.track_records`.
+    # The result of a session, on its first call: see `memory.llm.track_records`.
     accepted = models.BooleanField(
         null=True,
         help_text="Whether the gate accepted what its session proposed; empty where it was not"
@@ -90,7 +90,7 @@ class LlmCall(models.Model):
     )
     error = models.TextField(blank=True, default="")
 
-    # Empty: the provider has not told.
+    # NULL: the provider did not report it.
     input_tokens = models.BigIntegerField(null=True)
     output_tokens = models.BigIntegerField(null=True)
     cache_read_tokens = models.BigIntegerField(null=True, help_text="Of the input.")
@@ -111,7 +111,7 @@ class LlmCall(models.Model):
     finished_at = models.DateTimeField(null=True)
     seconds = models.FloatField(null=True, help_text="From the request to its answer.")
 
-    # Fernet tokens of compressed JSON, where the server keeps content at all.
+    # Fernet tokens of compressed JSON, if the server keeps content at all.
     prompt = models.BinaryField(null=True)
     answer = models.BinaryField(null=True)
 
@@ -123,7 +123,7 @@ class LlmCall(models.Model):
             models.Index(fields=["-started_at"], name="llm_call_age"),
             models.Index(fields=["workspace", "-started_at"], name="llm_call_of_workspace"),
             models.Index(fields=["work"], name="llm_call_of_work"),
-            # The first call of each session, and of each that was judged.
+            # The first call of each session, and of each session that was judged.
             models.Index(
                 fields=["workspace", "model", "-started_at"],
                 name="llm_call_first_of_model",
@@ -146,16 +146,16 @@ class LlmCall(models.Model):
 
     @property
     def standing(self) -> LlmOutcome:
-        """The outcome; interrupted, too, where nobody has noted yet that the caller is gone."""
+        """The outcome; `interrupted` once the call has expired, recorded or not."""
         if self.outcome == LlmOutcome.STARTED and self.expires_at <= timezone.now():
             return LlmOutcome.INTERRUPTED
         return LlmOutcome(self.outcome)
 
 
 class LlmSpending(models.Model):
-    """What the finished calls of a day have spent: the ledger that budgets are held against.
+    """The spending of a day's finished calls: the ledger that budgets are checked against.
 
-    It stays when calls are erased.
+    The row stays when its calls are erased.
     """
 
     workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="llm_spending")

@@ -1,4 +1,4 @@
-"""What a workspace has chosen of its language model: see `memory.llm.language_models`."""
+"""A workspace's overrides of its language model: see `memory.llm.language_models`."""
 
 from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
@@ -8,9 +8,9 @@ from memory.llm import language_models
 
 
 class LlmSettings(models.Model):
-    """Which language model works for a workspace's users, and what it may spend.
+    """Overrides of the language model of a workspace's users and of its budget.
 
-    What is empty is as the server's settings say. A change holds from the next call on.
+    An empty field inherits the server's setting. A change applies from the next call on.
     """
 
     llm_model = models.CharField(
@@ -74,7 +74,7 @@ class LlmSettings(models.Model):
 
     @property
     def chosen_llm(self) -> language_models.Chosen:
-        """What was chosen; empty or None for what is as everywhere."""
+        """The workspace's overrides; an empty text or None inherits the server's setting."""
         return language_models.Chosen(
             model=self.llm_model,
             base_url=self.llm_base_url,
@@ -87,7 +87,7 @@ class LlmSettings(models.Model):
         )
 
     def clean(self) -> None:
-        """Refuse what no call could be made with."""
+        """Refuse settings with which no call could be made."""
         super().clean()
         if problems := language_models.problems(self.chosen_llm):
             raise ValidationError({f"llm_{name}": problem for name, problem in problems.items()})

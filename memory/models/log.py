@@ -11,14 +11,14 @@ from memory.models.users import MemoryUser
 
 
 class By(models.TextChoices):
-    """By which of an entry's two times the past is told."""
+    """The clock of a past state: when entries were recorded, or when they occurred."""
 
     RECORDED = "recorded", "what was known then"
     OCCURRED = "occurred", "what was the case then, by the entries' own times"
 
 
 class EntryKind(models.TextChoices):
-    """What a line of the log says."""
+    """The kinds of log entries."""
 
     MESSAGE = "message", "message"
     FACT = "fact", "fact"
@@ -27,14 +27,14 @@ class EntryKind(models.TextChoices):
     REDACTION = "redaction", "redaction"
 
 
-# The kinds that say by themselves what is so, in a sentence.
+# The kinds whose content is a complete statement.
 STATEMENTS = (EntryKind.FACT, EntryKind.CORRECTION)
 
 
 class LogEntry(models.Model):
-    """One immutable line of a user's log.
+    """One immutable entry of a user's log.
 
-    Written by `memory.log.append` alone. Nothing has a foreign key to this table: an entry is named
+    Written by `memory.log.append` only. No foreign key points to this table: an entry is referenced
     by (user, seq), so that the table can be partitioned by user.
     """
 
@@ -46,7 +46,7 @@ class LogEntry(models.Model):
     recorded_at = models.DateTimeField(help_text="When the log learned it.")
     derived_from = ArrayField(models.BigIntegerField(), default=list, blank=True)
 
-    # The payload: what a redaction empties.
+    # The payload, which a redaction empties.
     content = models.TextField(null=True)
     data = ExactJSONField(null=True)
     metadata = ExactJSONField(null=True)
@@ -62,7 +62,7 @@ class LogEntry(models.Model):
     hash = models.BinaryField(max_length=32)
     redacted_at = models.DateTimeField(null=True)
 
-    # What became of it, where somebody has looked that up (`memory.log.outcomes`); no column.
+    # The outcome, if `memory.log.outcomes` has fetched it; not a column.
     outcome: "EntryOutcome | None"
 
     class Meta:
@@ -75,7 +75,7 @@ class LogEntry(models.Model):
             ),
         ]
         indexes = [
-            # The staff's lists: of all that came last, and of one user by time.
+            # The lists of the admin: the newest entries of all users, and one user's by time.
             models.Index(fields=["-recorded_at", "-seq"], name="entry_newest"),
             models.Index(fields=["user", "-recorded_at", "-seq"], name="entry_times"),
             models.Index(
@@ -83,19 +83,19 @@ class LogEntry(models.Model):
                 name="entry_redacted",
                 condition=models.Q(redacted_at__isnull=False),
             ),
-            # What `memory.privacy.retention` looks for.
+            # The query of `memory.privacy.retention`.
             models.Index(
                 fields=["recorded_at"],
                 name="entry_messages",
                 condition=models.Q(kind="message", redacted_at=None),
             ),
-            # What counts and lists the memories of `memory.mem0`.
+            # Counts and lists the memories of `memory.mem0`.
             models.Index(
                 fields=["user", "seq"],
                 name="entry_statements",
                 condition=models.Q(kind__in=STATEMENTS, redacted_at=None),
             ),
-            # Which corrections there are of an entry.
+            # Finds the corrections of an entry.
             models.Index(
                 "user",
                 models.F("derived_from__0"),
@@ -109,7 +109,7 @@ class LogEntry(models.Model):
 
 
 class Outcome(models.TextChoices):
-    """What became of an entry. An entry without an outcome is pending."""
+    """The outcome of an entry. An entry without an outcome is pending."""
 
     COVERED = "covered", "covered"
     DISMISSED = "dismissed", "dismissed"
@@ -117,7 +117,7 @@ class Outcome(models.TextChoices):
 
 
 class EntryOutcome(models.Model):
-    """What became of one entry, decided together with a checkpoint or by the gate's refusal."""
+    """The outcome of one entry, decided with a checkpoint or by the gate's refusal."""
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="outcomes")
     seq = models.BigIntegerField()
@@ -137,7 +137,7 @@ class EntryOutcome(models.Model):
         constraints = [models.UniqueConstraint(fields=["user", "seq"], name="outcome_of_entry")]
         indexes = [
             models.Index(fields=["-decided_at", "-seq"], name="outcome_newest"),
-            # How many were refused of late.
+            # Counts recent rejections.
             models.Index(
                 fields=["decided_at"],
                 name="outcome_rejected",

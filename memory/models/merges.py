@@ -1,4 +1,4 @@
-"""Users who turned out to be somebody known, and which entry of theirs became which."""
+"""Merges of users who turned out to be the same person, and the mapping of their entries."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -8,8 +8,10 @@ from memory.models.users import MemoryUser
 
 
 class Merge(LeasedWork):
-    """One user merged into another: the log of the one is appended to that of the other, batch by
-    batch. See `memory.merging`."""
+    """One user merged into another: the log of the first is appended to the second's, in batches.
+
+    See `memory.merging`.
+    """
 
     user = models.ForeignKey(
         MemoryUser, on_delete=models.CASCADE, related_name="merges", help_text="Who it is."
@@ -30,7 +32,8 @@ class Merge(LeasedWork):
         default=list,
         help_text="The merged user's own constraints: no entry says them.",
     )
-    # Fingerprint → the merged user's alert and its state, until the same is found of the other.
+    # Fingerprint → the merged user's alert and its state, until the same finding occurs for the
+    # other user.
     alerts = models.JSONField(default=dict)
     due_at = models.DateTimeField(null=True, help_text="Empty when all is done.")
     finished_at = models.DateTimeField(null=True)
@@ -48,7 +51,7 @@ class Merge(LeasedWork):
 
 
 class CopiedEntries(models.Model):
-    """Consecutive entries of a merged user, and the consecutive entries that they became."""
+    """Consecutive entries of a merged user, and the consecutive copies made of them."""
 
     merge = models.ForeignKey(Merge, on_delete=models.CASCADE, related_name="ranges")
     from_seq = models.BigIntegerField(help_text="The first, in the merged user's log.")

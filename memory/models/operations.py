@@ -1,4 +1,4 @@
-"""What the server says of itself: that it does its rounds, and what is wrong with it."""
+"""Heartbeats and alarms: the server's own health."""
 
 from django.db import models
 
@@ -19,7 +19,7 @@ class Heartbeat(models.Model):
 
 
 class Alarm(LeasedWork):
-    """Something that is wrong with the server, or was; the work on it is to tell the staff."""
+    """A current or past problem of the server; the work of the row is to notify the staff."""
 
     name = models.CharField(max_length=100, unique=True)
     detail = models.TextField(help_text="What is wrong, or was last.")

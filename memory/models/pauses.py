@@ -1,4 +1,4 @@
-"""Pauses: of whom nothing is worked on for the time being."""
+"""Pauses of the work on a user or a workspace."""
 
 import uuid
 
@@ -9,8 +9,10 @@ from memory.models.workspaces import Workspace
 
 
 class Pause(models.Model):
-    """The staff have the work on a user, or on all users of a workspace, stand still: see
-    `memory.admission.pauses`."""
+    """A pause, set by the staff, of the work on one user or on all users of a workspace.
+
+    See `memory.admission.pauses`.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="pauses")

@@ -13,9 +13,9 @@ def _number(
 
 
 class QuotaSettings(models.Model):
-    """How much a workspace may ask, tell and have.
+    """Overrides of a workspace's rates and quotas.
 
-    What is empty is as the server's settings say.
+    An empty field inherits the server's setting.
     """
 
     reads_per_minute = _number("reads a minute", "Requests that read.")
@@ -43,11 +43,11 @@ class QuotaSettings(models.Model):
 
     @property
     def chosen_quotas(self) -> overrides.Chosen:
-        """What was chosen; None for what is as everywhere."""
+        """The workspace's overrides; None inherits the server's setting."""
         return overrides.chosen_of(self, quotas.NUMBERS)
 
     def clean(self) -> None:
-        """Refuse what would let nobody in."""
+        """Refuse values that would shut everybody out."""
         super().clean()
         if problems := overrides.out_of_range(quotas.NUMBERS, self.chosen_quotas):
             raise ValidationError(problems)

@@ -1,4 +1,4 @@
-"""What was redacted, by whom and why, and whether all that rests on it is gone."""
+"""Redactions: what was redacted, by whom and why, and whether all derived data is gone."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -8,8 +8,10 @@ from memory.models.users import MemoryUser
 
 
 class Redaction(LeasedWork):
-    """One redaction: the entries are empty from its transaction on, a worker removes what rests on
-    them. See `memory.privacy.redaction`."""
+    """One redaction: it empties the entries, and a worker removes all that rests on them.
+
+    See `memory.privacy.redaction`.
+    """
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="redactions")
     seq = models.BigIntegerField(help_text="The entry of the log that says so.")

@@ -1,4 +1,4 @@
-"""What a workspace has chosen of how long things are kept: see `memory.privacy.retention`."""
+"""A workspace's overrides of retention periods: see `memory.privacy.retention`."""
 
 from django.core.exceptions import ValidationError
 from django.db import models
@@ -7,9 +7,9 @@ from memory.workspace_settings import retention_settings
 
 
 class RetentionSettings(models.Model):
-    """How long messages, runs and calls of language models are kept.
+    """Overrides of how long messages, runs and model calls are kept.
 
-    What is empty is as the server's settings say.
+    An empty field inherits the server's setting.
     """
 
     keep_messages_days = models.PositiveIntegerField(
@@ -36,7 +36,7 @@ class RetentionSettings(models.Model):
 
     @property
     def chosen_retention(self) -> retention_settings.Chosen:
-        """What was chosen; None for what is as everywhere."""
+        """The workspace's overrides; None inherits the server's setting."""
         return retention_settings.Chosen(
             keep_messages_days=self.keep_messages_days,
             keep_runs_days=self.keep_runs_days,
@@ -44,7 +44,7 @@ class RetentionSettings(models.Model):
         )
 
     def clean(self) -> None:
-        """Refuse periods that nobody can mean."""
+        """Refuse implausible periods."""
         super().clean()
         if problems := retention_settings.problems(self.chosen_retention):
             raise ValidationError(problems)

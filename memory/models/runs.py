@@ -1,4 +1,4 @@
-"""Every execution of a user's project."""
+"""Runs: every execution of a user's project."""
 
 import uuid
 
@@ -11,7 +11,7 @@ from memory.models.users import MemoryUser
 
 
 class RunKind(models.TextChoices):
-    """What is executed."""
+    """The kinds of runs."""
 
     CONSTRAINTS = "constraints", "constraints"
     CONSTRAINT = "constraint", "one constraint, tried"
@@ -22,12 +22,12 @@ class RunKind(models.TextChoices):
     IMPORT = "import", "import"
 
 
-# These are done by the workers with language models, all others by those with sandboxes.
+# Executed by the workers with language models; all other kinds by those with sandboxes.
 BY_MODEL = (RunKind.ASK, RunKind.FOLLOW_UP)
 
 
 class RunTrigger(models.TextChoices):
-    """Why it is executed."""
+    """The reason for which a run was queued."""
 
     API = "api", "API request"
     CHECKPOINT = "checkpoint", "new checkpoint"
@@ -41,12 +41,12 @@ class RunTrigger(models.TextChoices):
     STAFF = "staff", "staff"
 
 
-# Somebody waits for these: how many of them wait at a time is bounded for each workspace.
+# Somebody waits for these: the number that wait at a time is bounded for each workspace.
 ASKED_FOR = (RunTrigger.API, RunTrigger.STAFF)
 
 
 class RunStatus(models.TextChoices):
-    """How far it got."""
+    """The progress of a run."""
 
     QUEUED = "queued", "queued"
     RUNNING = "running", "running"
@@ -54,7 +54,7 @@ class RunStatus(models.TextChoices):
 
 
 class RunOutcome(models.TextChoices):
-    """How it ended. Those of the sandbox are the outcomes of its protocol."""
+    """The outcome of a run. Outcomes of the sandbox are those of its protocol."""
 
     OK = "ok", "ok"
     REJECTED = "rejected", "rejected by the gate"
@@ -73,7 +73,7 @@ class RunOutcome(models.TextChoices):
     ABANDONED = "abandoned", "given up after repeated failures of the server"
 
 
-# What is said wherever a result of such a sandbox is shown.
+# Warnings shown beside every result of such a sandbox.
 WARNINGS = {
     "process": "Computed by the process runner, which is for development: it does not keep"
     " untrusted code in.",
@@ -81,15 +81,15 @@ WARNINGS = {
 
 
 def warning_of(runner: str) -> str | None:
-    """Return what to say beside a result that this runner's sandboxes have computed, if anything.
+    """Return the warning to show beside a result that this runner's sandboxes computed, if any.
 
-    `runner` is the name that a sandbox gives itself; empty where there was none.
+    `runner` is the name that a sandbox gives itself; empty if there was none.
     """
     return WARNINGS.get(runner)
 
 
 class Run(MortalWork):
-    """One execution: queue row first, history afterwards. See `memory.work.runs`."""
+    """One execution: a row of the queue first, history afterwards. See `memory.work.runs`."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="runs")
@@ -99,7 +99,7 @@ class Run(MortalWork):
         max_length=200,
         blank=True,
         default="",
-        db_default="",  # for those who do not know of it, while the server is upgraded
+        db_default="",  # for processes of the previous release, during an upgrade
         help_text="Which member of the staff asked for it.",
     )
     checkpoint = models.ForeignKey(
@@ -145,7 +145,7 @@ class Run(MortalWork):
                 name="run_unfinished",
                 condition=~models.Q(status="done"),
             ),
-            # What somebody waits for, which is bounded for each workspace.
+            # Runs that somebody waits for, whose number is bounded for each workspace.
             models.Index(
                 fields=["user"],
                 name="run_waited_for",
@@ -156,7 +156,7 @@ class Run(MortalWork):
                 name="run_of_staff",
                 condition=~models.Q(asked_by=""),
             ),
-            # How runs ended of late is counted in the index alone.
+            # Counts recent outcomes by an index-only scan.
             models.Index(
                 fields=["finished_at"],
                 include=["outcome", "user"],

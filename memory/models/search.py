@@ -1,4 +1,4 @@
-"""The index that a search reads: segments of a log, which can be made anew at any time."""
+"""The search index: segments of a log, which can be rebuilt at any time."""
 
 from django.db import models
 
@@ -7,8 +7,9 @@ from memory.models.users import MemoryUser
 
 
 class SearchIndex(LeasedWork):
-    """The work on one user's index: whether some is due, and who does it. See
-    `memory.recall.search.index`.
+    """The work on one user's search index: when it is due, and who does it.
+
+    See `memory.recall.search.index`.
 
     A redaction takes the lease away (migration 0002), so that what was read before it is not
     written after it.
@@ -30,7 +31,7 @@ class SearchIndex(LeasedWork):
 
 
 class SearchSegment(models.Model):
-    """An index of consecutive entries, never changed: entries from `first_seq` to `last_seq`."""
+    """An immutable index of the consecutive entries from `first_seq` to `last_seq`."""
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="segments")
     first_seq = models.BigIntegerField()
@@ -51,7 +52,7 @@ class SearchSegment(models.Model):
 
 
 class SearchBlock(models.Model):
-    """A part of a segment: number 0 tells of the entries, the others hold postings."""
+    """A part of a segment: number 0 describes the entries, the others hold postings."""
 
     segment = models.ForeignKey(SearchSegment, on_delete=models.CASCADE, related_name="parts")
     number = models.PositiveIntegerField()

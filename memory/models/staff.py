@@ -1,4 +1,4 @@
-"""The staff: whose workspaces each of them sees, and what they did and looked at."""
+"""The staff: which workspaces each member sees, and the audit of their actions."""
 
 from django.conf import settings
 from django.db import models
@@ -34,7 +34,7 @@ class StaffAccess(models.Model):
 
 
 class AuditKind(models.TextChoices):
-    """What somebody of the staff did."""
+    """The kinds of audited actions."""
 
     LOGIN = "login", "logged in"
     LOGOUT = "logout", "logged out"
@@ -46,10 +46,10 @@ class AuditKind(models.TextChoices):
 
 
 class StaffAudit(models.Model):
-    """One thing that one of the staff did or looked at: see `memory.staff.audit`.
+    """One audited action of a staff member: see `memory.staff.audit`.
 
-    The database refuses to change or delete a row. It holds no content and no name of a person:
-    whoever is erased can stay in it. Nor does it refer to accounts, which may be deleted.
+    The database refuses to change or delete a row. A row holds no content and no name of a person,
+    so it survives an erasure. It has no foreign key to accounts, which may be deleted.
     """
 
     at = models.DateTimeField(db_default=Now())

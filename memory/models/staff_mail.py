@@ -1,4 +1,4 @@
-"""Who of the staff is told of alerts by e-mail, and how far each has been told."""
+"""E-mail subscriptions of the staff to alerts, and how far each has been sent."""
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -12,14 +12,14 @@ from memory.models.workspaces import Workspace
 
 
 class MailMode(models.TextChoices):
-    """When mails are sent."""
+    """The times at which mails are sent."""
 
     AT_ONCE = "at_once", "at once"
     DAILY = "daily", "daily digest"
 
 
 class StaffSubscription(LeasedWork):
-    """What one of the staff wants to be told of by e-mail: see `memory.delivery.staff_mail`."""
+    """A staff member's e-mail subscription to alerts: see `memory.delivery.staff_mail`."""
 
     staff = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="alert_subscriptions"
@@ -61,14 +61,14 @@ class StaffSubscription(LeasedWork):
         return f"{self.staff} / {self.workspace or 'all workspaces'}"
 
     def clean(self) -> None:
-        """Refuse whom no mail can reach."""
+        """Refuse an account without an e-mail address."""
         super().clean()
         if self.staff_id and not self.staff.email:
             raise ValidationError({"staff": "This account has no e-mail address: enter one there."})
 
 
 class MailCursor(models.Model):
-    """Up to which event of a workspace's feed a subscription has been told.
+    """The last event of a workspace's feed that a subscription has been sent.
 
     Escalations have a cursor of their own, since they do not wait for a digest.
     """

@@ -1,4 +1,4 @@
-"""What a workspace has chosen of when its language model works: see `memory.work.batching`."""
+"""A workspace's overrides of when its language model works: see `memory.work.batching`."""
 
 from django.core.exceptions import ValidationError
 from django.db import models
@@ -8,9 +8,9 @@ from memory.workspace_settings import overrides
 
 
 class StructureSettings(models.Model):
-    """When the language model works on what was said to a workspace's users.
+    """Overrides of when the language model works on the entries of a workspace's users.
 
-    What is empty is as the server's settings say. A change holds from the next entry on.
+    An empty field inherits the server's setting. A change applies from the next entry on.
     """
 
     structure_entries = models.PositiveIntegerField(
@@ -37,11 +37,11 @@ class StructureSettings(models.Model):
 
     @property
     def chosen_schedule(self) -> overrides.Chosen:
-        """What was chosen; None for what is as everywhere."""
+        """The workspace's overrides; None inherits the server's setting."""
         return overrides.chosen_of(self, batching.NUMBERS)
 
     def clean(self) -> None:
-        """Refuse what contradicts itself."""
+        """Refuse contradictory values."""
         super().clean()
         if problems := batching.problems(self.chosen_schedule):
             raise ValidationError(problems)

@@ -7,9 +7,9 @@ from memory.workspace_settings import overrides, track_record_settings
 
 
 class TrackRecordSettings(models.Model):
-    """Which track record stops a language model, which were stopped, and let go on by the staff.
+    """Overrides of the track record that stops a model, the models stopped, and those resumed.
 
-    What is empty is as the server's settings say. A change holds from the next call on.
+    An empty field inherits the server's setting. A change applies from the next call on.
     """
 
     llm_judged_sessions = models.PositiveIntegerField(
@@ -62,11 +62,11 @@ class TrackRecordSettings(models.Model):
 
     @property
     def chosen_track_record(self) -> overrides.Chosen:
-        """What was chosen; None for what is as everywhere."""
+        """The workspace's overrides; None inherits the server's setting."""
         return overrides.chosen_of(self, track_record_settings.NUMBERS)
 
     def clean(self) -> None:
-        """Refuse what contradicts itself."""
+        """Refuse contradictory values."""
         super().clean()
         if problems := track_record_settings.problems(self.chosen_track_record):
             raise ValidationError(problems)

@@ -1,4 +1,4 @@
-"""The people remembered, and the lanes in which their memory is worked on."""
+"""The users remembered, and the lanes of work on their memory."""
 
 import re
 import uuid
@@ -10,23 +10,23 @@ from memory.models.fields import validate_time_zone
 from memory.models.leased import LeasedWork
 from memory.models.workspaces import Workspace
 
-# Of an address, `.` and `..` are no part: libraries leave them out, and ask for something else.
+# `.` and `..` are excluded: HTTP libraries resolve them as path segments and request another URL.
 USER_ID_PATTERN = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._:@|+-]{1,128}")
 USER_ID_RULE = "Use 1 to 128 characters out of A-Z a-z 0-9 . _ : @ | + -, and not . or .. alone"
 
 
 class RememberedUsers(models.Manager["MemoryUser"]):
-    """The people remembered: whoever is to be erased is not there for anybody any more."""
+    """The default manager, which hides users who were erased or are being erased."""
 
     def get_queryset(self) -> models.QuerySet["MemoryUser"]:
-        """Leave out who was erased, or is being erased."""
+        """Leave out users who were erased or are being erased."""
         return super().get_queryset().filter(erased_at=None)
 
 
 class MemoryUser(models.Model):
     """A person remembered for a workspace, addressed by the workspace's own `user_id`.
 
-    Of whom an erasure was asked, a row without a name stays: see `memory.privacy.user_erasure`.
+    After a request for erasure a row without a name remains: see `memory.privacy.user_erasure`.
     """
 
     public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
@@ -47,7 +47,8 @@ class MemoryUser(models.Model):
         null=True, editable=False, help_text="When it was asked to erase this person."
     )
 
-    # The end of the log; moved only under this row's lock, in the transaction that inserts.
+    # The end of the log; changed only under this row's lock, in the transaction that inserts
+    # entries.
     last_seq = models.BigIntegerField(default=0, editable=False)
     last_hash = models.BinaryField(max_length=32, default=bytes(32), editable=False)
     log_bytes = models.BigIntegerField(
@@ -77,7 +78,7 @@ class MemoryUser(models.Model):
         related_name="+",
         help_text="Who it is, since it turned out: nothing new is told of this one.",
     )
-    # What the open alerts rest on; results of an older version or instant are not applied.
+    # The version and instant of the run behind the open alerts; older results are not applied.
     alerts_version = models.IntegerField(default=0, editable=False)
     alerts_instant = models.DateTimeField(null=True, editable=False)
     constraints_due_at = models.DateTimeField(
@@ -121,7 +122,7 @@ class MemoryUser(models.Model):
 
 
 class LaneName(models.TextChoices):
-    """The two kinds of work on one user that may go on at the same time."""
+    """The two kinds of work on one user that may run at the same time."""
 
     RECORDS = "records", "typed records"
     STRUCTURE = "structure", "language model"
@@ -133,12 +134,12 @@ class Lane(LeasedWork):
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="lanes")
     name = models.CharField(max_length=16, choices=LaneName.choices)
     due_at = models.DateTimeField(null=True, help_text="Empty when nothing is pending.")
-    # Of the language model's lane alone: what `memory.work.batching` decides by.
+    # For the language model's lane only; read by `memory.work.batching`.
     waiting = models.PositiveIntegerField(
         default=0, help_text="Entries that have come since nothing was pending."
     )
     waiting_since = models.DateTimeField(null=True, help_text="When the oldest of them came.")
-    # Every entry of this lane's kinds up to here has an outcome.
+    # Every entry of this lane's kinds up to this number has an outcome.
     cursor_seq = models.BigIntegerField(default=0)
 
     class Meta:
@@ -149,7 +150,7 @@ class Lane(LeasedWork):
                 name="lane_due",
                 condition=models.Q(due_at__isnull=False),
             ),
-            # The staff's list: what has waited longest first, then what waits for nothing.
+            # The list of the admin: longest waiting first, then those with no pending work.
             models.Index(fields=["due_at", "id"], name="lane_longest"),
         ]
 

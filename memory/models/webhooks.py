@@ -1,4 +1,4 @@
-"""Who is told of events, and what became of each message. See `memory.delivery.webhooks`."""
+"""Webhook endpoints, their messages and each delivery attempt. See `memory.delivery.webhooks`."""
 
 import uuid
 
@@ -13,18 +13,18 @@ from memory.models.workspaces import Workspace
 
 
 def findings() -> list[str]:
-    """Return what an endpoint is told of unless it asks for more."""
+    """Return the alert kinds that an endpoint receives by default."""
     return [AlertKind.FINDING]
 
 
 def validate_printable(text: str) -> None:
-    """Raise ValidationError for text with characters that cannot be seen, or hide others."""
+    """Raise ValidationError for text with characters that are invisible or hide others."""
     if not text.isprintable():
         raise ValidationError("Use characters that can be seen, in one line.")
 
 
 class WebhookEndpoint(models.Model):
-    """A URL of a workspace that is sent events, and how it has behaved."""
+    """A URL to which a workspace's events are sent, and its record of failures."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="webhooks")
@@ -84,7 +84,7 @@ class WebhookEndpoint(models.Model):
 
 
 class DeliveryState(models.TextChoices):
-    """What became of a message."""
+    """The state of a message."""
 
     PENDING = "pending", "pending"
     DELIVERED = "delivered", "delivered"
@@ -92,7 +92,7 @@ class DeliveryState(models.TextChoices):
 
 
 class DeliveryStanding(models.TextChoices):
-    """What became of a message, as people are told it."""
+    """The state of a message as shown to people."""
 
     PENDING = "pending", "pending"
     HELD = "held", "held: the endpoint is disabled"
@@ -101,13 +101,13 @@ class DeliveryStanding(models.TextChoices):
 
 
 class Delivery(MortalWork):
-    """A message for one endpoint: written with its event, sent until the endpoint has taken it."""
+    """A message for one endpoint: written with its event, sent until the endpoint accepts it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(
         WebhookEndpoint, on_delete=models.CASCADE, related_name="deliveries"
     )
-    # A test has neither.
+    # A test message has neither event nor alert.
     event = models.ForeignKey(
         AlertEvent, null=True, on_delete=models.CASCADE, related_name="deliveries"
     )
@@ -140,13 +140,13 @@ class Delivery(MortalWork):
                 name="delivery_pending",
                 condition=models.Q(state="pending"),
             ),
-            # How many are being sent at the moment.
+            # Counts the messages that are being sent now.
             models.Index(
                 fields=["endpoint", "lease_expires_at"],
                 name="delivery_leased",
                 condition=models.Q(state="pending", lease_expires_at__isnull=False),
             ),
-            # Whether an earlier one of the same alert is still on its way.
+            # Finds an earlier undelivered message of the same alert.
             models.Index(
                 fields=["endpoint", "alert", "seq"],
                 name="delivery_order",
@@ -169,19 +169,19 @@ class Delivery(MortalWork):
 
     @property
     def message_id(self) -> str:
-        """What the receiver knows it by, at every attempt."""
+        """The message's id for the receiver, the same at every attempt."""
         return f"msg_{self.id.hex}"
 
     @property
     def standing(self) -> DeliveryStanding:
-        """What became of it, or that it waits for the endpoint to be enabled."""
+        """The state of the message; `held` while its endpoint is disabled."""
         if self.state == DeliveryState.PENDING and not self.endpoint.enabled:
             return DeliveryStanding.HELD
         return DeliveryStanding(self.state)
 
 
 class DeliveryAttempt(models.Model):
-    """One call of an endpoint, and what it answered."""
+    """One call of an endpoint, and its response."""
 
     delivery = models.ForeignKey(Delivery, on_delete=models.CASCADE, related_name="calls")
     at = models.DateTimeField(help_text="When the call began.")

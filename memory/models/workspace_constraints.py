@@ -9,12 +9,12 @@ from django.db import models
 from memory.models.leased import LeasedWork
 from memory.models.workspaces import Workspace
 
-# The folder of their sources beside a user's project.
+# The folder of workspace constraints beside a user's project.
 FOLDER = "workspace/"
 
 
 class VersionState(models.TextChoices):
-    """How far a version got."""
+    """The progress of a version."""
 
     CHECKING = "checking", "being checked"
     REFUSED = "refused", "refused"
@@ -23,7 +23,7 @@ class VersionState(models.TextChoices):
 
 
 class WorkspaceConstraint(models.Model):
-    """A constraint for all users of a workspace whose projects have what it needs."""
+    """A constraint for all users of a workspace whose projects match its shapes."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="constraints")
@@ -67,7 +67,7 @@ class WorkspaceConstraint(models.Model):
 
     @property
     def path(self) -> str:
-        """The path of its source beside a user's project, which its alerts name."""
+        """The path of its source beside a user's project, as alerts name it."""
         return f"{FOLDER}constraints/{self.name}.py"
 
     @property
@@ -77,7 +77,7 @@ class WorkspaceConstraint(models.Model):
 
 
 class WorkspaceConstraintVersion(LeasedWork):
-    """One text of a constraint with its tests: written once, judged once, approved or not."""
+    """One immutable version of a constraint and its tests, judged once; it may then be approved."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     constraint = models.ForeignKey(
@@ -91,8 +91,7 @@ class WorkspaceConstraintVersion(LeasedWork):
         max_length=16, choices=VersionState.choices, default=VersionState.CHECKING
     )
     verdict = models.JSONField(null=True, help_text="What was checked, and what was found.")
-    # The source as one image of the sandboxes has compiled it; what another image is sent, it
-    # compiles first.
+    # The source as compiled by one image of the sandboxes; any other image compiles it first.
     bytecode = models.TextField(blank=True, default="")
     image_digest = models.CharField(max_length=100, blank=True, default="")
     created_at = models.DateTimeField(auto_now_add=True)

@@ -1,4 +1,4 @@
-"""Tenants and the keys with which their backends call us."""
+"""Workspaces (the tenants) and the API keys of their backends."""
 
 import uuid
 
@@ -50,7 +50,7 @@ class Workspace(
 
 
 class WorkspaceUse(models.Model):
-    """What there is of a workspace, as it was counted last: see `memory.admission.usage`."""
+    """The usage of a workspace as last counted: see `memory.admission.usage`."""
 
     workspace = models.OneToOneField(
         Workspace, on_delete=models.CASCADE, primary_key=True, related_name="use"
@@ -70,16 +70,16 @@ class WorkspaceUse(models.Model):
 
 
 class Scope(models.TextChoices):
-    """What a key may do."""
+    """The permissions of a key."""
 
     READ = "read", "read"
     WRITE = "write", "write"
-    # Of what concerns all users at once, or cannot be undone.
+    # For actions that concern all users at once, or cannot be undone.
     MANAGE = "manage", "manage webhooks and workspace constraints; redact; erase users"
 
 
 class ApiKey(models.Model):
-    """A key of one workspace. Only a keyed hash of its secret is kept: see `memory.workspaces`."""
+    """A key of one workspace; only a keyed hash is stored: see `memory.workspaces`."""
 
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="api_keys")
     name = models.CharField(max_length=100, help_text="What uses this key.")
@@ -88,7 +88,7 @@ class ApiKey(models.Model):
     scopes = ArrayField(models.CharField(max_length=16, choices=Scope.choices))
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
-    # The persons and not their names: an erased one's name may be somebody else's later.
+    # Primary keys and not names: the name of an erased user may be given to somebody else later.
     user_pks = ArrayField(
         models.BigIntegerField(),
         null=True,
@@ -111,7 +111,8 @@ class ApiKey(models.Model):
     class Meta:
         ordering = ["workspace", "name"]
         verbose_name = "API key"
-        # Such a key erases, redacts and approves; who makes it needs no role for any of that.
+        # Such a key erases, redacts and approves; the person who creates one may lack the roles for
+        # that.
         permissions = [("grant_manage", "Can give API keys the scope manage")]
 
     def __str__(self) -> str:

@@ -1,9 +1,9 @@
-"""Alarms: what is wrong with the server itself, found by whichever of its processes is alive.
+"""Alarms: problems of the server itself, found by whichever of its processes is alive.
 
-Every web process, worker and beat has a thread that looks at intervals (`watch`); they take turns,
-so the database is asked once for all of them, and an alarm is raised though the workers that it is
-about are dead. Crossing a threshold is one line in the log and one mail to the staff who want it,
-and so is the end of it. What is not told, since no mail can be sent, is told later.
+Every web process, worker and beat has a thread that checks at intervals (`watch`); they take turns,
+so the database is queried once for all of them, and an alarm is raised even if the workers that it
+is about are dead. Crossing a threshold causes one line in the log and one mail to the staff who
+want it, and so does the end of it. Mails that cannot be sent are sent later.
 """
 
 import datetime
@@ -35,22 +35,24 @@ logger = structlog.get_logger(__name__)
 DISPATCHER = "dispatcher"
 WATCH = "watch"
 QUEUES = ("default", "sandbox", "llm")
-# A sandbox host that was silent for so long was taken away on purpose.
+# A sandbox host that was silent for this long was removed on purpose.
 TAKEN_AWAY = datetime.timedelta(hours=1)
-# So full the connections of the database may be.
+# The share of the database's connections that may be in use.
 CONNECTIONS = 0.85
-# Whoever failed is tried again within five minutes, so a provider that is gone shows within this.
+# Failed work is retried within five minutes, so an outage of the provider shows within this window.
 EMBEDDINGS_WINDOW = datetime.timedelta(minutes=15)
-# So begins the name of the alarm of what could not be looked at.
+# The prefix of the names of alarms about a check that failed.
 BLIND = "look: "
-# Hosts may have names as long as that.
+# Names of hosts may be this long.
 MOST_NAME = 100
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong, under a name that stays the same while it is; it counts once it has been so
-    for some seconds."""
+    """A problem, under a name that stays the same while it lasts.
+
+    It counts once it has lasted for `patience` seconds.
+    """
 
     name: str
     detail: str
@@ -59,18 +61,18 @@ class Problem:
 
 @dataclass(frozen=True)
 class Queue:
-    """How many hints a queue holds, and for how many seconds the oldest has waited."""
+    """The number of hints in a queue, and the age of the oldest in seconds."""
 
     name: str
     hints: int
     oldest: float
 
 
-# -- What is looked at -----------------------------------------------------------------------------
+# -- Checks ----------------------------------------------------------------------------------------
 
 
 def beat(name: str) -> None:
-    """Note that this has happened now, by the database's clock."""
+    """Record that this has happened now, by the database's clock."""
     Heartbeat.objects.bulk_create(
         [Heartbeat(name=name, at=Now())],
         update_conflicts=True,
@@ -80,7 +82,7 @@ def beat(name: str) -> None:
 
 
 def silence(name: str) -> float:
-    """Return for how many seconds this has not happened; of what never has, from now on."""
+    """Return the seconds since this last happened; if it never has, counted from now on."""
     Heartbeat.objects.get_or_create(name=name, defaults={"at": Now()})
     rows = Heartbeat.objects.filter(name=name)
     silent: datetime.timedelta = rows.values_list(Now() - F("at"), flat=True).get()
@@ -88,12 +90,12 @@ def silence(name: str) -> float:
 
 
 def queues() -> Sequence[Queue]:
-    """Return how the queues of the workers stand. Raises redis.RedisError."""
+    """Return the state of the workers' queues. Raises redis.RedisError."""
     known = SandboxHost.objects.values_list("name", flat=True)
     names = [*QUEUES, *map(hosts.queue_of, known)]
     with redis_client().pipeline(transaction=False) as pipeline:
         for name in names:
-            # As the broker calls what comes behind.
+            # The broker's key of the hints behind the front.
             for key in (name, f"{name}\x06\x16{BEHIND}"):
                 pipeline.llen(key)
                 pipeline.lindex(key, -1)
@@ -105,7 +107,7 @@ def queues() -> Sequence[Queue]:
 
 
 def _age(message: bytes | None) -> float:
-    """Return how old a hint is, by when it expires; 0 for what is none of ours."""
+    """Return the age of a hint in seconds, by its expiry; 0 for a foreign message."""
     try:
         expires = datetime.datetime.fromisoformat(json.loads(message or b"")["headers"]["expires"])
         sent = expires - datetime.timedelta(seconds=HINT_SECONDS)
@@ -115,7 +117,7 @@ def _age(message: bytes | None) -> float:
 
 
 def host_counts() -> dict[str, int]:
-    """Return how many sandbox hosts are there, and how many have fallen silent lately."""
+    """Return how many sandbox hosts are alive, and how many have fallen silent recently."""
     seen = SandboxHost.objects.order_by()
     return {
         "there": seen.filter(seen_at__gt=Now() - hosts.SILENT).count(),
@@ -131,7 +133,7 @@ def _silent_hosts() -> QuerySet[SandboxHost]:
 
 
 def connections() -> tuple[int, int]:
-    """Return how many connections the database has open, and how many it takes of such as ours."""
+    """Return the number of open connections of the database, and the limit for ordinary roles."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT sum(numbackends)::int, current_setting('max_connections')::int"
@@ -142,8 +144,11 @@ def connections() -> tuple[int, int]:
 
 
 def problems() -> Iterator[Problem]:
-    """Look at everything and yield what is wrong. A look that fails is one more thing that is, and
-    keeps none of the others from being taken; without a database none can be."""
+    """Run all checks and yield the problems.
+
+    A check that fails is a problem as well, and does not prevent the others; without a database
+    none can run.
+    """
     for name, look in LOOKS.items():
         try:
             yield from list(look())
@@ -235,7 +240,7 @@ def _of_track_records() -> Iterator[Problem]:
 
 
 def _of_embeddings() -> Iterator[Problem]:
-    """Vectors that cannot be made: searches go by words meanwhile, and say so."""
+    """Yield the failure to make vectors; meanwhile searches use words only, and say so."""
     since = timezone.now() - EMBEDDINGS_WINDOW
     failed = llm_calls.failing_embeddings(settings.UAC_EMBEDDINGS, since)
     behind = announcing.waiting().filter(last_error__startswith=EmbeddingFailed.__name__)
@@ -294,11 +299,11 @@ def _words(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
-# -- What becomes of it ----------------------------------------------------------------------------
+# -- Raising and clearing --------------------------------------------------------------------------
 
 
 def evaluate() -> None:
-    """Raise the alarms of what is wrong, and clear those of what is not any more."""
+    """Raise the alarms of current problems, and clear those of past ones."""
     now = timezone.now()
     found = {problem.name[:MOST_NAME]: problem for problem in problems()}
     for name, problem in found.items():
@@ -310,7 +315,7 @@ def evaluate() -> None:
         blind = any(name.startswith(BLIND) for name in found)
         for alarm in known:
             if blind and alarm.name not in found:
-                continue  # it may hold still: nobody could look
+                continue  # it may still exist: the check failed
             _note(alarm, found.get(alarm.name), now)
             alarm.save(
                 update_fields=[
@@ -322,7 +327,7 @@ def evaluate() -> None:
 
 def _note(alarm: Alarm, problem: Problem | None, now: datetime.datetime) -> None:
     changed = False
-    # What comes and goes is told once.
+    # An alarm that comes and goes is mailed once.
     lingers = settings.UAC_ALARM_SILENT_SECONDS
     if problem is not None:
         alarm.detail, alarm.seen_at = problem.detail, now
@@ -342,12 +347,12 @@ def _note(alarm: Alarm, problem: Problem | None, now: datetime.datetime) -> None
 
 
 def raised() -> Sequence[Alarm]:
-    """Return what is wrong at the moment, the newest first."""
+    """Return the raised alarms, newest first."""
     return list(Alarm.objects.filter(raised_at__isnull=False).order_by("-raised_at", "name"))
 
 
 def tell() -> None:
-    """Mail to the staff who want it what they have not been told; what fails is tried again."""
+    """Mail new alarms to the staff who want them; a mail that fails is retried."""
     while (alarm := leases.claim(Alarm.objects.filter(is_told=False))) is not None:
         try:
             if people := _recipients():
@@ -356,7 +361,7 @@ def tell() -> None:
             leases.fail(alarm, f"{type(error).__name__}: {error}")
             logger.warning("alarm_not_mailed", alarm=alarm.name, error=type(error).__name__)
             return
-        # What has changed since is told with the next mail.
+        # Changes since then go into the next mail.
         Alarm.objects.filter(
             pk=alarm.pk, raised_at=alarm.raised_at, cleared_at=alarm.cleared_at
         ).update(is_told=True)
@@ -393,11 +398,11 @@ def _mail(alarm: Alarm, people: Collection[str]) -> EmailMessage:
     )
 
 
-# -- Who looks -------------------------------------------------------------------------------------
+# -- Turns -----------------------------------------------------------------------------------------
 
 
 def take_turn() -> bool:
-    """Tell whether it is this process that looks now: one does, of all, at each interval."""
+    """Tell whether it is this process's turn to check: one process per interval."""
     pause = datetime.timedelta(seconds=settings.UAC_ALARM_SECONDS * 0.9)
     Heartbeat.objects.get_or_create(name=WATCH, defaults={"at": Now() - pause})
     taken = Heartbeat.objects.filter(name=WATCH, at__lte=Now() - pause).update(at=Now())
@@ -405,14 +410,14 @@ def take_turn() -> bool:
 
 
 def look() -> None:
-    """Look once, if it is this process's turn, and tell what is to be told."""
+    """Check once, if it is this process's turn, and send the mails."""
     if clock.is_right() and take_turn():
         evaluate()
         tell()
 
 
 def watch() -> None:
-    """Look at intervals from now on, in a thread of this process that ends with it."""
+    """Check at intervals from now on, in a thread of this process that ends with it."""
     if settings.UAC_ALARM_SECONDS > 0:
         threading.Thread(target=_watch, name="alarms", daemon=True).start()
 
@@ -422,7 +427,7 @@ def _watch() -> None:
     while not pause.wait(settings.UAC_ALARM_SECONDS):
         try:
             look()
-        except Error as error:  # without the database nobody can take turns: each process says so
+        except Error as error:  # without the database there are no turns: each process reports it
             logger.error("alarms_not_looked_for", error=str(error).strip())
         except Exception:
             logger.exception("alarms_not_looked_for")
@@ -431,7 +436,7 @@ def _watch() -> None:
 
 
 def wrong_settings() -> dict[str, str]:
-    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    """Return the invalid settings, each with its problem, by name."""
     found = {}
     for name, least in (
         ("UAC_ALARM_SECONDS", 0),

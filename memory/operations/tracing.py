@@ -1,8 +1,9 @@
-"""Traces: the way of a request through the processes, for a collector of OpenTelemetry's.
+"""Traces: the path of a request through the processes, for an OpenTelemetry collector.
 
-Without OTEL_EXPORTER_OTLP_ENDPOINT nothing here costs anything. The spans are ours alone: libraries
-that know OpenTelemetry, too, might quote what somebody has said, so this is not the tracer that
-they find. A span names a route, a task, a kind, an outcome; of an error its type; and nobody.
+Without OTEL_EXPORTER_OTLP_ENDPOINT nothing here costs anything. All spans are our own: libraries
+with OpenTelemetry support might quote what somebody has said, so this tracer is not the one that
+they find. A span names a route, a task, a kind, an outcome, and of an error its type; never a
+person.
 """
 
 import functools
@@ -24,7 +25,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-# Where a collector is; see the OpenTelemetry Protocol Exporter's specification for the others.
+# The collector's address; see the OpenTelemetry Protocol Exporter's specification for the others.
 VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 EXPORTER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 
@@ -33,7 +34,7 @@ _tracer: Tracer | None = None
 
 
 def wrong_settings() -> dict[str, str]:
-    """Return what is wrong with the variables, by the name of each."""
+    """Return the problems of the variables, by name."""
     named = [name for name in VARIABLES if os.environ.get(name)]
     try:
         if named:
@@ -46,8 +47,11 @@ def wrong_settings() -> dict[str, str]:
 
 @functools.cache
 def start(service: str) -> None:
-    """Send the spans of this process from now on, if a collector is named; `service` is the kind of
-    process, unless OTEL_SERVICE_NAME says otherwise. Sampling is OTEL_TRACES_SAMPLER's."""
+    """Send the spans of this process from now on, if a collector is configured.
+
+    `service` is the kind of process, unless OTEL_SERVICE_NAME is set. Sampling follows
+    OTEL_TRACES_SAMPLER.
+    """
     global _tracer
     if not any(os.environ.get(name) for name in VARIABLES):
         return
@@ -70,8 +74,10 @@ def span(
     parent: Mapping[str, str] | None = None,
     **attributes: str | int,
 ) -> Iterator[Span]:
-    """Measure a block. Its parent is what `parent`, headers of a request or a hint, names; else the
-    block around it. An exception marks it with its type."""
+    """Trace a block as a span, whose parent is given by `parent` or is the enclosing block.
+
+    `parent` are the headers of a request or a hint. An exception marks the span with its type.
+    """
     if _tracer is None:
         yield INVALID_SPAN
         return
@@ -80,14 +86,14 @@ def span(
     with use_span(one, end_on_exit=True, record_exception=False, set_status_on_exception=False):
         try:
             yield one
-        except BaseException as error:  # also what ends a process
+        except BaseException as error:  # including those that end a process
             one.set_attribute("error.type", type(error).__name__)
             one.set_status(Status(StatusCode.ERROR))
             raise
 
 
 def carried() -> dict[str, str]:
-    """Return the headers by which somebody else goes on with the block that this is in."""
+    """Return the headers with which another process continues the current span."""
     headers: dict[str, str] = {}
     if _tracer is not None:
         _propagator.inject(headers)
@@ -95,6 +101,6 @@ def carried() -> dict[str, str]:
 
 
 def trace_id() -> str | None:
-    """Return the id of the trace that this is in, as collectors show it."""
+    """Return the id of the current trace, as collectors show it."""
     found = get_current_span().get_span_context()
     return format(found.trace_id, "032x") if _tracer is not None and found.is_valid else None

@@ -1,8 +1,8 @@
-"""Proof that nothing was lost, changed or left half done: `manage.py verify`.
+"""Verification that nothing was lost, changed or left half done: `manage.py verify`.
 
-Each check reads the database alone and says in a sentence what is not as it should be. What the
-codes mean, and what to do, is in docs/backup.md. Call them in one snapshot, so that a server that
-goes on writing is not accused. None holds more in memory than the names of a user's files.
+Each check only reads the database, and describes each problem in a sentence. The codes and their
+remedies are in docs/backup.md. Run the checks in one snapshot, so that concurrent writes cause no
+false problem. None holds more in memory than the names of a user's files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,13 +48,13 @@ from memory.project import Outline
 from memory.recall.search.segments import VERSION
 from memory.work.lanes import KINDS
 
-# Of the same problem with many rows, so many are named.
+# The number of rows that are named of one problem.
 NAMED = 20
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is not as it should be: `code` names the check that found it."""
+    """An inconsistency: `code` names the check that found it."""
 
     code: str
     message: str
@@ -64,7 +64,7 @@ class Problem:
 
 
 def problems(user: MemoryUser) -> Iterator[Problem]:
-    """Yield everything about a user that is not as it should be."""
+    """Yield the inconsistencies of a user's data."""
     # The end of the log may have moved since the row was read.
     user.refresh_from_db()
     for code, check in (_OF_USERS if user.erased_at is None else _OF_ERASED).items():
@@ -73,7 +73,7 @@ def problems(user: MemoryUser) -> Iterator[Problem]:
 
 
 def workspace_problems(workspace: Workspace) -> Iterator[Problem]:
-    """Yield everything about a workspace's feed and messages that is not as it should be."""
+    """Yield the inconsistencies of a workspace's feed and messages."""
     for code, check in (("event", _event_problems), ("delivery", _delivery_problems)):
         for sentence in check(workspace):
             yield Problem(code, sentence)
@@ -93,8 +93,10 @@ def _outcome_problems(user: MemoryUser) -> Iterator[str]:
 
 
 def _lane_problems(user: MemoryUser) -> Iterator[str]:
-    """An entry that waits, and that nobody will work on, is lost work. Of who was merged into
-    another, it is the other's."""
+    """Check that somebody will work on every waiting entry: otherwise it is lost work.
+
+    Entries of a merged user are the other user's work.
+    """
     if user.merged_into_id is not None:
         return
     lanes = {lane.name: lane for lane in Lane.objects.filter(user=user)}
@@ -113,7 +115,7 @@ def _lane_problems(user: MemoryUser) -> Iterator[str]:
 
 def _blob_problems(user: MemoryUser) -> Iterator[str]:
     for blob in Blob.objects.filter(user=user).iterator(chunk_size=100):
-        if blob.content is None:  # of what was redacted, the hash stays
+        if blob.content is None:  # the hash of redacted content stays
             continue
         if sha256(blob.content) != blob.hash:
             yield f"blob {blob.hash}: its content has another hash"
@@ -122,7 +124,7 @@ def _blob_problems(user: MemoryUser) -> Iterator[str]:
 
 
 def _version_problems(user: MemoryUser) -> Iterator[str]:
-    """Versions follow each other, each was accepted by the gate, and every file is there once."""
+    """Check that versions are consecutive, accepted by the gate, and have all their files."""
     known = set(Blob.objects.filter(user=user).values_list("hash", flat=True))
     cited: set[str] = set()
     compiled: set[tuple[str, str]] = set()
@@ -163,7 +165,7 @@ def _verdict_problems(version: int, verdict: dict[str, Any]) -> Iterator[str]:
 
 
 def _record_problems(user: MemoryUser) -> Iterator[str]:
-    """Every record of the newest version is located in the file that has it."""
+    """Check that every record of the newest version is located in the file that has it."""
     head = user.head
     located = RecordLocation.objects.filter(user=user, retired_version=None)
     tree = head.tree if head else {}
@@ -227,7 +229,7 @@ def _alert_problems(user: MemoryUser) -> Iterator[str]:
 
 
 def _redaction_problems(user: MemoryUser) -> Iterator[str]:
-    """What was redacted is gone, and stays in nothing that is made of it."""
+    """Check that redacted content is gone, and is in nothing that was derived from it."""
     rows = Redaction.objects.filter(user=user)
     waiting = rows.filter(due_at__isnull=False).exists()
     if user.redacting_since is not None and not waiting:
@@ -235,9 +237,9 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
     gone = LogEntry.objects.filter(user=user, redacted_at__isnull=False)
     named = {seq for entries in rows.values_list("entries", flat=True) for seq in entries}
     messages = gone.filter(kind=EntryKind.MESSAGE)
-    # Of old messages the words are not kept, once they are settled: no redaction is told of.
+    # Retention empties old messages that are settled: no redaction names them.
     outlived = set(messages.values_list("seq", flat=True)) - named - _told_redacted(user)
-    # Who was merged into another has handed all over, and nothing of it is settled here.
+    # A user who was merged into another has handed everything over: nothing is settled here.
     unsettled = messages.filter(seq__in=outlived, user__merged_into=None)
     for seq in _pending(unsettled):
         yield f"entry {seq} has lost its words before it was settled"
@@ -254,7 +256,7 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
     if user.head is not None and is_redacted(user.head):
         yield "the newest version has a file that was redacted"
     if waiting:
-        return  # copies go with its end
+        return  # copies go when it ends
     if user.head is not None:
         paths = {
             hash_: path for path, hash_ in user.head.tree.items() if path.startswith("domains/")
@@ -269,13 +271,13 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
 
 
 def _told_redacted(user: MemoryUser) -> set[int]:
-    """Return which entries the log itself says were redacted."""
+    """Return the entries that were redacted according to the log itself."""
     told = LogEntry.objects.filter(user=user, kind=EntryKind.REDACTION)
     return {seq for data in told.values_list("data", flat=True) for seq in (data or {})["entries"]}
 
 
 def _merge_problems(user: MemoryUser) -> Iterator[str]:
-    """All that a merged user has said is the other's; nothing was told of him since."""
+    """Check that all entries of a merged user were copied, and that none was added since."""
     merge = Merge.objects.filter(merged=user).first()
     if (merge.user_id if merge else None) != user.merged_into_id:
         yield "it was merged into somebody else than its merge says"
@@ -296,7 +298,7 @@ def _merge_problems(user: MemoryUser) -> Iterator[str]:
     beyond = CopiedEntries.objects.annotate(end=F("seq") + F("number") - 1)
     for row in beyond.filter(merge=merge, end__gt=end)[:NAMED]:
         yield f"entry {row.from_seq} was copied as {row.seq}, which is not in that log"
-    # Of a message that only retention has emptied, the copy has a longer life.
+    # A copy outlives a message that only retention has emptied.
     gone = [seq for seq, _ in redaction.moments(user.pk) if seq <= merge.last_seq]
     became = copies.became(merge, gone)
     left = LogEntry.objects.filter(
@@ -323,8 +325,8 @@ def _search_problems(user: MemoryUser) -> Iterator[str]:
             yield f"the search segments {names[one]} and {names[two]} overlap"
     for segment in segments.filter(Q(last_seq__gt=user.last_seq) | Q(first_seq__gt=F("last_seq"))):
         yield f"the search segment {segment} is of entries that are not there"
-    # Documents and vectors have a block each, postings the others; what comes behind are vectors of
-    # another model, which are being made.
+    # Documents and vectors have a block each, postings the others; further blocks are vectors of
+    # another model that are being computed.
     own = Count("parts", filter=Q(parts__number__lte=F("blocks") + 1))
     parts = segments.filter(version=VERSION).annotate(number=own)
     for segment in parts.exclude(number=F("blocks") + 2):
@@ -337,7 +339,7 @@ def _search_problems(user: MemoryUser) -> Iterator[str]:
 
 
 def _event_problems(workspace: Workspace) -> Iterator[str]:
-    """Events are numbered without gaps, up to what the counter says."""
+    """Check that events are numbered without gaps, up to the counter."""
     events = AlertEvent.objects.filter(workspace=workspace)
     known = events.aggregate(number=Count("id"), first=Min("seq"), last=Max("seq"))
     counters = EventCounter.objects.filter(workspace=workspace)
@@ -362,7 +364,7 @@ WHERE seq > previous + 1 ORDER BY 1 LIMIT %s
 
 
 def _delivery_problems(workspace: Workspace) -> Iterator[str]:
-    """A message tells an endpoint of the workspace of its event, and ends once."""
+    """Check that a message has an event and endpoint of one workspace, and is settled once."""
     deliveries = Delivery.objects.filter(endpoint__workspace=workspace)
     foreign = deliveries.filter(event__isnull=False).exclude(event__workspace=workspace)
     for pk in _some(foreign):
@@ -407,12 +409,12 @@ _OF_ERASED = {"log": log.broken_links, "erasure": _erasure_problems}
 
 
 def _some(rows: Any, column: str = "pk") -> Sequence[Any]:
-    """Return what names the first few of these rows."""
+    """Return the keys of the first few of these rows."""
     return list(rows.order_by(column).values_list(column, flat=True)[:NAMED])
 
 
 def _of_others(rows: Any, user: MemoryUser, path: str = "checkpoint__user") -> Any:
-    """Keep the rows that lead to somebody else by this path."""
+    """Keep the rows that this path leads to another user."""
     return rows.filter(**{f"{path}__isnull": False}).exclude(**{path: user})
 
 

@@ -1,7 +1,7 @@
-"""What the database keeps encrypted: keys of language models, prompts and answers.
+"""Encryption of database content: keys of language models, prompts and answers.
 
-`UAC_ENCRYPTION_KEYS` names the keys, the newest first: the first encrypts, each decrypts. So a key
-is replaced by putting a new one before it; `manage.py reencrypt` then frees the old one.
+`UAC_ENCRYPTION_KEYS` lists the keys, newest first: the first encrypts, each decrypts. So a key is
+rotated by putting a new one before it; after `manage.py reencrypt` the old one can be removed.
 """
 
 import functools
@@ -25,7 +25,7 @@ def encrypt(content: bytes) -> bytes:
 
 
 def decrypt(token: bytes) -> bytes:
-    """Return the content; raises EncryptionError if none of the keys has encrypted it."""
+    """Return the content; raises EncryptionError if none of the keys decrypts it."""
     try:
         return _keys().decrypt(bytes(token))
     except InvalidToken:
@@ -33,7 +33,7 @@ def decrypt(token: bytes) -> bytes:
 
 
 def reencrypt(token: bytes) -> bytes:
-    """Return the same content encrypted with the first key; raises EncryptionError as `decrypt`."""
+    """Return the content encrypted with the first key; raises EncryptionError like `decrypt`."""
     try:
         return _keys().rotate(bytes(token))
     except InvalidToken:
@@ -41,7 +41,7 @@ def reencrypt(token: bytes) -> bytes:
 
 
 def wrong_settings() -> dict[str, str]:
-    """Return what is wrong with the keys, by the setting's name."""
+    """Return the problems of the keys, by the setting's name."""
     for number, key in enumerate(settings.UAC_ENCRYPTION_KEYS, 1):
         try:
             Fernet(key)

@@ -1,7 +1,7 @@
-"""The registry of erasure: every column that may hold a person's content, and how to erase it.
+"""The registry of erasure: every column that may hold a person's content, and how it is erased.
 
-Every model that reaches a user is listed, every field of it on one side or the other; a test fails
-for what is missing, so that nobody adds a column that an erasure forgets.
+Every model that reaches a user is listed, with each of its fields as either content or kept; a test
+fails if one is missing, so that nobody adds a column that an erasure forgets.
 """
 
 from collections.abc import Iterator
@@ -48,16 +48,16 @@ from memory.models import (
 
 
 class Method(StrEnum):
-    """How a row's content goes."""
+    """The method by which a row is erased."""
 
-    REDACT = "redact"  # empty the content, keep the row: hashes and accounts must still add up
-    DELETE = "delete"  # the row goes with the person
+    REDACT = "redact"  # empty the content, keep the row: hashes and totals must still add up
+    DELETE = "delete"  # the row is deleted with the person
     PSEUDONYMISE = "pseudonymise"  # the row stays as a tombstone without a name
 
 
 @dataclass(frozen=True)
 class Erasure:
-    """How a model's rows are erased: `content` may tell of the person, `kept` cannot."""
+    """The erasure of a model's rows: `content` may be about the person, `kept` cannot."""
 
     method: Method
     content: tuple[str, ...]
@@ -159,7 +159,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     Merge: Erasure(
         Method.DELETE,
-        # Constraints are named for what they are about, and fingerprints can be guessed from keys.
+        # Constraints are named for their subject, and fingerprints can be guessed from keys.
         content=("left_behind", "alerts", "last_error"),
         kept=(
             "id",
@@ -244,11 +244,11 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     SearchBlock: Erasure(
         Method.DELETE,
-        # Of words there are hashes alone, which can be guessed.
+        # The words are stored as hashes only, which can be guessed.
         content=("data",),
         kept=("id", "segment", "number"),
     ),
-    # Of a workspace's constraint it has no user, and tells of nobody.
+    # A backtest of a workspace's constraint has no user, and is about nobody.
     Backtest: Erasure(
         Method.DELETE,
         content=("constraint", "source_hash", "reason", "last_error"),
@@ -304,7 +304,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "resolved_version",
         ),
     ),
-    # It stays, empty, since the feed tells that it is erased: whoever keeps a copy forgets it.
+    # It stays, empty, since the feed reports the erasure: whoever keeps a copy must delete it.
     Alert: Erasure(
         Method.REDACT,
         content=("constraint", "message", "evidence", "fingerprint"),
@@ -368,13 +368,13 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     DeliveryAttempt: Erasure(
         Method.DELETE,
-        # An endpoint may answer with what it was sent.
+        # An endpoint may echo what it was sent.
         content=("error", "answer"),
         kept=("id", "delivery", "at", "seconds", "address", "status"),
     ),
     LlmCall: Erasure(
         Method.REDACT,
-        # Of a short prompt a plain hash can be guessed; errors quote what was sent.
+        # A short prompt can be guessed from a plain hash; errors quote the request.
         content=("prompt", "answer", "prompt_hash", "error"),
         kept=(
             "id",
@@ -405,7 +405,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "seconds",
         ),
     ),
-    # The tombstone: who wanted it and why stays on record.
+    # The tombstone: who asked for it and why stays on record.
     UserErasure: Erasure(
         Method.REDACT,
         content=("last_error",),
@@ -424,7 +424,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     IdempotencyKey: Erasure(
         Method.DELETE,
-        # Of a short body a plain hash can be guessed.
+        # A short body can be guessed from a plain hash.
         content=("key", "fingerprint", "reference"),
         kept=("id", "workspace", "user", "created_at"),
     ),
@@ -442,7 +442,7 @@ def in_order() -> list[type[models.Model]]:
     return list(pointing.static_order())
 
 
-# An event, with its messages, is of an alert of the user or of entries of the user.
+# An event, with its messages, belongs to an alert of the user or to entries of the user.
 _PATHS: dict[type[models.Model], tuple[str, str]] = {
     AlertEvent: ("alert__user", "user"),
     Delivery: ("alert__user", "event__user"),
@@ -461,7 +461,7 @@ def rows_of(model: type[models.Model], user: MemoryUser) -> models.QuerySet[Any]
 
 
 def blanks(model: type[models.Model]) -> dict[str, Any]:
-    """Return what the content of a row is where there is none: field → value."""
+    """Return the empty values of a row's content: field → value."""
     found = {}
     for name in REGISTRY[model].content:
         field: Any = model._meta.get_field(name)
@@ -470,7 +470,7 @@ def blanks(model: type[models.Model]) -> dict[str, Any]:
 
 
 def telling(model: type[models.Model]) -> models.Q:
-    """Match the rows of a model, of which some stay, that have content."""
+    """Match the rows of a model that still have content; for models whose rows stay."""
     told = models.Q()
     for name, blank in blanks(model).items():
         told |= (
@@ -481,7 +481,7 @@ def telling(model: type[models.Model]) -> models.Q:
 
 @cache
 def _path_to_user(model: type[models.Model]) -> str:
-    """Name the shortest way of foreign keys that leads to the user."""
+    """Return the shortest path of foreign keys that leads to the user."""
     if model is MemoryUser:
         return "pk"
     ways: list[tuple[str, Any]] = [
@@ -496,7 +496,7 @@ def _path_to_user(model: type[models.Model]) -> str:
 
 
 def _foreign_keys(model: type[models.Model]) -> Iterator[Any]:
-    """The keys to other models of the registry; the user's own to its head is taken off first."""
+    """Yield the foreign keys to other models of the registry, except the user's own to its head."""
     if model is MemoryUser:
         return
     for field in model._meta.concrete_fields:

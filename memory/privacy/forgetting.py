@@ -1,10 +1,10 @@
-"""Where the memory holds what rests on redacted entries, and how it goes from there.
+"""Removal of everything that rests on redacted entries, from versions and derived data.
 
-What cites an entry is found by its number: records by their sources, constraints and old files by
-the edits and imports that brought them. What may quote it and says so nowhere (answers, wordings of
-alerts, prompts) goes by time: all that was made of a version which held something of the entry, or
-written by a model since the entry came. Rather too much than too little: all of it can be had again
-by asking again.
+Whatever cites an entry is found by its number: records by their sources, constraints and legacy
+files by the edits and imports that brought them. Whatever may quote an entry without citing it
+(answers, wordings of alerts, prompts) is removed by time: everything made from a version that held
+something of the entry, or written by a model since the entry arrived. This removes rather too much
+than too little, since all of it can be computed again.
 """
 
 import datetime
@@ -59,7 +59,7 @@ from memory.temporal import forecasts
 from memory.temporal.history import UNDONE
 from memory.work import runs
 
-# As a record is written, in one line: `Trip(key="rome", to="Rome", sources=(3, 7))`.
+# The sources of a record as written in a file: `Trip(key="rome", to="Rome", sources=(3, 7))`.
 _SOURCES = re.compile(r"\bsources=\(([0-9]+(?:, [0-9]+)*),?\)")
 _EMPTY = sha256("")  # the content of every package's __init__.py
 _CONSTRAINT_EDITS = ("write_constraint", "delete_constraint")
@@ -68,14 +68,14 @@ _REDACTED_VERDICT = Func(F("verdict"), function="memory_redacted_verdict", outpu
 
 @dataclass
 class Traces:
-    """What of a user's versions rests on some entries.
+    """The parts of a user's versions that rest on some entries.
 
-    `hashes` are files that cite one, `versions` those that have such a file, since `since`;
-    `records` all that ever cited one, and `keys` (domain and key) those that edits named. Of the
-    newest version `head_records` are the records, each with its sources, `head_constraints` the
-    constraints, each with the sources of the edits that wrote it from these entries, and
-    `head_legacy` the old files by path. `earlier` and `earlier_constraints` (source and tests) have
-    what of these was there before an entry touched it.
+    `hashes` are files that cite one; `versions` those that have such a file, the first of them made
+    at `since`; `records` all that ever cited one; `keys` (domain and key) those that edits named.
+    In the newest version, `head_records` are the records, each with its sources; `head_constraints`
+    the constraints, each with the sources of the edits that wrote it from these entries;
+    `head_legacy` the legacy files by path. `earlier` and `earlier_constraints` (source and tests)
+    hold their state before an entry touched them.
     """
 
     hashes: set[str] = field(default_factory=set)
@@ -91,31 +91,31 @@ class Traces:
 
     @property
     def kept(self) -> set[RecordId]:
-        """The records that are to be what they were before."""
+        """The records that are restored to their earlier state."""
         return self.head_records.keys() & self.earlier.keys()
 
     @property
     def in_head(self) -> bool:
-        """Whether the newest version holds something of the entries."""
+        """Tell whether the newest version holds something of the entries."""
         return bool(self.head_records or self.head_constraints or self.head_legacy)
 
 
 def find(user: MemoryUser, seqs: Collection[int]) -> Traces:
-    """Find what of the user's versions rests on these entries."""
+    """Find the parts of the user's versions that rest on these entries."""
     return _Search(user, frozenset(seqs)).traces if seqs else Traces()
 
 
 class _Search:
-    """A walk through the versions that may cite some entries, from the oldest on."""
+    """A walk through the versions that may cite some entries, oldest first."""
 
     def __init__(self, user: MemoryUser, seqs: frozenset[int]) -> None:
         self.traces = Traces()
         self._user, self._seqs = user, seqs
         self._seen: set[str] = set()
         self._lines: set[str] = set()
-        # Of constraints that rest on the entries: what they cite besides, by name.
+        # For each constraint that rests on the entries, by name: the other entries that it cites.
         self._constraints: dict[str, set[int]] = {}
-        # Path → hash of what came with imports whose entries they are.
+        # Path → hash of the files that came with imports among the entries.
         self._old_files: dict[str, str] = {}
         before: Checkpoint | None = None
         for checkpoint in _versions(user, seqs).select_related("parent").iterator(chunk_size=20):
@@ -157,7 +157,7 @@ class _Search:
     def _look_back(
         self, before: Checkpoint | None, path: str, records: Collection[RecordId]
     ) -> None:
-        """Remember what records were in the version before that in which they first cite one."""
+        """Store the state of records in the version before they first cite one of the entries."""
         content = self._content(before, path) if records else None
         if before is None or content is None:
             return
@@ -186,8 +186,11 @@ class _Search:
             yield new[hash_], content
 
     def _look_at_constraints(self, checkpoint: Checkpoint, before: Checkpoint | None) -> None:
-        """A constraint rests on the entries that its edits cite; written anew by somebody who cites
-        none, it is his own."""
+        """Track the constraints that rest on the entries.
+
+        A constraint rests on the entries that its edits cite; one that is rewritten by somebody who
+        cites none of them rests on none.
+        """
         traces, tree = self.traces, checkpoint.tree
         resting = {
             name: also
@@ -233,7 +236,7 @@ def _files(constraint: str) -> tuple[str, str]:
 
 
 def _versions(user: MemoryUser, seqs: Collection[int]) -> QuerySet[Checkpoint]:
-    """The versions that may cite one of the entries: they have considered the oldest."""
+    """Select the versions that may cite one of the entries: they have considered the oldest."""
     known = Checkpoint.objects.filter(user=user, seen_seq__gte=min(seqs))
     return known.order_by("version")
 
@@ -267,10 +270,10 @@ def _records_citing(
 
 
 def forget(user: MemoryUser, seqs: Collection[int], traces: Traces) -> None:
-    """Take away all that rests on these entries but the newest version, or may quote them.
+    """Remove everything that rests on these entries or may quote them, but the newest version.
 
-    `traces` are what was found of them before the newest version was made. Call it in the
-    transaction that made it, under the lock of the user's row; again, it finds nothing more.
+    `traces` were found before the newest version was made. Call it in the transaction that made it,
+    under the lock of the user's row; a repetition finds nothing more.
     """
     if not seqs:
         return
@@ -291,7 +294,7 @@ def forget(user: MemoryUser, seqs: Collection[int], traces: Traces) -> None:
 
 
 def _came(user: MemoryUser, seqs: Collection[int]) -> datetime.datetime:
-    """Return when the first of these entries came, or what it was derived from."""
+    """Return when the first of these entries arrived, or the first that they were derived from."""
     entries = LogEntry.objects.filter(user=user)
     origins = {
         seq
@@ -336,15 +339,17 @@ def _forget_versions(user: MemoryUser, seqs: Collection[int], traces: Traces) ->
 
 @dataclass(frozen=True)
 class _Telling:
-    """Which edits tell of some entries: those that rest on one, or name what does. A reason why
-    other entries were dismissed may quote them, too."""
+    """The edits that reveal some entries: those that rest on one, or name something that does.
+
+    The reason for which other entries were dismissed may quote them, too.
+    """
 
     seqs: frozenset[int]
     records: Collection[RecordId]
     keys: Collection[tuple[str, str]]
 
     def includes(self, edit: Mapping[str, Any], files: Collection[str]) -> bool:
-        """Whether this one does; `files` are those of its version that rest on one."""
+        """Tell whether an edit does; `files` are those of its version that rest on one."""
         op = edit.get("op")
         if op == "dismiss" or not self.seqs.isdisjoint(edit.get("sources", ())):
             return True
@@ -360,7 +365,7 @@ class _Telling:
 
 
 def _redacted(edit: Mapping[str, Any]) -> dict[str, Any]:
-    """What is left of an edit; the database permits no other."""
+    """Return the part of an edit that stays; the database permits no other change."""
     kept = {"op": edit["op"]}
     if edit["op"] in _CONSTRAINT_EDITS and "name" in edit:
         kept["name"] = edit["name"]
@@ -370,7 +375,7 @@ def _redacted(edit: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _redacted_outline(checkpoint: Checkpoint, gone: Collection[str]) -> Any:
-    """The outline, without what constraints are for whose files are gone."""
+    """Return the outline without the documentation of constraints whose files are removed."""
     constraints = [
         [name, "" if checkpoint.tree.get(f"constraints/{name}.py") in gone else doc]
         for name, doc in checkpoint.outline.get("constraints", ())
@@ -379,8 +384,11 @@ def _redacted_outline(checkpoint: Checkpoint, gone: Collection[str]) -> Any:
 
 
 def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> set[str]:
-    """Empty the runs that read a version which held something, and what somebody wrote who may have
-    read the entries; return which."""
+    """Empty the runs that may hold something of the entries; return their ids.
+
+    These are runs that read a version which held something, and runs whose input was written by
+    somebody who may have read the entries.
+    """
     of_user = Run.objects.filter(user=user)
     runs.close(
         of_user.filter(
@@ -390,7 +398,7 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
         "It was to read a version of which something was redacted: ask again.",
     )
     written = Q(kind__in=AUTHORED) | Q(trigger__in=[RunTrigger.MODEL, RunTrigger.STAFF])
-    # One that was given up before, and has been told to try again since, has what it was given.
+    # A run that failed permanently and was queued again still has its input.
     asked = Redaction.objects.filter(user=user).aggregate(last=Max("created_at"))["last"]
     if asked is not None:
         runs.close(
@@ -416,10 +424,12 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
 
 
 def _forget_requests(user: MemoryUser, seqs: Collection[int], emptied: Collection[str]) -> None:
-    """A hash of a short body can be guessed. Without it, the request is refused if it comes again,
-    instead of bringing back what was redacted."""
+    """Delete the hashes of requests, since a short body can be guessed from one.
+
+    Without its hash, a repeated request is refused instead of bringing back what was redacted.
+    """
     keys = IdempotencyKey.objects.filter(user=user).exclude(fingerprint="")
-    # What a request wrote: the numbers of entries; a run, an alert or the like, by its id.
+    # The result of a request: numbers of entries, or the id of a run, an alert or the like.
     wrote = [
         key.pk
         for key in keys.only("reference")
@@ -430,8 +440,11 @@ def _forget_requests(user: MemoryUser, seqs: Collection[int], emptied: Collectio
 
 
 def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
-    """Why a model left out or failed on other entries, in its words; what staff have said of a
-    return to an earlier version; and what the gate had against a project without others."""
+    """Remove reasons that may quote the entries.
+
+    These are a model's reasons for leaving out or failing on other entries, the staff's reasons for
+    a rollback, and the gate's objections to a project without other entries.
+    """
     said = LogEntry.objects.filter(user=user, seq=OuterRef("seq")).exclude(
         kind__in=[EntryKind.RECORD, EntryKind.REDACTION]
     )
@@ -439,7 +452,7 @@ def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
     outcomes.exclude(reason__startswith=UNDONE).exclude(reason=REASON).filter(
         Exists(said), outcome__in=[Outcome.DISMISSED, Outcome.REJECTED]
     ).update(reason=TOLD)
-    # That it was undone decides what becomes of it when that is undone in turn.
+    # That it was rolled back decides about its outcome if the rollback is undone in turn.
     short = (F("reason"), Value(rf"^({UNDONE} \d+).*"), Value(r"\1"))
     EntryOutcome.objects.filter(user=user, reason__startswith=UNDONE).update(
         reason=Func(*short, function="regexp_replace", output_field=TextField())
@@ -453,7 +466,7 @@ def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
 
 
 def _forget_backtests(user: MemoryUser, traces: Traces) -> None:
-    """What backtests found in versions that held something; those that go on look again."""
+    """Redact results of backtests on affected versions; running backtests lose their lease."""
     of_user = BacktestUser.objects.filter(user=user, backtest__created_at__gte=traces.since)
     Backtest.objects.filter(state__in=GOING_ON, users__user=user).update(
         token=F("token") + 1, lease_owner="", lease_expires_at=None, last_error=""

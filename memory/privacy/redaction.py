@@ -1,11 +1,10 @@
-"""Redaction of single entries: what was said is taken out of the memory, and what rests on it.
+"""Redaction of single entries: their content is removed, with everything that rests on it.
 
 In one transaction the entries lose their content, with all entries that were derived from them, and
-the log gains an entry that says so. From then on the user's newest version is not told, since it
-may hold what was redacted, and whoever works with what was read before loses his claim. A worker
-makes the version without it (`workers/checkpointing/redactions.py`) and, in the transaction in
-which that becomes the newest, all copies go that were made on the way
-(`memory.privacy.forgetting`).
+the log gains an entry that records it. From then on the user's newest version is withheld, since it
+may hold something redacted, and a worker that has read the content loses its claim. A worker makes
+the version without it (`workers/checkpointing/redactions.py`) and, in the transaction in which that
+becomes the newest, removes all derived copies (`memory.privacy.forgetting`).
 """
 
 import datetime
@@ -24,11 +23,11 @@ from memory.work import lanes, runs
 from memory.work.hints import hint
 
 TASK = "workers.tasks.redact"
-# What became of a redacted entry.
+# The reason in the outcome of a redacted entry.
 REASON = "redacted"
-# What stands where something was redacted that has to say something.
+# The placeholder for redacted text that cannot be empty.
 TOLD = "(redacted)"
-# Their input was written by somebody who may have read any entry.
+# Runs whose input was written by somebody who may have read any entry.
 AUTHORED = (RunKind.ASK, RunKind.FOLLOW_UP, RunKind.PROPOSAL, RunKind.IMPORT)
 
 
@@ -41,12 +40,12 @@ class UnknownEntries(RedactionRefused):
 
 
 def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> LogEntry:
-    """Redact these entries of the user's log, and all that were derived from them; so, too, where
-    they are in the log of a user who was merged, as copies or as originals.
+    """Redact these entries of the user's log, and all that were derived from them.
 
-    Returns the entry of the log that says so; of what was redacted already, the earlier one. `by`
-    says who wants it (`key:…`, `staff:…`), `reason` why: both stay. Raises UnknownEntries, and
-    RedactionRefused for an entry that tells of a redaction itself, or where no entry is named.
+    Copies and originals in the log of a merged user are redacted, too. Returns the entry of the log
+    that records it; if all were redacted before, the earlier one. `by` names who asked for it
+    (`key:…`, `staff:…`), `reason` says why: both stay. Raises UnknownEntries, and RedactionRefused
+    for an entry that itself records a redaction, or if no entry is named.
     """
     asked = sorted(set(seqs))
     if not asked:
@@ -78,14 +77,17 @@ def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> Lo
 
 
 def _redact_copies(user: MemoryUser, seqs: Collection[int], *, by: str, reason: str) -> None:
-    """Redact the same entries of somebody who is the same person: see `memory.merging`."""
+    """Redact the same entries in the log of a merged user: see `memory.merging`."""
     if new := _not_named(user, seqs):
         _redact(user, new, new, by=by, reason=reason)
 
 
 def _not_named(user: MemoryUser, seqs: Collection[int]) -> list[int]:
-    """Return those of the entries that no redaction names; of some retention has kept no words, and
-    what was made of these is there."""
+    """Return the entries that no redaction names.
+
+    An entry that retention has emptied is one of them, since what was derived from it is still
+    there.
+    """
     told = Redaction.objects.filter(user=user, entries__overlap=list(seqs))
     named = {seq for entries in told.values_list("entries", flat=True) for seq in entries}
     return sorted(set(seqs) - named)
@@ -94,7 +96,7 @@ def _not_named(user: MemoryUser, seqs: Collection[int]) -> list[int]:
 def _redact(
     user: MemoryUser, asked: Collection[int], seqs: Collection[int], *, by: str, reason: str
 ) -> LogEntry:
-    """Do it, under the lock of the user's row."""
+    """Redact the entries, under the lock of the user's row."""
     now = timezone.now()
     told = LogEntry.objects.filter(user=user, seq__in=seqs, redacted_at=None)
     freed = sum(len(log.payload(entry)) for entry in told.iterator(chunk_size=100))
@@ -148,24 +150,24 @@ def closure(user: MemoryUser, seqs: Collection[int]) -> list[int]:
 
 
 def waiting() -> QuerySet[Redaction]:
-    """Return the redactions of which not everything is gone yet."""
+    """Select the redactions that are not complete yet."""
     return Redaction.objects.filter(due_at__isnull=False)
 
 
 def under_way(user: MemoryUser) -> list[int]:
-    """Return the entries of which something may be left, ascending."""
+    """Return the entries of incomplete redactions, ascending."""
     rows = waiting().filter(user=user).values_list("entries", flat=True)
     return sorted({seq for entries in rows for seq in entries})
 
 
 def redacted_among(user: MemoryUser, seqs: Collection[int]) -> list[int]:
     """Return which of these entries were redacted, ascending."""
-    numbers = {seq for seq in seqs if abs(seq) < 2**63}  # somebody may cite what no log can hold
+    numbers = {seq for seq in seqs if abs(seq) < 2**63}  # some numbers fit no log
     return sorted(numbers - set(_not_named(user, numbers)))
 
 
 def moments(user_pk: int) -> list[tuple[int, datetime.datetime]]:
-    """Return which entries were redacted, and when: not those of which retention keeps no words."""
+    """Return the redacted entries, and when; not those that only retention has emptied."""
     told = Redaction.objects.filter(user=user_pk).values_list("entries", "created_at")
     return [(seq, at) for entries, at in told for seq in entries]
 
@@ -173,8 +175,10 @@ def moments(user_pk: int) -> list[tuple[int, datetime.datetime]]:
 def first_since(
     checkpoint: Checkpoint, redacted: Iterable[tuple[int, datetime.datetime]]
 ) -> int | None:
-    """Return the first entry on which a version rests that was redacted since, of these `moments`;
-    None if there is none."""
+    """Return the first of these entries on which a version rests and that was redacted since.
+
+    `redacted` comes from `moments`. None if there is none.
+    """
     seen, since = checkpoint.seen_seq, checkpoint.created_at
     return min((seq for seq, at in redacted if seq <= seen and at > since), default=None)
 
@@ -184,7 +188,7 @@ def _short(user: MemoryUser) -> QuerySet[LogEntry]:
 
 
 def _settle(user: MemoryUser, seqs: Collection[int], at: datetime.datetime) -> None:
-    """Nothing is left to be done about these entries; versions that took them in stay named."""
+    """Dismiss these entries; the versions that took them in stay recorded."""
     EntryOutcome.objects.filter(user=user, seq__in=seqs).update(
         outcome=Outcome.DISMISSED, reason=REASON
     )
@@ -206,10 +210,10 @@ def _settle(user: MemoryUser, seqs: Collection[int], at: datetime.datetime) -> N
 
 
 def _interrupt(user: MemoryUser, first: int) -> None:
-    """Take the work from whoever may have read one of the entries, of which the oldest is `first`.
+    """Take the work away from workers that may have read one of the entries, from `first` on.
 
-    Lanes are worked on again. Of runs, what they were given may quote the entry, or the version
-    that they read: whoever waits for one is told to ask again.
+    Lanes are worked on again. The input of a run may quote an entry, or its version may hold one:
+    whoever waits for such a run is told to ask again.
     """
     lanes.interrupt(user.pk)
     lanes.recount(user.pk)

@@ -1,9 +1,9 @@
-"""Retention: what a workspace does not keep for ever goes, in small batches, by the dispatcher.
+"""Retention: the dispatcher deletes what a workspace does not keep forever, in small batches.
 
-- Of a message the words go. What was derived from it stays: this is no redaction, and nothing in
-  the log tells of it but the entry itself. One that is still pending waits.
-- A run goes with all that it computed, but not the last one that found a live alert.
-- A call of a language model goes; what it has spent stays in the ledger.
+- A message loses its content. What was derived from it stays: this is no redaction, and nothing in
+  the log records it but the entry itself. A message that is still pending is kept.
+- A run is deleted with its results, except the last one that found a live alert.
+- A call of a language model is deleted; its spending stays in the ledger.
 """
 
 import datetime
@@ -23,15 +23,15 @@ from memory.models.log import EntryKind
 from memory.models.runs import RunStatus
 from memory.workspace_settings import retention_settings
 
-# Of a workspace in which nothing was due, a process looks again after so long.
+# How long a process skips a workspace in which nothing was due.
 PAUSE_SECONDS = 300.0
 _quiet_until: dict[int, float] = {}
 
 
 def purge(limit: int) -> int:
-    """Remove what is due in each workspace, the oldest first, `limit` rows of a kind at most.
+    """Remove what is due in each workspace, oldest first, `limit` rows of a kind at most.
 
-    Returns how many rows it was.
+    Returns the number of rows.
     """
     number = 0
     for workspace in Workspace.objects.all():
@@ -44,7 +44,7 @@ def purge(limit: int) -> int:
 
 
 def purge_workspace(workspace: Workspace, limit: int) -> int:
-    """Remove what is due in one workspace, as `purge` does."""
+    """Remove what is due in one workspace, like `purge`."""
     now, number = timezone.now(), 0
     holds = retention_settings.holding(workspace.chosen_retention)
     for name, remove in (
@@ -59,7 +59,7 @@ def purge_workspace(workspace: Workspace, limit: int) -> int:
 
 def _empty_messages(workspace: Workspace, before: datetime.datetime, limit: int) -> int:
     decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
-    # All that was said by who was merged into another is told there, and settled there.
+    # The messages of a merged user are copied to the other user, and settled there.
     handed_over = Merge.objects.filter(
         merged=OuterRef("user"), due_at=None, last_seq__gte=OuterRef("seq")
     )
@@ -77,7 +77,7 @@ def _empty_messages(workspace: Workspace, before: datetime.datetime, limit: int)
 
 
 def _empty(user_pk: int, keys: list[UUID]) -> int:
-    """Empty entries of a user, unless somebody is at him: then it is done another time."""
+    """Empty entries of a user; if the user's row is locked, another time."""
     with transaction.atomic():
         users = MemoryUser.objects.select_for_update(no_key=True, skip_locked=True)
         if not users.filter(pk=user_pk, redacting_since=None).values("pk").first():

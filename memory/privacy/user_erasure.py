@@ -1,13 +1,13 @@
-"""Erasure of a person: all that is known of him is gone, and that it was done stays on record.
+"""Erasure of a person: all data is removed, and a record of the erasure stays.
 
-It is asked for in one transaction. From then on the user is not there for anybody
-(`MemoryUser.objects` leaves him out), has no name any more, and whoever works on his memory has
-lost his claim; the database refuses new rows about him (migration 0002). A worker then removes what
-there is, batch after batch, by the registry (`memory.privacy.erasure_registry`). It may be killed
-at any line: what is gone is gone, and counted, and another one goes on with the rest.
+It is requested in one transaction. From then on the user does not exist for anybody
+(`MemoryUser.objects` excludes them) and has no name any more, and workers on the user's memory lose
+their claims; the database refuses new rows about the user (migration 0002). A worker then removes
+all data, batch after batch, by the registry (`memory.privacy.erasure_registry`). It may be killed
+at any line: what is removed is removed, and counted, and another worker continues with the rest.
 
-It is done when nothing is left, no transaction is open that began before, and every sandbox host
-has said that it holds nothing of him.
+The erasure is complete when nothing is left, no transaction is open that began before, and every
+sandbox host has confirmed that it holds nothing of the user.
 """
 
 import datetime
@@ -55,22 +55,23 @@ logger = structlog.get_logger(__name__)
 
 TASK = "workers.tasks.erase"
 ACTOR = "erasure"
-# Reasons that name nobody, whatever he is called.
+# Reasons that contain no name, whatever the user is called.
 RESTORED = "erased before; a backup that was restored has brought the user back"
 MEM0 = "delete_users of mem0's client"
 OURS = (RESTORED, MEM0)
-# What stands in the staff's history where a row had a name.
+# The placeholder for a row's name in the staff's history.
 TOLD = "(erased)"
-# So many rows go in one transaction.
+# The number of rows removed in one transaction.
 BATCH = 1000
-# What is waited for is looked at again after so long.
+# The interval at which a condition is checked again.
 AGAIN = datetime.timedelta(seconds=1)
-# A host that is silent has ended, and its sandboxes with it, or they are removed by then.
+# A host that has been silent this long has ended, and its sandboxes with it, or they are removed by
+# then.
 GONE = datetime.timedelta(seconds=40)
 
-# They have no name by then, and tell of the erasure itself.
+# These rows have no name by then, and record the erasure itself.
 _STAY = (MemoryUser, UserErasure)
-# That an alert is erased has to be told still, in words that tell of nobody.
+# The erasure of an alert still has to be reported, in words about nobody.
 _ERASED = {
     AlertEvent: Q(kind=AlertEventKind.ERASED),
     Delivery: Q(event__kind=AlertEventKind.ERASED),
@@ -79,17 +80,17 @@ _ERASED = {
 
 
 class ErasureRefused(ValueError):
-    """The erasure cannot be asked for like this; the message says why."""
+    """The erasure cannot be requested like this; the message says why."""
 
 
 def ask(user: MemoryUser, *, by: str, reason: str) -> UserErasure:
-    """Erase the user: from now on he is not there any more, and soon nothing of him is.
+    """Erase the user: at once nobody can find them any more, and soon their data is gone.
 
-    Users that were merged into this one are the same person, and go with it. Returns the erasure;
-    of a user whom somebody else had erased meanwhile, the earlier one. `by` says who wants it
-    (`key:…`, `staff:…`), `reason` why: both stay. Raises ErasureRefused without a reason, or for
-    one that holds a name which is to go, and UserMerged for a user that was merged into another,
-    with whom it goes.
+    Users that were merged into this one are the same person, and are erased with it. Returns the
+    erasure; if somebody else had erased the user meanwhile, the earlier one. `by` names who asked
+    for it (`key:…`, `staff:…`), `reason` says why: both stay. Raises ErasureRefused without a
+    reason, or for one that contains a name which is to be removed, and UserMerged for a user that
+    was merged into another and is erased with that one.
     """
     if not reason.strip():
         raise ErasureRefused("Say why: it stays on record.")
@@ -112,7 +113,7 @@ def _locked(people: Collection[int]) -> dict[int, MemoryUser]:
 
 
 def _ask(people: Mapping[int, MemoryUser], asked: int, by: str, reason: str) -> UserErasure:
-    """Erase all of them, under the lock of their rows; return the erasure of the one asked for."""
+    """Erase all of them, under the lock of their rows; return the erasure of the requested one."""
     user = people[asked]
     if user.erased_at is not None:
         return UserErasure.objects.get(user=user)
@@ -148,7 +149,7 @@ def _begin(user: MemoryUser, by: str, reason: str, now: datetime.datetime) -> No
 def _make_nameless(user: MemoryUser, now: datetime.datetime) -> None:
     columns = {
         **erasure_registry.blanks(MemoryUser),
-        # No API takes such a name, so it is nobody else's.
+        # No API accepts such a name, so no other user has it.
         "user_id": f"{TOLD} {user.public_id}",
         "erased_at": now,
         "log_bytes": 0,
@@ -162,10 +163,9 @@ def _make_nameless(user: MemoryUser, now: datetime.datetime) -> None:
 
 
 def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
-    """Take all work from whoever is at it, tell who waits, and leave nothing that is found by
-    another name than the user's."""
+    """Take work away from workers, answer waiting requests, and remove data under other names."""
     runs.close(Run.objects.filter(user=user), "This user was erased.")
-    # Each is told of as erased by itself: none names what another one says.
+    # The erasure of each alert is reported by itself, and none refers to another.
     user.alerts.exclude(duplicate_of=None).update(duplicate_of=None)
     Alert.objects.filter(user=user, state__in=LIVE_STATES).update(
         state=AlertState.RESOLVED,
@@ -188,13 +188,13 @@ def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
 
 
 def _take(work: QuerySet[Any]) -> None:
-    """Take the leases of these rows, for good where work is named as due."""
+    """Take the leases of these rows; due work is not due any more."""
     due = {"due_at": None} if hasattr(work.model, "due_at") else {}
     work.update(token=F("token") + 1, lease_owner="", lease_expires_at=None, **due)
 
 
 def waiting() -> QuerySet[UserErasure]:
-    """Return the erasures that are not done."""
+    """Select the erasures that are not complete."""
     return UserErasure.objects.filter(due_at__isnull=False)
 
 
@@ -202,7 +202,7 @@ def waiting() -> QuerySet[UserErasure]:
 
 
 def work_on(erasure_id: str) -> None:
-    """Go on with an erasure, unless another worker is at it."""
+    """Continue an erasure, unless another worker has it."""
     row = leases.claim(waiting().filter(pk=erasure_id))
     if row is None:
         return
@@ -211,7 +211,7 @@ def work_on(erasure_id: str) -> None:
             _erase(row)
     except leases.LeaseLost:
         logger.warning("lease_lost", erasure=str(row.pk))
-    except Exception as error:  # whose text may quote what is to go
+    except Exception as error:  # its text may quote what is to be erased
         leases.fail(row, type(error).__name__)
         raise
 
@@ -225,7 +225,7 @@ def _erase(row: UserErasure) -> None:
             while _take_away(row, user, model):
                 pass
     counts = UserErasure.objects.values_list("counts", flat=True).get(pk=row.pk)
-    # Whoever had begun to write before he could see that the user is erased has ended by now?
+    # Have all transactions ended that began before they could see that the user is erased?
     if _transactions("pg_snapshot_xmin") < begun or any(left(user)) or _hosts_left(row):
         again = timezone.now() + AGAIN
         return leases.write(
@@ -252,7 +252,7 @@ def _erase(row: UserErasure) -> None:
 def _take_away(row: UserErasure, user: MemoryUser, model: type[models.Model]) -> bool:
     """Erase some rows of a model and count them; return whether there may be more."""
     with transaction.atomic():
-        # The order of locks is everywhere: the user, then the rest.
+        # Locks are taken in the same order everywhere: the user, then the rest.
         MemoryUser.everybody.select_for_update(no_key=True).get(pk=user.pk)
         leases.check(row)
         keys = list(_rest(model, user).order_by("-pk").values_list("pk", flat=True)[:BATCH])
@@ -272,7 +272,7 @@ def _take_away(row: UserErasure, user: MemoryUser, model: type[models.Model]) ->
 
 
 def _delete(model: type[models.Model], keys: Collection[Any]) -> None:
-    """Delete rows to which nothing points any more, but what only loses sight of them."""
+    """Delete rows that nothing references any more, except references that are set to NULL."""
     for relation in model._meta.get_fields(include_hidden=True):
         if isinstance(relation, ManyToOneRel) and relation.on_delete is models.SET_NULL:
             pointing = relation.related_model._base_manager
@@ -302,7 +302,7 @@ def _also(model: type[models.Model]) -> Mapping[str, Any]:
 
 
 def _tell(user: MemoryUser, keys: Collection[Any]) -> None:
-    """Have the feed say that these alerts are erased."""
+    """Add events to the feed that these alerts are erased."""
     step = alerts.Step(user, ACTOR)
     for alert in Alert.objects.filter(pk__in=keys).order_by("opened_at", "pk"):
         step.tell(alert, AlertEventKind.ERASED)
@@ -310,7 +310,7 @@ def _tell(user: MemoryUser, keys: Collection[Any]) -> None:
 
 
 def _forget_staff_actions(model: type[models.Model], user: MemoryUser) -> None:
-    """In the history of what staff did, rows are named by what they say."""
+    """Rename rows in the history of staff actions, where they are named by their content."""
     keys = (
         erasure_registry.rows_of(model, user)
         .annotate(of_row=Cast("pk", CharField()))
@@ -323,14 +323,14 @@ def _forget_staff_actions(model: type[models.Model], user: MemoryUser) -> None:
 
 
 def left(user: MemoryUser) -> Iterator[str]:
-    """Yield of what there is something still that has to go."""
+    """Yield the kinds of rows that still have to be erased."""
     for model in REGISTRY:
         if model not in _STAY and _rest(model, user).exists():
             yield str(model._meta.verbose_name_plural)
 
 
 def _transactions(which: str) -> int:
-    """Return a bound of the numbers of the transactions that are open: see pg_current_snapshot."""
+    """Return a bound on the ids of the transactions that are open: see pg_current_snapshot."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {which}(pg_current_snapshot())::text::bigint")
         (number,) = cursor.fetchone()
@@ -346,7 +346,7 @@ def asked_of(host: str) -> list[int]:
 
 
 def kept_nothing(host: str, users: Collection[int]) -> None:
-    """Note that this host holds nothing of these users any more, and will not."""
+    """Record that this host holds nothing of these users any more, and will not."""
     without = Func(
         F("hosts"), Value(host), function="array_remove", output_field=UserErasure.hosts.field
     )

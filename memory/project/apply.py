@@ -45,18 +45,18 @@ from memory.project.schema_edits import (
 from memory.project.values import Record, RecordId
 from memory.texts import parse_python
 
-# It is the wording of an alert.
+# It becomes the wording of an alert.
 MAX_ABOUT = 200
 
 
 def apply(project: Project, edit: Edit) -> None:
-    """Carry out an edit. Raises EditError and leaves the project as it was if it is refused."""
+    """Apply an edit. A refused edit raises EditError and leaves the project as it was."""
     check_sources(edit)
     _APPLY[type(edit)](project, edit)
 
 
 def free_key(project: Project, domain: str, collection: str, class_name: str, seq: int) -> str:
-    """Return the key of a record that came without one: `trip-41`, or `trip-41-2` and so on."""
+    """Return the key of a record without one: `trip-41`, or `trip-41-2` and so on."""
     key = base = key_of_entry(class_name, seq)
     number = 1
     while project.find(RecordId(domain, collection, key)):
@@ -66,7 +66,7 @@ def free_key(project: Project, domain: str, collection: str, class_name: str, se
 
 
 def collection_for(domain: Domain, class_name: str) -> str:
-    """Return the collection that a class's records go to unless told otherwise."""
+    """Return the default collection for a class's records."""
     existing = domain.collections_of(class_name)
     if existing:
         return existing[0]
@@ -192,7 +192,8 @@ def _conflict(project: Project, edit: Conflict) -> None:
         conflicts.DOMAIN,
         conflicts.CLASS,
         {"about": about, "records": names},
-        # It rests on what made these records, too: an alert about it leads to all that was said.
+        # It also rests on the sources of these records, so that an alert about it leads to all
+        # statements.
         tuple({*edit.sources, *(seq for record in records for seq in record.sources)}),
         collection=conflicts.COLLECTION,
         derived=(("records", "names of records"),),

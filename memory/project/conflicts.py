@@ -1,8 +1,8 @@
-"""Conflicts: what tells of statements that contradict each other, where a project needs it.
+"""Conflicts: the class and constraint by which a project represents contradictory statements.
 
 Both statements stay as they are. A record of the class `Conflict` says what they are about and
-which records they have become, and a constraint, written with the first of them, speaks about each
-until it is retired.
+which records hold them, and a constraint, written with the first conflict, fires for each until it
+is retired.
 """
 
 from memory.project.edits import DefineClass, FieldSpec, WriteConstraint
@@ -67,7 +67,7 @@ _WRITE = WriteConstraint(CONSTRAINT, _SOURCE, _TESTS_SOURCE)
 def missing_parts(project: Project) -> list[DefineClass | WriteConstraint]:
     """Return the edits that a project needs before it can hold a Conflict; none if it holds some.
 
-    Raises EditError where something else has these names.
+    Raises EditError if something else has these names.
     """
     missing: list[DefineClass | WriteConstraint] = []
     domain = project.outline.domains.get(DOMAIN) or Domain(DOMAIN)

@@ -1,4 +1,4 @@
-"""Fitting JSON and values into declared types, and inferring types where none is declared."""
+"""Fitting JSON and values into declared types, and inferring types that are not declared."""
 
 import datetime
 import math
@@ -33,15 +33,15 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _CLOCK = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
 _DATETIME = re.compile(rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_CLOCK}")
 _TIME = re.compile(_CLOCK)
-# Every whole number also fits a float.
+# Every integer of this size also fits a float.
 _MAX_BITS = 1000
 
 
 def conform(value: object, type_: Type, domain: Domain, where: str) -> Value:
     """Return `value` as a value of the given type.
 
-    Takes JSON (a date as text, an object for a dataclass, a key for a reference) as well as a
-    value that is one already. Raises EditError, naming `where`, for what does not fit.
+    Accepts JSON (a date as text, an object for a dataclass, a key for a reference) as well as a
+    value that has the type already. Raises EditError, naming `where`, if it does not fit.
     """
     match type_:
         case Scalar(name):
@@ -119,7 +119,7 @@ def normal_fields(fields: Mapping[str, Value], class_: Class) -> dict[str, Value
 
 
 def infer_scalar(value: object, where: str) -> Type:
-    """Return the type of a JSON scalar. EditError for a date that no calendar has."""
+    """Return the type of a JSON scalar. Raises EditError for a date that no calendar has."""
     match value:
         case None:
             return NONE
@@ -162,7 +162,7 @@ def _conform_union(value: object, type_: Union, domain: Domain, where: str) -> V
     alternatives = members_of(core)
     if len(alternatives) == 1:
         return conform(value, core, domain, where)
-    # A text that can be a date, a member or a key is one; it is a plain string only otherwise.
+    # A text that can be a date, a member or a key is taken as one, and otherwise as a plain string.
     for alternative in sorted(alternatives, key=lambda member: member == Scalar("str")):
         try:
             return conform(value, alternative, domain, where)
@@ -239,7 +239,7 @@ def _decimal(value: object) -> Decimal | None:
     if type(value) not in (int, float, str, Decimal):
         return None
     try:
-        # By way of text, so that 0.1 is not 0.1000000000000000055511151231257827...
+        # Converted from text, so that 0.1 is not 0.1000000000000000055511151231257827...
         found = Decimal(str(value))
     except InvalidOperation:
         return None

@@ -1,4 +1,4 @@
-"""The edits: every way in which a project can change, and their strict JSON form.
+"""The edits: all ways in which a project can change, and their strict JSON form.
 
 In JSON an edit is an object whose `op` is the class's name in snake case and whose other keys are
 the attributes below. Values are plain or typed JSON; they get their types when the edit is applied.
@@ -16,13 +16,13 @@ from memory.project.values import RecordId
 
 Kind = Literal["record", "object", "enum"]
 
-# Of a constraint, or of its tests: parsed, and repaired, again and again.
+# The limit for a constraint or its tests, which are parsed and repaired repeatedly.
 MAX_SOURCE = 64 * 1024
 
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """A field of a new class; without a default it must be given, unless it may be None."""
+    """A field of a new class. Without a default its value is required, unless it may be None."""
 
     name: str
     type: str
@@ -63,7 +63,7 @@ class AddField:
 
 @dataclass(frozen=True)
 class WidenField:
-    """Give a field a type that also holds everything it could hold before."""
+    """Give a field a wider type, which holds all values of the old one."""
 
     op: ClassVar = "widen_field"
     domain: str
@@ -74,7 +74,7 @@ class WidenField:
 
     @property
     def call(self) -> str:
-        """How messages that tell to propose it write it."""
+        """The edit as a call, for messages that advise to propose it."""
         return (
             f'{self.op}(domain="{self.domain}", class_name="{self.class_name}",'
             f' name="{self.name}", type="{self.type}")'
@@ -99,8 +99,8 @@ class Add:
 
     Without `key` it gets `<class>-<newest source>[-n]`; without `collection` it goes to the first
     one of its class, which is created if need be. With `singleton` the collection is the name of
-    this one record. `derived` names fields whose dates or numbers no cited entry says, each with
-    the reason: "nights" with "from check-in and check-out".
+    this one record. `derived` names fields whose dates or numbers stand in no cited entry, each
+    with the reason: "nights" with "from check-in and check-out".
     """
 
     op: ClassVar = "add"
@@ -129,7 +129,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Retire:
-    """Take a record out of the state; its key is never used again."""
+    """Retire a record: remove it from the state; its key is never reused."""
 
     op: ClassVar = "retire"
     domain: str
@@ -141,7 +141,7 @@ class Retire:
 
 @dataclass(frozen=True)
 class WriteConstraint:
-    """Write constraints/<name>.py and tests/test_<name>.py, just as they are given."""
+    """Write constraints/<name>.py and tests/test_<name>.py, exactly as given."""
 
     op: ClassVar = "write_constraint"
     name: str
@@ -171,10 +171,10 @@ class Note:
 
 @dataclass(frozen=True)
 class Conflict:
-    """Mark records that contradict each other: they stay, and a constraint speaks about them.
+    """Mark records that contradict each other: they stay, and a constraint fires for them.
 
     `about` says in a few words what they disagree on. The mark is a record of `conflicts`, in the
-    domain of that name; to retire it is to resolve the conflict.
+    domain of that name; retiring it resolves the conflict.
     """
 
     op: ClassVar = "conflict"
@@ -186,7 +186,7 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Dismiss:
-    """Say that entries hold nothing to remember, and why; the project stays as it is."""
+    """Declare, with a reason, that entries contain nothing to remember; nothing changes."""
 
     op: ClassVar = "dismiss"
     reason: str
@@ -214,7 +214,7 @@ _NEED_SOURCES = (Add, Update, Retire, Note, Conflict, Dismiss)
 
 
 def edit_from_json(data: object) -> Edit:
-    """Read an edit. Raises EditError, naming the field and the fix, for what is none."""
+    """Parse an edit. Raises EditError, naming the field and the fix, if it is invalid."""
     if not isinstance(data, dict):
         raise _malformed("an edit", "an object with `op`", data)
     op = data.get("op")
@@ -226,12 +226,12 @@ def edit_from_json(data: object) -> Edit:
 
 
 def edit_to_json(edit: Edit) -> dict[str, Any]:
-    """Return the JSON that `edit_from_json` reads as the same edit."""
+    """Return the JSON that `edit_from_json` parses as the same edit."""
     return {"op": edit.op, **_to_json(edit)}
 
 
 def check_sources(edit: Edit) -> None:
-    """Refuse an edit of records that does not cite an entry, or one that cites no entry's seq."""
+    """Refuse an edit of records without sources, or with sources that are no entry's seq."""
     _sources(list(edit.sources), f"{edit.op}.sources")
     if isinstance(edit, _NEED_SOURCES) and not edit.sources:
         raise EditError(

@@ -1,7 +1,7 @@
-"""The library of English plurals, imported without what makes its import take seconds.
+"""The library of English plurals, imported without the part of its import that takes seconds.
 
-It has its functions check the types of their arguments when they are called, and for that parses
-its own source anew for each of them. Ours are checked before.
+It decorates its functions to check the types of their arguments, which parses its source again for
+each of them. We check our arguments ourselves.
 """
 
 from unittest.mock import patch
@@ -11,7 +11,7 @@ with patch("typeguard.typechecked", lambda function: function):
 
 ENGINE = inflect.engine()
 
-# Singulars that it takes for plurals ("lens" of "len", "regimen" of "regiman"), or makes men of.
+# Singulars that it takes for plurals ("lens" of "len", "regimen" of "regiman"), or turns into men.
 NOUNS = {
     **{
         word: f"{word}s"

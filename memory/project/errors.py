@@ -1,4 +1,4 @@
-"""What can go wrong with a project."""
+"""Errors of a project."""
 
 
 class EditError(Exception):
@@ -14,7 +14,7 @@ class EditError(Exception):
 
 
 class ProjectError(Exception):
-    """A stored project that cannot be read: which file, which line, and why."""
+    """A stored project that cannot be read: the file, the line, and the reason."""
 
     def __init__(self, path: str, message: str, line: int | None = None) -> None:
         super().__init__(f"{path}:{line}: {message}" if line else f"{path}: {message}")

@@ -1,9 +1,8 @@
-"""Whole files as a change: what somebody wrote who edits a project's files, as edits; and whole
-projects, which become part of another one.
+"""Whole files as a change: edited files of a project as edits, and whole projects to take over.
 
-The files are in the project's own form, as they are read from a version. They are compared with it,
-and every difference has to be an edit; what no edit can say is refused, never dropped. So a file
-that has lost a record on the way retires nothing.
+The files are in the project's own form. They are compared with the version, and every difference
+has to be an edit; a difference that no edit can express is refused, never dropped. So a file that
+has accidentally lost a record retires nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,16 +31,16 @@ from memory.project.schema_edits import check_new_holder
 from memory.project.types import format_type, parse_type
 from memory.project.values import Record, RecordId
 
-# Named in one refusal.
+# The number of items named in one refusal.
 MAX_NAMED = 10
 
 
 def edits_of_files(project: Project, files: Mapping[str, str | None]) -> list[Edit]:
-    """Return the edits that make the project's files these, and apply them to it.
+    """Return the edits that turn the project's files into these, and apply them to it.
 
-    `files` are those that are to be other than they are, by path; None deletes a constraint. What
-    is generated may be among them, and is not looked at. Raises ProjectError for a file that cannot
-    be read, EditError for a difference that no edit can say.
+    `files` are those that change, by path; None deletes a constraint. Generated files may be
+    included, and are ignored. Raises ProjectError for a file that cannot be read, EditError for a
+    difference that no edit can express.
     """
     files = {path: text for path, text in files.items() if not _is_generated(path, text)}
     domains = [
@@ -58,7 +57,7 @@ def edits_of_files(project: Project, files: Mapping[str, str | None]) -> list[Ed
 
 @dataclass(frozen=True)
 class Whole:
-    """All files of a project in its own form, read: outline, and records by path and name."""
+    """A complete project in its own form, parsed: its outline, and its records by path and name."""
 
     files: Mapping[str, str]
     outline: Outline
@@ -66,7 +65,7 @@ class Whole:
 
 
 def read_whole(files: Mapping[str, str]) -> Whole:
-    """Read a project that is taken over as a whole; raises ProjectError where it is not ours."""
+    """Parse a project to take over as a whole; raises ProjectError if it is not in our form."""
     outline, records = load(files)
     if not outline.domains and not outline.constraints:
         raise ProjectError("manifest.py", "holds no domain and no constraint")
@@ -80,11 +79,11 @@ def read_whole(files: Mapping[str, str]) -> Whole:
 
 
 def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[Edit]:
-    """Add another project to this one, and return the edits that say so.
+    """Add another project to this one, and return the edits that do so.
 
-    The records cite `sources`, since what they cited are entries of another log; all else is as it
-    was there, the order of things too. Raises EditError for what is here already or not allowed,
-    and ProjectError for classes that no edits make.
+    The records cite `sources`, since their own sources are entries of another log; everything else
+    stays as it was, including the order of things. Raises EditError for names that exist already or
+    are not allowed, and ProjectError for classes that no edits can make.
     """
     outline = whole.outline
     for kind, names in (
@@ -129,8 +128,10 @@ def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[
 
 
 def _unambiguous(edit: DefineClass, outline: Outline) -> DefineClass:
-    """The same, with the domain before names of its own classes that another domain has, too: as
-    long as its own is not there yet, the other's would be meant."""
+    """Return the edit with the domain before names of its own classes that another domain also has.
+
+    As long as the domain's own class does not exist, the plain name would mean the other one.
+    """
     others = {
         name
         for domain in outline.domains.values()
@@ -178,7 +179,7 @@ def _take_over_record(
         singleton=singleton,
     )
     apply(project, add)
-    # Where a field has several types, an edit takes a text that looks like a date for one.
+    # If a field has several types, an edit takes a text that looks like a date for a date.
     record_id = RecordId(domain.name, name, record.key)
     written, exact = project.record(record_id), replace(record, sources=sources)
     if written is None or record_literal(written, Uses()) != record_literal(exact, Uses()):
@@ -187,9 +188,9 @@ def _take_over_record(
 
 
 def _applied(project: Project, edits: Iterable[Edit]) -> list[Edit]:
-    """Apply edits in an order in which they can be, and return them in it.
+    """Apply edits in a possible order, and return them in it.
 
-    Classes may refer to each other. Where no order helps, a reference becomes a field of its own.
+    Classes may refer to each other. If no order works, a reference becomes a field of its own.
     """
     waiting = list(edits)
     done: list[Edit] = []
@@ -210,7 +211,7 @@ def _applied(project: Project, edits: Iterable[Edit]) -> list[Edit]:
 
 
 def _without_references(edit: Edit, refusal: EditError) -> list[Edit]:
-    """The edit of a class, and one for each of its references; raises the refusal if none is."""
+    """Return the edit of a class, then one for each reference; raises the refusal if none is."""
     if not isinstance(edit, DefineClass):
         raise refusal
     references = [field for field in edit.fields if "Ref[" in field.type]
@@ -227,7 +228,7 @@ def _without_references(edit: Edit, refusal: EditError) -> list[Edit]:
 
 
 def _is_generated(path: str, text: str | None) -> bool:
-    """Tell whether nobody writes it: it follows from the others, or is empty."""
+    """Tell whether a file is generated: it follows from the others, or is empty."""
     return path == "manifest.py" or (path.endswith("__init__.py") and not (text or "").strip())
 
 
@@ -239,7 +240,7 @@ def _domain_of(path: str) -> str:
 
 @dataclass(frozen=True)
 class _Read:
-    """A domain and its records as they were, and as the files say."""
+    """A domain and its records, before and after the change."""
 
     old: Domain
     new: Domain
@@ -248,7 +249,7 @@ class _Read:
 
 
 def _read(project: Project, name: str, files: Mapping[str, str | None]) -> _Read:
-    """Read a domain from its files, of which some are new; all records have to be there."""
+    """Parse a domain from its files, some of which are new; all records must be there."""
     old = project.outline.domains.get(name) or Domain(name)
     texts: dict[str, str] = {}
     if name in project.outline.domains:
@@ -362,7 +363,7 @@ def _of_records(
 
 
 def _changed(class_: Class, old: Record, new: Record) -> dict[str, object]:
-    """The fields that are other than before; what is left out has its default."""
+    """Return the fields that changed; one that is left out has its default."""
     values = {
         field.name: (
             old.fields.get(field.name, field.default),

@@ -1,12 +1,12 @@
-"""Files of foreign projects that are kept as they came, for the sake of their old constraints.
+"""Legacy files of foreign projects, kept unchanged for the sake of their old-style constraints.
 
-An old constraint is a module with `check(project_path)` or `check_constraints(current_time)` that
-returns a list of dictionaries. It runs unchanged, in the sandbox alone, and no policy applies to
-it. What it finds in the folder of its project depends on where the files are kept:
+An old-style constraint is a module with `check(project_path)` or `check_constraints(current_time)`
+that returns a list of dictionaries. It runs unchanged, only in the sandbox, and no policy applies
+to it. The files that it sees in the folder of its project depend on where they are kept:
 
-- `legacy/live/`: the project's state as it is now, in the place of the state that came with it;
-- `legacy/frozen/`: all files just as they came. An import chooses this where the constraints would
-  not find the same on the translated state; what is learned later, they do not see.
+- `legacy/live/`: the project's current state, in place of the state that came with it;
+- `legacy/frozen/`: all files as they came. An import chooses this if the constraints would not
+  find the same on the translated state; they do not see anything learned later.
 """
 
 import ast
@@ -19,12 +19,12 @@ FROZEN = "legacy/frozen/"
 
 
 def is_legacy(path: str) -> bool:
-    """Tell whether a path of the tree is that of a file kept as it came."""
+    """Tell whether a path of the tree is that of a legacy file."""
     return path.startswith((LIVE, FROZEN))
 
 
 def is_old_constraint(source: str) -> bool:
-    """Tell whether a source is that of an old constraint; those of today import `uac`."""
+    """Tell whether a source is an old-style constraint; today's constraints import `uac`."""
     try:
         tree = parse_python(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -55,7 +55,7 @@ def original_path(path: str) -> str:
 
 
 def surroundings(constraint: str, files: Mapping[str, str]) -> dict[str, str]:
-    """Return the files that an old constraint finds in its folder, by their original paths.
+    """Return the files that an old-style constraint sees in its folder, by their original paths.
 
     `files` are those of the whole tree.
     """

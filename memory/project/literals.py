@@ -1,6 +1,6 @@
-"""Values as Python source: one canonical way to write each, and how to read it back.
+"""Values as Python source: the canonical text of each, and the parser for it.
 
-Reading looks at the syntax tree; nothing is ever executed.
+Parsing uses the syntax tree; nothing is ever executed.
 """
 
 import ast
@@ -16,8 +16,8 @@ from memory.project.types import bare_name, dotted_name
 from memory.project.values import EnumMember, PartialDate, Record, Ref, Struct, Value
 from memory.texts import parse_expression
 
-# What would be invisible, end a line, or reorder text in an editor. A fixed list and not
-# `str.isprintable`, so that no Python version writes other bytes than the next.
+# Characters that are invisible, end a line, or reorder text in an editor. A fixed list instead of
+# `str.isprintable`, so that all Python versions write the same bytes.
 _INVISIBLE = re.compile(
     "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202f\u205f-\u206f\u3164\ufeff\ufff9-\uffff"
     "\ud800-\udfff\U000e0000-\U0010ffff]"
@@ -29,8 +29,8 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 class Uses:
     """The names that a piece of source uses, collected while it is written.
 
-    `classes` holds "Trip" for a class of the own domain and "identity.Passport" for one of
-    another; `aliases` says for which of them another name is to be written.
+    `classes` holds "Trip" for a class of the own domain and "identity.Passport" for one of another;
+    `aliases` maps some of them to the name that is written.
     """
 
     modules: set[str] = field(default_factory=set)
@@ -39,13 +39,13 @@ class Uses:
     aliases: Mapping[str, str] = field(default_factory=dict)
 
     def name_of(self, class_name: str) -> str:
-        """Return the name to write for a class, and note that it is used."""
+        """Return the name to write for a class, and record its use."""
         self.classes.add(class_name)
         return self.aliases.get(class_name) or bare_name(class_name)
 
 
 class LiteralError(ValueError):
-    """An expression that is no value of a project; with its line."""
+    """An expression that is no value of a project, with its line."""
 
     def __init__(self, node: ast.AST, expected: str) -> None:
         text = ast.unparse(node)
@@ -54,12 +54,12 @@ class LiteralError(ValueError):
 
 
 def literal(value: Value, uses: Uses | None = None) -> str:
-    """Write a value as source. Equal texts mean equal values of equal types."""
+    """Return a value as source. Equal texts mean equal values of equal types."""
     return _WRITERS[type(value)](value, uses or Uses())
 
 
 def record_literal(record: Record, uses: Uses) -> str:
-    """Write a record as a call of its class: key first, sources last."""
+    """Return a record as a call of its class: key first, sources last."""
     parts = [f"key={string_literal(record.key)}", *_arguments(record.fields, uses)]
     if record.sources:
         comma = "," if len(record.sources) == 1 else ""
@@ -75,7 +75,7 @@ def same(left: object, right: Value) -> bool:
 
 
 def string_literal(text: str) -> str:
-    """Write a string in double quotes, with escapes for all that cannot be seen."""
+    """Return a string in double quotes, with escapes for all invisible characters."""
     return _INVISIBLE.sub(_escape, _quoted(text))
 
 
@@ -170,14 +170,14 @@ _WRITERS: Mapping[type, Callable[[Any, Uses], str]] = {
 
 
 def parse_literal(text: str) -> Value:
-    """Read a value of which no class has been imported under another name."""
+    """Parse a value that uses no class imported under another name."""
     return value_from_node(parse_expression(text).body, {})
 
 
 def value_from_node(node: ast.expr, names: Mapping[str, str]) -> Value:
-    """Read a value from its syntax tree; LiteralError if it is none.
+    """Return the value of a syntax tree; raises LiteralError if it is none.
 
-    `names` maps the names of imported classes to what they stand for ("identity.Passport").
+    `names` maps the names of imported classes to the classes ("identity.Passport").
     """
     match node:
         case ast.Constant(value=(None | str() | int() | float()) as value):
@@ -194,7 +194,7 @@ def value_from_node(node: ast.expr, names: Mapping[str, str]) -> Value:
 
 
 def call_fields(node: ast.Call, names: Mapping[str, str]) -> dict[str, Value]:
-    """Read the keyword arguments of a call of a dataclass."""
+    """Return the values of the keyword arguments of a dataclass call."""
     if node.args or any(keyword.arg is None for keyword in node.keywords):
         raise LiteralError(node, "keyword arguments only")
     return {

@@ -1,4 +1,4 @@
-"""Reading a whole project from its files."""
+"""Parsing a whole project from its files."""
 
 from collections.abc import Mapping
 
@@ -42,7 +42,7 @@ def load(files: Mapping[str, str]) -> tuple[Outline, _Records]:
 
 
 def load_domain(name: str, files: Mapping[str, str]) -> tuple[Domain, _Records]:
-    """Return a domain, and by path the records in its state file and shards; as `load` does."""
+    """Return a domain, and by path the records in its state file and shards, like `load`."""
     path = Domain(name).schema_path
     domain = parse_schema(path, files[path], name)
     path = domain.state_path
@@ -85,7 +85,7 @@ def _documentation(path: str, source: str) -> str:
 
 
 def _is(path: str, *pattern: str) -> bool:
-    """Tell whether a path has the form of a pattern: `*` is any name, `test_*` any such name."""
+    """Tell whether a path matches a pattern: `*` is any name, `test_*` any such name."""
     parts = path.split("/")
     return (
         len(parts) == len(pattern)

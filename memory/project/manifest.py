@@ -1,4 +1,4 @@
-"""The manifest: what a project holds, small enough to stand in every prompt."""
+"""The manifest: a summary of a project's contents, small enough for every prompt."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -7,7 +7,7 @@ from memory.project.literals import string_literal
 from memory.project.outline import Class, Domain, Enumeration, Outline
 from memory.project.types import format_type, is_optional, without_none
 
-# Past this many classes, names and counts alone.
+# A project with more classes is summarised by names and counts only.
 MAX_CLASSES = 80
 _MAX_DOC = 100
 _LEGEND = "str unless name:type; ? may be None"
@@ -15,7 +15,7 @@ _BRIEF_LEGEND = "fields: see schema.py"
 
 
 def render_manifest(outline: Outline) -> str:
-    """Write manifest.py: valid Python, one line for each collection, singleton and class."""
+    """Return manifest.py: valid Python, one line for each collection, singleton and class."""
     brief = _is_brief(outline)
     lines = [f'"""Generated. {_legend(brief)}"""', "DOMAINS = {"]
     for domain, entries in _domains(outline, brief):
@@ -48,8 +48,8 @@ def manifest_text(
 ) -> str:
     """Return the manifest as plain text, with the open alerts as (severity, message).
 
-    `failing` are the constraints that fail, by name, with their errors. Brief, it has names and
-    counts alone, as that of a large project always has.
+    `failing` are the constraints that fail, by name, with their errors. With `brief` it has names
+    and counts only, as that of a large project always has.
     """
     brief = brief or _is_brief(outline)
     lines = [f"Domains ({_legend(brief)}):"]
@@ -87,13 +87,13 @@ def _legend(brief: bool) -> str:
 
 
 def _names(domain: Domain) -> Iterator[str]:
-    """Name what can be found in a domain: `trips 50`."""
+    """Yield the names and counts of a domain's contents: `trips 50`."""
     yield from (f"{one.name} {one.count}" for one in domain.collections.values())
     yield from domain.singletons
 
 
 def _entries(domain: Domain) -> Iterator[str]:
-    """Describe what can be found in a domain: `trips: 50 Trip(to, starts_on:date)`."""
+    """Yield descriptions of a domain's contents: `trips: 50 Trip(to, starts_on:date)`."""
     described: set[str] = set()
 
     def describe(class_name: str) -> str:

@@ -1,9 +1,9 @@
 """The project: a user's memory as typed records, opened lazily and changed in place.
 
-A project knows its outline and reads the files with the records only when it has to: appending to
-a collection of fifty thousand records parses and writes its last shard alone. Edits go through
-`memory.project.apply`, which sees to it that a refused edit leaves everything as it was; the
-methods here that change something trust their arguments.
+A project knows its outline and reads files with records only when needed: appending to a collection
+of fifty thousand records parses and writes only its last shard. Edits go through
+`memory.project.apply`, which ensures that a refused edit leaves everything as it was; the mutating
+methods here trust their arguments.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,8 +21,8 @@ from memory.project.render import FileRecords, record_size, render_schema, rende
 from memory.project.values import Location, Record, RecordId
 
 # No file is larger than 64 KiB: 60 for the records of a shard, the rest for its imports. In
-# state.py half is kept for the list of shards, which grows with the user's life. Two exceptions:
-# a record that is larger by itself, and one that an update makes larger where it stands.
+# state.py half is reserved for the list of shards, which grows over the user's life. Two
+# exceptions: a record that is larger by itself, and one that an update makes larger in its place.
 SHARD_BYTES = 60 * 1024
 STATE_BYTES = 32 * 1024
 
@@ -32,7 +32,7 @@ Locate: TypeAlias = Callable[[str, str, str], Location | None]
 
 @dataclass(frozen=True)
 class PlacedRecord:
-    """A record and the file that it stands in."""
+    """A record and the path of its file."""
 
     path: str
     record: Record
@@ -40,15 +40,15 @@ class PlacedRecord:
 
 @dataclass(frozen=True)
 class Change:
-    """What has become of a project since it was opened.
+    """The changes of a project since it was opened.
 
-    `files` has the new text of every file that changed, None for one that is gone. `records` has
-    every record that was added or updated. `transient` are records both added and retired since:
-    they are in no file, but their keys are used up like those of `retired`. `retired_by` has the
-    entries that the edits cite which retired them, `set_by` by field those that the edits cite
-    which set it. `derived` has the fields of records that an edit marked as derived, each with the
-    reason. `as_named` has records as they were before, but with the names that fields have now,
-    unless one of the old names is that of another field now.
+    `files` has the new text of every file that changed, None for a deleted one. `records` has every
+    record that was added or updated. `transient` are records both added and retired since: they are
+    in no file, but their keys are used up like those of `retired`. `retired_by` has the entries
+    cited by the edits that retired a record, `set_by` by field those cited by the edits that set
+    it. `derived` has the fields of records that an edit marked as derived, each with the reason.
+    `as_named` has records in their earlier state under the current names of their fields, unless an
+    old name belongs to another field now.
     """
 
     files: Mapping[str, str | None]
@@ -68,16 +68,16 @@ class Change:
     as_named: Mapping[RecordId, Record]
 
     def records_in(self, path: str) -> dict[str, list[Record]]:
-        """Return what a changed file holds now: the records of each collection and singleton."""
+        """Return the current records of a changed file by collection or singleton."""
         return _lists(self.expected.get(path, {}))
 
     def previous_records_in(self, path: str) -> dict[str, list[Record]]:
-        """Return what a changed file held when the project was opened; nothing if it is new."""
+        """Return a changed file's records when the project was opened; nothing if it is new."""
         return _lists(self.previous.get(path, {}))
 
 
 class Project:
-    """One user's project. Make it with `empty`, `from_files` or `open`."""
+    """One user's project. Create it with `empty`, `from_files` or `open`."""
 
     def __init__(
         self, outline: Outline, read: Read, locate: Locate, stored_paths: Iterable[str]
@@ -102,15 +102,15 @@ class Project:
 
     @classmethod
     def empty(cls) -> "Project":
-        """Return the project of somebody of whom nothing is known."""
+        """Return a project without any content."""
         return cls(Outline(), _nothing_to_read, _nowhere, ())
 
     @classmethod
     def from_files(cls, files: Mapping[str, str]) -> "Project":
-        """Return the project that a tree's files make up, all of it parsed.
+        """Return the project made up of a tree's files, all of it parsed.
 
-        Raises ProjectError for a file that cannot be read. Keys of records that were retired
-        before are not in the files: open the project with `locate` where they matter.
+        Raises ProjectError for a file that cannot be read. Keys of retired records are not in the
+        files: open the project with `locate` where they matter.
         """
         outline, records = load(files)
         places = {
@@ -127,24 +127,24 @@ class Project:
 
     @classmethod
     def open(cls, outline: Outline, read: Read, locate: Locate) -> "Project":
-        """Return a stored project of which nothing is read before it is needed.
+        """Return a stored project, of which nothing is read before it is needed.
 
-        `read(path)` returns a file's source; `locate(domain, collection, key)` tells in which
-        file a record is, or was before it was retired, and None for a key never used.
+        `read(path)` returns a file's source; `locate(domain, collection, key)` returns the file of
+        a record, also of a retired one, and None for a key that was never used.
         """
         return cls(outline, read, locate, outline.paths())
 
     # Reading
 
     def find(self, record_id: RecordId) -> Location | None:
-        """Tell where a record is or was; None if the key has never been used."""
+        """Return the location of a record, even if retired; None if the key was never used."""
         if record_id not in self._places:
             known = record_id.domain in self._opened.domains
             self._places[record_id] = self._locate(*record_id) if known else None
         return self._places[record_id]
 
     def record(self, record_id: RecordId) -> Record | None:
-        """Return a record; None if there is none, or none any more."""
+        """Return a record; None if there is none, or it was retired."""
         location = self.find(record_id)
         if location is None or location.retired:
             return None
@@ -154,7 +154,7 @@ class Project:
         return by_key[record_id.key]
 
     def records(self, domain: str, name: str) -> Iterator[tuple[RecordId, Record]]:
-        """Walk over the records of a collection or singleton, reading all of its shards."""
+        """Yield the records of a collection or singleton, reading all of its shards."""
         collection = self.outline.domains[domain].collections.get(name)
         paths = [self.outline.domains[domain].state_path]
         for path in [shard.path for shard in collection.shards] if collection else paths:
@@ -205,11 +205,11 @@ class Project:
     # Changing
 
     def set_domain(self, domain: Domain) -> None:
-        """Take over a domain's schema, collections and singletons."""
+        """Set a domain's schema, collections and singletons."""
         self.outline = self.outline.with_domain(domain)
 
     def add_collection(self, domain_name: str, name: str, class_name: str) -> None:
-        """Give a domain an empty collection."""
+        """Add an empty collection to a domain."""
         domain = self.outline.domains[domain_name]
         shards = (Shard(domain.state_path),)
         self.records_of(domain.state_path)[name] = {}
@@ -217,7 +217,7 @@ class Project:
         self.set_domain(domain.with_collection(Collection(name, class_name, shards)))
 
     def add(self, record_id: RecordId, record: Record, *, singleton: bool = False) -> None:
-        """Put a new record at the end of its collection, or under the name of a singleton."""
+        """Add a new record at the end of its collection, or as a singleton."""
         domain = self.outline.domains[record_id.domain]
         if singleton:
             path = domain.state_path
@@ -230,11 +230,11 @@ class Project:
         self._put(record_id, record)
 
     def replace(self, record_id: RecordId, record: Record) -> None:
-        """Put another record in the place of the one with that key."""
+        """Replace the record with that key."""
         self._put(record_id, record)
 
     def remove(self, record_id: RecordId, sources: Sequence[int]) -> None:
-        """Retire a record, as these entries say: its key is never used again."""
+        """Retire a record on behalf of these entries: its key is never reused."""
         self._put(record_id, None)
         self._retired_by[record_id] = sources
         domain = self.outline.domains[record_id.domain]
@@ -255,7 +255,7 @@ class Project:
             self._written.pop(path, None)
 
     def keep_legacy(self, files: Mapping[str, str]) -> None:
-        """Keep files of a foreign project as they came, by their paths below legacy/."""
+        """Keep files of a foreign project unchanged, by their paths below legacy/."""
         self._written |= files
         legacy = sorted({*self.outline.legacy, *files})
         constraints = {path for path, source in files.items() if is_old_constraint(source)}
@@ -266,7 +266,7 @@ class Project:
         )
 
     def drop_legacy(self, paths: Sequence[str]) -> None:
-        """Remove files that were kept as they came."""
+        """Remove legacy files."""
         self.outline = replace(
             self.outline,
             legacy=tuple(path for path in self.outline.legacy if path not in paths),
@@ -276,26 +276,26 @@ class Project:
         )
 
     def note_renamed(self, domain: str, class_name: str, field: str) -> None:
-        """Remember that a field has another name now, for the check that nothing uses the old."""
+        """Record that a field was renamed, for the check that nothing uses its old name."""
         self._renamed.append((domain, class_name, field))
 
     def note_derived(self, record_id: RecordId, reasons: Mapping[str, str]) -> None:
-        """Remember which fields of a record follow from what is said, and are not said."""
+        """Record which fields of a record are derived from the entries, and not stated in them."""
         self._derived.setdefault(record_id, {}).update(reasons)
 
     def note_set(self, record_id: RecordId, fields: Iterable[str], sources: Sequence[int]) -> None:
-        """Remember which entries an edit cites that sets these fields of a record."""
+        """Record the entries cited by an edit that sets these fields of a record."""
         set_by = self._set_by.setdefault(record_id, {})
         set_by |= {name: (*set_by.get(name, ()), *sources) for name in fields}
 
     def note_set_renamed(self, record_id: RecordId, name: str, new_name: str) -> None:
-        """Remember which entries an edit cites that set a field, under the field's new name."""
+        """Move the recorded entries of a field to the field's new name."""
         set_by = self._set_by.get(record_id, {})
         if name in set_by:
             set_by[new_name] = set_by.pop(name)
 
     def rename_in(self, record_id: RecordId, rename: Callable[[Record], Record]) -> None:
-        """Replace a record by the same with other names of fields, inside of its values too."""
+        """Replace a record by the same with renamed fields, also inside its values."""
         record = self.record(record_id)
         assert record is not None, f"{record_id} is nowhere"
         renamed = rename(record)
@@ -307,7 +307,7 @@ class Project:
             self._as_named[record_id] = rename(before)
 
     def change(self) -> Change:
-        """Return what has changed since the project was opened; it may be called repeatedly.
+        """Return the changes since the project was opened; it may be called repeatedly.
 
         Raises EditError if a constraint or test still uses the old name of a renamed field.
         """
@@ -348,8 +348,10 @@ class Project:
     # Bookkeeping
 
     def _is_named_anew(self) -> bool:
-        """Tell whether a name that a field had before is that of another one now: then what was
-        renamed is not the same to whoever reads it."""
+        """Tell whether an old name of a field now belongs to another one.
+
+        Then renamed records are not the same to a reader.
+        """
         classes = [(self.outline.domains[domain], name, old) for domain, name, old in self._renamed]
         return any(
             field.name == old
@@ -371,7 +373,7 @@ class Project:
         return PlacedRecord(path, self.records_of(path)[record_id.collection][record_id.key])
 
     def _shard_with_room(self, domain: Domain, name: str, size: int) -> str:
-        """Return the collection's last file, or a new one if a record does not fit in it."""
+        """Return the collection's last file, or a new one if a record does not fit into it."""
         collection = domain.collections[name]
         path = collection.shards[-1].path
         used = domain.records_size(path)
@@ -415,7 +417,7 @@ class Project:
         return {path for domain in self.outline.domains.values() for path in domain.state_paths()}
 
     def _suspects(self) -> list[str]:
-        """The files that may have changed."""
+        """Return the files that may have changed."""
         suspects = {*self._touched, *self._written, "manifest.py"}
         for domain in self.outline.domains.values():
             if domain.schema_differs(self._opened.domains.get(domain.name)):
@@ -460,7 +462,7 @@ def _domain_of(path: str) -> str:
 
 
 def _same(old: Record, new: Record | None) -> bool:
-    # By their texts, since to Python 1 equals 1.0 and True.
+    # Compare their texts, since in Python 1 equals 1.0 and True.
     return new is not None and record_literal(old, Uses()) == record_literal(new, Uses())
 
 

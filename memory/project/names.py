@@ -1,8 +1,8 @@
-"""Which names a project may use, and how default names are made.
+"""Names in a project: which are allowed, and how default names are made.
 
 Classes begin with an upper-case letter, everything else (domains, collections, constraints) is
-lower case; so the two never meet in one file. What comes from a client's data is escaped with a
-trailing underscore where it would collide; what somebody chose deliberately is refused.
+lower case; so the two never clash in one file. A name from a client's data is escaped with a
+trailing underscore if it would clash; a name that somebody chose deliberately is refused.
 """
 
 import builtins
@@ -20,7 +20,7 @@ from memory.texts import with_few_marks
 _SITE = {"copyright", "credits", "exit", "license", "quit"}
 _BUILTINS = {name for name in dir(builtins) if not name.startswith("_")} - _SITE
 _MODULES = {"builtins", "dataclasses", "datetime", "decimal", "domains", "enum", "typing", "uac"}
-# What queries find without an import, and constraints import by name.
+# Names that queries have without an import, and constraints import.
 _QUERY = {
     *("now", "today", "date", "timedelta", "defaultdict", "math", "statistics", "re"),
     *("itertools", "info", "warning", "critical"),
@@ -32,18 +32,18 @@ _LIBRARY = {
 
 RESERVED_LOWER = frozenset(_BUILTINS | _MODULES | _QUERY)
 RESERVED_CLASSES = frozenset(_BUILTINS | _LIBRARY)
-# A field may be called `list` or `date`, but not what its class's annotations are written with.
+# A field may be called `list` or `date`, but not like a name in its class's annotations.
 RESERVED_FIELDS = frozenset({"key", "sources", "Ref", "PartialDate"} | _MODULES)
 
 _SHARD_SUFFIX = re.compile(r"_[0-9]{4,}$")
 _WORD_START = re.compile(r"(?<=[^\W_])(?=[A-Z][a-z])|(?<=[a-z0-9])(?=[A-Z])")
 MAX_LENGTH = 100
-# Where a typed entry belongs that names no domain.
+# The domain of typed entries that name none.
 DEFAULT_DOMAIN = "general"
 
 
 def check_class_name(name: str, what: str = "class") -> None:
-    """Refuse a name that a class or enum cannot have."""
+    """Refuse a name that is invalid for a class or enum."""
     _check_identifier(name, what, "write it like `MedicalVisit`")
     if name[0] != name[0].upper() or name.startswith("_"):
         suggestion = camel(name) or "MedicalVisit"
@@ -56,7 +56,7 @@ def check_class_name(name: str, what: str = "class") -> None:
 
 
 def check_lower_name(name: str, what: str) -> None:
-    """Refuse a name that a domain, a collection or a constraint cannot have."""
+    """Refuse a name that is invalid for a domain, a collection or a constraint."""
     _check_identifier(name, what, "write it like `medical_visits`")
     if name != name.lower() or name.startswith("_"):
         suggestion = snake(name).strip("_") or "medical_visits"
@@ -73,7 +73,7 @@ def check_lower_name(name: str, what: str) -> None:
 
 
 def check_field_name(name: str, where: str) -> None:
-    """Refuse a name that a field cannot have as it is (see `escape_field_name`)."""
+    """Refuse a name that is invalid for a field unless escaped (see `escape_field_name`)."""
     _check_identifier(name, f"field of {where}", "write it like `started_on`")
     escaped = escape_field_name(name, where)
     if escaped != name:
@@ -82,10 +82,10 @@ def check_field_name(name: str, where: str) -> None:
 
 @lru_cache(maxsize=4096)
 def escape_field_name(name: str, where: str) -> str:
-    """Return the field for a key of a client's data: `class` becomes `class_`.
+    """Return the field name for a key of a client's data: `class` becomes `class_`.
 
-    Leading underscores are dropped, since names that begin with one are the system's own.
-    Raises EditError for what is no identifier even after Unicode normalisation (NFKC).
+    Leading underscores are dropped, since names that begin with one are the system's own. Raises
+    EditError if it is no identifier even after Unicode normalisation (NFKC).
     """
     normal = unicodedata.normalize("NFKC", with_few_marks(name))
     bare = normal.lstrip("_")
@@ -102,14 +102,14 @@ def escape_field_name(name: str, where: str) -> str:
 
 
 def check_enum_member(name: str, where: str) -> None:
-    """Refuse a name that an enum's member cannot have."""
+    """Refuse a name that is invalid for an enum's member."""
     _check_identifier(name, f"member of {where}", "write it like `RED`")
     if name.startswith("_") or keyword.iskeyword(name) or name in {"mro", "name", "value"}:
         raise EditError("bad_name", f"member {name!r} of {where} is reserved: choose another name")
 
 
 def check_key(key: str, what: str = "key") -> None:
-    """Refuse a record's key that is empty, too long, or has characters that do not print."""
+    """Refuse a record's key that is empty, too long, or contains control characters."""
     if not key or len(key) > 200 or any(unicodedata.category(c) in {"Cc", "Cs"} for c in key):
         raise EditError(
             "bad_key", f"{what} {key!r} must be 1 to 200 characters, none of them a control code"
@@ -122,7 +122,7 @@ def snake(name: str) -> str:
 
 
 def key_of_entry(class_name: str, seq: int) -> str:
-    """Return the key of a record that came without one, with that entry: `trip-41`."""
+    """Return the generated key of a record whose entry has none: `trip-41`."""
     return f"{snake(class_name)}-{seq}"
 
 
@@ -139,7 +139,7 @@ def camel(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def singular(word: str) -> str:
-    """Return `flight_leg` for `flight_legs`, and a word that is no plural as it is."""
+    """Return `flight_leg` for `flight_legs`, and a word that is no plural unchanged."""
     head, last = _split_last_word(word)
     found = _inflect().singular_noun(last) if _looks_plural(last) else last
     return head + str(found).lower()
@@ -147,20 +147,20 @@ def singular(word: str) -> str:
 
 @lru_cache(maxsize=1024)
 def default_collection(class_name: str) -> str:
-    """Return `medical_visits` for `MedicalVisit`; escaped where the name is taken by Python."""
+    """Return `medical_visits` for `MedicalVisit`, escaped if the name is taken by Python."""
     head, last = _split_last_word(snake(class_name))
     plural = last if _looks_plural(last) else str(_inflect().plural_noun(last)).lower()
-    # Room for what makes it unique.
+    # Leave room for the suffix that makes it unique.
     return escape_collection((head + plural)[: MAX_LENGTH - 10])
 
 
 def escape_collection(name: str) -> str:
-    """Return a collection's name, with a trailing underscore where Python or uac has it already."""
+    """Return a collection's name, with a trailing underscore if Python or uac uses it already."""
     return f"{name}_" if name in RESERVED_LOWER or keyword.iskeyword(name) else name
 
 
 def unused(name: str, taken: Collection[str]) -> str:
-    """Return `name`, or the first of `name2`, `name3` ... that is not taken."""
+    """Return `name`, or the first of `name2`, `name3` ... that is free."""
     candidate, number = name, 1
     while candidate in taken:
         number += 1

@@ -1,7 +1,7 @@
-"""The outline of a project: everything but its records.
+"""The outline of a project: everything except its records.
 
-It is small, immutable, and all that is needed to append a record or to write the manifest; so it
-is kept beside a checkpoint's tree, and nothing has to be parsed to know what a project holds.
+It is small, immutable, and sufficient to append a record or to write the manifest; so it is stored
+beside a checkpoint's tree, and nothing has to be parsed to know the contents of a project.
 """
 
 import enum
@@ -26,7 +26,7 @@ Default: TypeAlias = Value | Literal[Required.REQUIRED]
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a class. What may be None is None by default, unless told otherwise."""
+    """A field of a class. If None is allowed, it is the default unless there is another."""
 
     name: str
     type: Type
@@ -47,7 +47,7 @@ class Class:
     doc: str = ""
 
     def field(self, name: str) -> Field | None:
-        """Return the field of that name."""
+        """Return the field of that name; None if there is none."""
         return next((field for field in self.fields if field.name == name), None)
 
 
@@ -66,7 +66,7 @@ class Enumeration:
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of a collection: how many records it holds and how many bytes they take in it."""
+    """One file of a collection, with the number and bytes of the collection's records in it."""
 
     path: str
     count: int = 0
@@ -98,7 +98,7 @@ class Singleton:
 
 @dataclass(frozen=True)
 class Domain:
-    """One domain: its schema, and where its records are. Definition order counts."""
+    """A domain: its schema, and the places of its records. The order of definition matters."""
 
     name: str
     enums: Mapping[str, Enumeration] = field(default_factory=dict)
@@ -117,13 +117,13 @@ class Domain:
         return f"domains/{self.name}/schema.py"
 
     def shard_path(self, collection: str, number: int) -> str:
-        """The file of a collection's nth shard, counted from 1."""
+        """Return the path of a collection's nth shard, counted from 1."""
         if number == 1:
             return self.state_path
         return f"domains/{self.name}/{collection}_{number:04d}.py"
 
     def names(self) -> set[str]:
-        """All names that are taken in the domain."""
+        """Return all names that are taken in the domain."""
         return {*self.enums, *self.classes, *self.collections, *self.singletons}
 
     def has_part(self, name: str) -> bool:
@@ -135,7 +135,7 @@ class Domain:
         return [c.name for c in self.collections.values() if c.class_name == class_name]
 
     def schema_differs(self, other: "Domain | None") -> bool:
-        """Tell whether schema.py of the two domains differs, be it in the order alone."""
+        """Tell whether schema.py of the two domains differs, even if only in order."""
         return other is None or [*self.enums.values(), *self.classes.values()] != [
             *other.enums.values(),
             *other.classes.values(),
@@ -163,14 +163,14 @@ class Domain:
         return replace(self, singletons=rest)
 
     def state_paths(self) -> Iterator[str]:
-        """All files that hold records: state.py, then the shards."""
+        """Yield all files that hold records: state.py, then the shards."""
         yield self.state_path
         for collection in self.collections.values():
             for shard in collection.shards[1:]:
                 yield shard.path
 
     def records_size(self, path: str) -> int:
-        """The bytes that records take in a file: what decides whether another one fits."""
+        """Return the bytes of the records in a file, which decide whether another one fits."""
         shards = (shard for c in self.collections.values() for shard in c.shards)
         size = sum(shard.size for shard in shards if shard.path == path)
         if path == self.state_path:
@@ -182,8 +182,8 @@ class Domain:
 class Outline:
     """Domains by name, constraints with the first line of their documentation, and test files.
 
-    `legacy` are the files of a foreign project that are kept as they came, since old constraints
-    need them; those of them that are such constraints are in `legacy_constraints`, too.
+    `legacy` are files of a foreign project that are kept unchanged for its old-style constraints;
+    those constraints are also in `legacy_constraints`.
     """
 
     domains: Mapping[str, Domain] = field(default_factory=dict)
@@ -212,7 +212,7 @@ class Outline:
         return replace(self, constraints=rest, tests=tests)
 
     def paths(self) -> list[str]:
-        """All files of the tree, sorted."""
+        """Return all files of the tree, sorted."""
         paths = {"manifest.py", *self.tests, *(f"constraints/{n}.py" for n in self.constraints)}
         paths |= set(self.legacy)
         for domain in self.domains.values():
@@ -225,9 +225,9 @@ class Outline:
         return sorted(paths)
 
     def resolve(self, class_name: str, domain: str) -> tuple[Domain, Class] | None:
-        """Find the record class that "Passport" or "identity.Passport" means in a domain.
+        """Return the record class that "Passport" or "identity.Passport" means in a domain.
 
-        Without a domain the domain's own class comes first, then the only one of that name.
+        For a plain name the domain's own class comes first, then the only one of that name.
         """
         prefix, _, bare = class_name.rpartition(".")
         places = [prefix] if prefix else [domain] if self._defines(domain, bare) else self.domains
@@ -238,10 +238,10 @@ class Outline:
         return domain in self.domains and class_name in self.domains[domain].classes
 
     def to_json(self) -> dict[str, Any]:
-        """Return the outline as JSON, to be read back by `from_json`.
+        """Return the outline as JSON for `from_json`.
 
-        Lists wherever order counts (PostgreSQL's jsonb sorts the keys of objects), and types and
-        defaults as source text, which no JSON library can alter.
+        It uses lists wherever order matters (PostgreSQL's jsonb sorts the keys of objects), and
+        source text for types and defaults, which no JSON library can alter.
         """
         return {
             "domains": [_domain_to_json(domain) for domain in self.domains.values()],
@@ -253,7 +253,7 @@ class Outline:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Outline":
-        """Read what `to_json` returned."""
+        """Parse the JSON of `to_json`."""
         return cls(
             domains=_by_name(_domain_from_json(item) for item in data["domains"]),
             constraints=dict(data["constraints"]),

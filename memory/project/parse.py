@@ -1,4 +1,4 @@
-"""Reading a project's files back: by their syntax trees alone, nothing is executed."""
+"""Parsing a project's files by their syntax trees; nothing is executed."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -12,15 +12,15 @@ from memory.project.types import Named, dotted_name, parts, type_from_node
 from memory.project.values import Record, Struct, Value
 from memory.texts import parse_expression, parse_python
 
-PIECE = 2048  # characters that are parsed in one go
+PIECE = 2048  # characters that are parsed at a time
 
 
 @dataclass
 class StateSource:
-    """What stands in a state file or shard.
+    """The contents of a state file or shard.
 
-    `collections` gives the class of each collection, `shards` the modules that its list goes on
-    in, `records` the records by collection or singleton, and by key.
+    `collections` gives the class of each collection, `shards` the modules in which its list
+    continues, `records` the records by collection or singleton, and by key.
     """
 
     collections: dict[str, str] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class StateSource:
 
 
 def parse_schema(path: str, source: str, name: str) -> Domain:
-    """Read the schema of the domain called `name`; ProjectError for what cannot be in one."""
+    """Parse the schema of the domain called `name`; raises ProjectError if it is invalid."""
     body = _parse(path, source).body
     names = _imported_names(path, body, name)
     domain = Domain(name)
@@ -55,7 +55,7 @@ def parse_schema(path: str, source: str, name: str) -> Domain:
 
 
 def parse_state(path: str, source: str, domain: Domain) -> StateSource:
-    """Read a state file or shard of a domain; ProjectError for what cannot be in one."""
+    """Parse a state file or shard of a domain; raises ProjectError if it is invalid."""
     body = _parse_lists(source) or _parse(path, source).body
     names = _imported_names(path, body, domain.name)
     state = StateSource()
@@ -92,7 +92,7 @@ def parse_state(path: str, source: str, domain: Domain) -> StateSource:
 
 
 def documentation(source: str) -> str:
-    """Return the first line of a constraint's documentation: of `check`, or of the module."""
+    """Return the first line of a constraint's docstring: that of `check`, or of the module."""
     module = parse_python(source)
     checks = [n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "check"]
     documented: list[ast.FunctionDef | ast.Module] = [*checks, module]
@@ -104,7 +104,7 @@ def documentation(source: str) -> str:
 
 
 def uses_of_name(source: str, name: str) -> Iterator[int]:
-    """Return the lines on which source reads `.name`, or passes it by keyword."""
+    """Yield the lines on which source reads `.name`, or passes it by keyword."""
     for node in ast.walk(parse_python(source)):
         if isinstance(node, ast.Attribute) and node.attr == name:
             yield node.lineno
@@ -122,11 +122,11 @@ def _parse(path: str, source: str) -> ast.Module:
 
 
 def _parse_lists(source: str) -> list[ast.stmt]:
-    """Parse a file whose lists are laid out as they are rendered, an item on each line.
+    """Parse a file whose lists are laid out as rendered, with an item on each line.
 
-    Python's parser holds the interpreter until it is done, for a large file long enough that all
-    whom the process serves would notice. So it is given a few lines at a time. Nothing is returned
-    for what is laid out in another way, or is no Python.
+    Python's parser holds the interpreter's lock until it is done, for a large file long enough to
+    delay all other requests of the process. So it is given a few lines at a time. Returns nothing
+    if the layout differs, or the source is not valid Python.
     """
     lines = source.split("\n")
     if len(source) <= PIECE or "]" not in lines:
@@ -150,10 +150,10 @@ def _parse_lists(source: str) -> list[ast.stmt]:
 
 
 def _parse_items(lines: list[str], start: int, end: int) -> list[ast.expr]:
-    """Parse these lines of a list, a few at a time; ValueError where they are no items.
+    """Parse these lines of a list, a few at a time; raises ValueError if they are no items.
 
-    Lines that end within an item or a text are no Python by themselves. That a comma ends them is
-    seen by the number that is written behind it.
+    Lines that end within an item or a text are not valid Python by themselves. A number appended to
+    them shows whether a comma ends them.
     """
     items: list[ast.expr] = []
     while start < end:
@@ -162,7 +162,7 @@ def _parse_items(lines: list[str], start: int, end: int) -> list[ast.expr]:
             size += len(lines[stop])
             stop += 1
         text = "\n".join(lines[start:stop])
-        # On the lines on which they stand.
+        # Give them their own line numbers.
         match parse_expression("\n" * (start - 1) + f"[\n{text}\n0]").body:
             case ast.List(elts=[*found, ast.Constant(value=0, col_offset=0)]):
                 items += found
@@ -173,7 +173,7 @@ def _parse_items(lines: list[str], start: int, end: int) -> list[ast.expr]:
 
 
 def _imported_names(path: str, body: list[ast.stmt], domain: str) -> dict[str, str]:
-    """Return what names imported from schemas stand for: "Passport", or "identity.Passport"."""
+    """Return the classes that imported names mean: "Passport", or "identity.Passport"."""
     names: dict[str, str] = {}
     for node in body:
         if isinstance(node, ast.If):
@@ -271,7 +271,7 @@ def _number(node: ast.expr) -> int:
 def _normal(
     fields: Mapping[str, Value], class_: Class, domain: Domain, node: ast.expr
 ) -> dict[str, Value]:
-    """Return fields as records keep them; LiteralError if they are not those of their class."""
+    """Return fields in the form of records; raises LiteralError if they do not fit their class."""
     unknown = fields.keys() - {field_.name for field_ in class_.fields}
     missing = {f.name for f in class_.fields if f.default is REQUIRED} - fields.keys()
     if unknown or missing:

@@ -1,8 +1,8 @@
-"""What a file of a project is, by its path."""
+"""The kinds of a project's files, by their paths."""
 
 
 def holds_records(path: str) -> bool:
-    """Return whether it is one of those that hold the records of a domain."""
+    """Return whether the file holds the records of a domain."""
     return path.startswith("domains/") and path.rpartition("/")[2] not in (
         "schema.py",
         "__init__.py",
@@ -10,8 +10,8 @@ def holds_records(path: str) -> bool:
 
 
 def is_code(path: str) -> bool:
-    """Return whether somebody may have written what it does: a schema, a constraint, a test.
+    """Return whether the file contains behaviour that somebody wrote: a schema, constraint or test.
 
-    Records and the manifest are written from data, and do nothing.
+    Records and the manifest are generated from data, and do nothing.
     """
     return not holds_records(path) and path != "manifest.py"

@@ -1,7 +1,7 @@
-"""Compiling a typed entry of the log into edits, without a model.
+"""Compilation of a typed entry of the log into edits, without a model.
 
-The types come from the data. A field keeps the type it has; where a value does not fit, the type
-is widened if the two have a common one that loses nothing, and the entry is refused if not.
+The types come from the data. A field keeps its type; if a value does not fit, the type is widened
+if there is a common type that loses nothing, and otherwise the entry is refused.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -57,7 +57,7 @@ from memory.project.values import RecordId, Struct, Value
 
 @dataclass(frozen=True)
 class RecordEntry:
-    """A typed entry of the log: the data of one record, or that it is no more."""
+    """A typed entry of the log: the data of one record, or its retirement."""
 
     seq: int
     domain: str
@@ -69,11 +69,11 @@ class RecordEntry:
 
 
 def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
-    """Return the edits that bring an entry into the project, which stays as it is.
+    """Return the edits that bring an entry into the project, which is not changed.
 
-    A new key becomes an Add and a known one an Update of what differs, preceded by what the
-    schema needs for it. Raises EditError for an entry that clashes with the schema, is no data,
-    or uses a key that was retired.
+    A new key becomes an Add and a known one an Update of what differs, after the edits of the
+    schema that it needs. Raises EditError for an entry that clashes with the schema, is malformed,
+    or uses a retired key.
     """
     check_lower_name(entry.domain, "domain")
     check_class_name(entry.type, "type")
@@ -142,7 +142,7 @@ def _record_id(project: Project, domain: Domain, entry: RecordEntry) -> RecordId
 
 
 def _escaped(data: object, where: str, depth: int = 0) -> dict[str, object]:
-    """Return an object with the names that fields can have, at every level of it."""
+    """Return an object with names that are valid for fields, at every level of nesting."""
     if not isinstance(data, Mapping):
         raise EditError("malformed", f"{where} must be an object, not {shown(data)}")
     fields: dict[str, object] = {}
@@ -167,7 +167,7 @@ def _escaped_value(value: object, where: str, depth: int) -> object:
 
 
 class _TypeClash(EditError):
-    """A value that does not fit into its field, and the type in which it would."""
+    """A value that does not fit its field, and the type that would hold it."""
 
     def __init__(self, refusal: EditError, wider: Type) -> None:
         super().__init__(refusal.code, refusal.message)
@@ -185,7 +185,7 @@ class _Draft:
     def fit_object(
         self, name: str, data: Mapping[str, object], *, is_record: bool
     ) -> dict[str, Value]:
-        """Return the fields of a new object; its class is made, or changed until it fits."""
+        """Return the fields of a new object; its class is created, or changed until they fit."""
         if name not in self.domain.classes:
             return self._fit_new_class(name, data, is_record=is_record)
         fields = self.fit_fields(name, data, is_record=is_record)
@@ -221,7 +221,7 @@ class _Draft:
         return fields
 
     def _advised(self, clash: "_TypeClash", name: str, field_: Field | None) -> EditError:
-        """Return the refusal with the edit by which the field would hold the value, if one does."""
+        """Return the refusal, with advice on the edit that would make the value fit, if any."""
         if field_ is None or not clash.message.endswith(WidenField.op):
             return clash
         old = [one for one in members_of(field_.type) if not is_wider(clash.type, one)]
@@ -232,7 +232,7 @@ class _Draft:
         return EditError(clash.code, clash.message.removesuffix(edit.op) + edit.call)
 
     def edits(self) -> Iterator[Edit]:
-        """What has to be done to the schema so that it becomes this one."""
+        """Yield the edits that turn the domain's schema into this one."""
         domain = self.domain.name
         for class_ in self._new_classes():
             fields = tuple(FieldSpec(f.name, format_type(f.type)) for f in class_.fields)
@@ -247,7 +247,7 @@ class _Draft:
                     yield WidenField(domain, old.name, field_.name, format_type(field_.type))
 
     def _new_classes(self) -> Iterable[Class]:
-        """Return the new classes, each after those that it is made of.
+        """Return the new classes, each after those that it contains.
 
         That is not the order in which they were met: the second object of a list may have parts
         that the first has not.
@@ -290,7 +290,7 @@ class _Draft:
         self.domain = self.domain.with_class(replace(class_, fields=tuple(fields.values())))
 
     def _fit(self, value: object, declared: Type, owner: str, name: str) -> tuple[Type, Value]:
-        """Return a value and the type it needs: the declared one, or the next wider."""
+        """Return a value and the type it needs: the declared one, or the next wider one."""
         if value is None:
             return optional(declared), None
         where = f"{self.domain.name}.{owner}.{name}"
@@ -317,7 +317,7 @@ class _Draft:
         candidates = [member.name for member in members_of(core) if isinstance(member, Named)]
         class_name = next((c for c in candidates if c in self.domain.classes), None)
         if class_name is None:
-            # Room for the number that makes it unique.
+            # Leave room for the number that makes it unique.
             class_name = unused((owner + camel(name))[: MAX_LENGTH - 10], self._taken)
         fields = self.fit_object(class_name, value, is_record=False)
         class_ = self.domain.classes[class_name]

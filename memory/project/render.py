@@ -1,4 +1,4 @@
-"""Writing a project's files: one canonical text for one content."""
+"""Rendering a project's files: one canonical text for the same content."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from memory.project.types import ListOf, RefTo, Scalar, bare_name, classes_in, f
 from memory.project.values import Record
 
 FileRecords: TypeAlias = Mapping[str, Mapping[str, Record]]
-"""What a state or shard file holds: for each collection or singleton its records by key."""
+"""The contents of a state or shard file: the records by key of each collection or singleton."""
 
 _SHADOWABLE = ("str", "int", "float", "bool", "object", "list")
 
@@ -36,12 +36,12 @@ class _Imports:
 
 
 def record_size(record: Record) -> int:
-    """The bytes that a record takes in its file."""
+    """Return the bytes that a record takes in its file."""
     return len(f"    {record_literal(record, Uses())},\n".encode())
 
 
 def render_state(domain: Domain, path: str, records: FileRecords) -> str:
-    """Write a domain's state.py or one of its shards."""
+    """Return the text of a domain's state.py or one of its shards."""
     uses = Uses()
     body = _state_body(domain, path, records, uses)
     aliases = _aliases(uses.classes)
@@ -62,9 +62,9 @@ def render_state(domain: Domain, path: str, records: FileRecords) -> str:
 
 
 def render_state_stub(domain: Domain) -> str:
-    """Write what a type checker has to know of a domain's state.py: names and classes, no record.
+    """Return the part of state.py that a type checker needs: names and classes, no record.
 
-    Whatever the number of records, it is a few lines.
+    It is a few lines, whatever the number of records.
     """
     held = [(c.name, c.class_name, True) for c in domain.collections.values()]
     held += [(s.name, s.class_name, False) for s in domain.singletons.values()]
@@ -82,7 +82,7 @@ def render_state_stub(domain: Domain) -> str:
 
 
 def _aliases(class_names: Iterable[str]) -> dict[str, str]:
-    """Other names for classes of other domains whose own name is taken in this file."""
+    """Return aliases for classes of other domains whose own name is taken in this file."""
     taken = [bare_name(name) for name in class_names]
     return {
         name: name.replace(".", "_")
@@ -121,10 +121,10 @@ def _file(imports: list[str], blocks: list[str], gap: str = "\n") -> str:
 
 
 def render_schema(domain: Domain) -> str:
-    """Write a domain's schema.py: enums first, then classes, each in order of definition.
+    """Return a domain's schema.py: enums first, then classes, each in order of definition.
 
-    A class that is defined further down, or in another domain, is named in quotes, and imported
-    for the type checker alone: so no order and no circle of references can break an import.
+    A class that is defined further down, or in another domain, is named in quotes, and imported for
+    the type checker only: so no order and no cycle of references can break an import.
     """
     imports, quoted = _Imports(), _Imports()
     blocks = [_render_enum(enumeration) for enumeration in domain.enums.values()]
@@ -180,9 +180,9 @@ def _class_block(head: str, doc: str, lines: list[str]) -> str:
 
 
 def _names_in_body(class_: Class, domain: Domain) -> dict[str, str]:
-    """What to write in a class's annotations where the plain name would mean something else.
+    """Return the names for a class's annotations where the plain name would mean something else.
 
-    Inside the class a field hides what has the same name outside of it.
+    Inside the class a field hides any outer name that is the same.
     """
     fields = {field_.name for field_ in class_.fields}
     names = {name: f"builtins.{name}" for name in _SHADOWABLE if name in fields}

@@ -47,7 +47,7 @@ def define_class(project: Project, edit: DefineClass) -> None:
         raise EditError("malformed", 'define_class.members are for the kind "enum" alone')
     is_record = edit.kind == "record"
     where = f"{edit.domain}.{edit.name}"
-    # The class is known to its own fields, for a reference to another one of its kind.
+    # The class is known to its own fields, for a reference to another record of it.
     known = domain.with_class(Class(edit.name, is_record=is_record))
     fields = tuple(_field(project, known, spec, where) for spec in edit.fields)
     class_ = Class(edit.name, fields, is_record, " ".join(edit.doc.split()))
@@ -98,7 +98,7 @@ def _field(project: Project, domain: Domain, spec: FieldSpec | AddField, where: 
 
 
 def _resolved(project: Project, domain: Domain, text: str, where: str) -> Type:
-    """Read a type, and see that the classes in it exist and are of the right kind."""
+    """Parse a type, and check that its classes exist and are of the right kind."""
     outline = project.outline.with_domain(domain)
 
     def named(name: str) -> str:
@@ -167,7 +167,7 @@ def widen_field(project: Project, edit: WidenField) -> None:
 
 
 def rename_field(project: Project, edit: RenameField) -> None:
-    """Rename a field of a class, in all of its records too. Raises EditError."""
+    """Rename a field of a class, also in all of its records. Raises EditError."""
     domain, class_ = existing_class(project, edit.domain, edit.class_name)
     old = _existing_field(class_, edit.name, edit.domain)
     where = f"{edit.domain}.{edit.class_name}"
@@ -236,7 +236,7 @@ def _set_fields(project: Project, domain: Domain, class_: Class, fields: tuple[F
 
 
 def existing_class(project: Project, domain_name: str, class_name: str) -> tuple[Domain, Class]:
-    """Return a class and its domain; EditError if there is none."""
+    """Return a class and its domain; raises EditError if there is none."""
     domain = existing_domain(project, domain_name)
     if class_name not in domain.classes:
         known = ", ".join(domain.classes) or "none"
@@ -249,7 +249,7 @@ def existing_class(project: Project, domain_name: str, class_name: str) -> tuple
 
 
 def existing_domain(project: Project, name: str) -> Domain:
-    """Return a domain; EditError if there is none."""
+    """Return a domain; raises EditError if there is none."""
     if name not in project.outline.domains:
         known = ", ".join(project.outline.domains) or "none"
         raise EditError(
@@ -260,9 +260,9 @@ def existing_domain(project: Project, name: str) -> Domain:
 
 
 def places_of(project: Project, name: str) -> str:
-    """Say where the records are that somebody looks for by this name; empty if that is unclear.
+    """Return the places of the records that somebody looks for by this name; empty if unclear.
 
-    What is guessed is a class, its singular or plural, or a collection that another domain has.
+    The name may be a class, its singular or plural, or a collection of another domain.
     """
     guessed = {snake(name), singular(snake(name))}
     holders: list[tuple[Domain, Collection | Singleton]] = [
@@ -290,7 +290,7 @@ def _existing_field(class_: Class, name: str, domain: str) -> Field:
 
 
 def check_new_holder(domain: Domain, name: str) -> None:
-    """Refuse the name of a new collection or singleton if it is bad or taken."""
+    """Refuse the name of a new collection or singleton if it is invalid or taken."""
     check_lower_name(name, "collection")
     if name in domain.names():
         raise EditError(

@@ -1,8 +1,8 @@
-"""What a workspace constraint needs of a user's records, and which of a user's records that is.
+"""Shapes of workspace constraints: the records that they need, matched with a user's project.
 
 Users' projects differ, so such a constraint imports nobody's state: it declares the *shape* of the
-records that it works on, as record classes in its own module, and is handed what fits. All of this
-is read from syntax trees and outlines; nothing is executed.
+records that it works on, as record classes in its own module, and is given the matching records.
+All of this is read from syntax trees and outlines; nothing is executed.
 """
 
 import ast
@@ -31,7 +31,7 @@ from memory.project.types import (
 )
 from memory.texts import parse_python
 
-# The parameters of a check that tell the time.
+# The parameters of a check that receive the time.
 CLOCKS: Final = {"today": "datetime.date", "now": "datetime.datetime"}
 
 _SEQUENCES = {"Sequence", "collections.abc.Sequence", "typing.Sequence"}
@@ -42,7 +42,7 @@ _ALSO = 'write ALSO = {"Medication": ("Prescription", "Drug"), "Medication.name"
 
 
 class ShapeError(Exception):
-    """A source that does not say what it needs: on which line, what is wrong, and the fix."""
+    """A source that does not declare its needs: the line, the problem, and the fix."""
 
     def __init__(self, line: int, message: str, fix: str) -> None:
         super().__init__(f"line {line}: {message}: {fix}")
@@ -63,7 +63,7 @@ class ShapeField:
 
 @dataclass(frozen=True)
 class Shape:
-    """A record class as a constraint declares it, and what else users may call it."""
+    """A record class as a constraint declares it, and alternative names in users' projects."""
 
     name: str
     fields: tuple[ShapeField, ...] = ()
@@ -72,7 +72,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter `name: Sequence[Shape]` of a check. With the default `()` nothing has to fit."""
+    """A parameter `name: Sequence[Shape]` of a check; with the default `()` it is optional."""
 
     name: str
     shape: Shape
@@ -81,7 +81,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a workspace constraint needs: records, and the day ("today") or the moment ("now")."""
+    """The needs of a workspace constraint: records, and the day ("today") or the moment ("now")."""
 
     parameters: tuple[Parameter, ...] = ()
     clock: Literal["today", "now"] | None = None
@@ -89,13 +89,13 @@ class Needs:
 
 @dataclass(frozen=True)
 class Match:
-    """How a constraint's needs meet a user's project.
+    """The match of a constraint's needs with a user's project.
 
-    `bindings` lead from each parameter to the collections and singletons whose records it gets, as
-    JSON: `{"domain", "name", "class", "fields": {field of the shape: field of the user},
-    "not_none": fields of the shape}`. `not_none` may be None in the user's record and not in the
-    shape's: there the shape's default stands for it, and a record is left out if the shape has
-    none. `reasons` say why the constraint does not apply, `notes` what is left out where it does.
+    `bindings` map each parameter to the collections and singletons whose records it gets, as JSON:
+    `{"domain", "name", "class", "fields": {field of the shape: field of the user}, "not_none":
+    fields of the shape}`. `not_none` may be None in the user's record but not in the shape's: the
+    shape's default replaces None there, and a record is left out if the shape has none. `reasons`
+    say why the constraint does not apply, `notes` what is left out if it does.
     """
 
     bindings: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -166,7 +166,7 @@ def match(needs: Needs, outline: Outline) -> Match:
     return Match(bindings, tuple(dict.fromkeys(reasons)), tuple(dict.fromkeys(notes)))
 
 
-# Reading what a source declares.
+# Parsing the declarations.
 
 
 def _arguments(check: ast.FunctionDef) -> Iterator[tuple[ast.arg, ast.expr | None]]:
@@ -357,7 +357,7 @@ def _check_all_used(classes: Mapping[str, ast.ClassDef], parameters: list[Parame
         raise ShapeError(1, "check takes no records", _PARAMETER)
 
 
-# Finding what fits.
+# Matching.
 
 
 def _candidates(shape: Shape, outline: Outline) -> Iterator[tuple[Domain, Class]]:
@@ -371,7 +371,7 @@ def _candidates(shape: Shape, outline: Outline) -> Iterator[tuple[Domain, Class]
 def _fit(
     shape: Shape, domain: Domain, class_: Class
 ) -> tuple[dict[str, UserField], list[str], list[str]]:
-    """Return the user's fields by the shape's, what is wrong, and what is not used."""
+    """Return the user's fields by the shape's, the problems, and the fields that are not used."""
     where = f"{domain.name}.{class_.name}"
     if not class_.is_record:
         return {}, [f"{where} is a part of other records, no record of its own"], []
@@ -400,14 +400,14 @@ def _fit(
 
 
 def _named(wanted: ShapeField, class_: Class) -> Iterator[UserField]:
-    """The user's fields that are called as the shape's, those of the very name first."""
+    """Yield the user's fields with the name of the shape's field, exact matches first."""
     for name in (wanted.name, *wanted.also):
         alike = [one for one in class_.fields if _plain(one.name) == _plain(name)]
         yield from sorted(alike, key=lambda one: one.name != name)
 
 
 def _fits(user: Type, shape: Type, domain: Domain) -> bool:
-    """Tell whether every value of a user's field, None aside, is one of the shape's."""
+    """Tell whether every value of a user's field, except None, is valid for the shape's."""
     alternatives = members_of(shape)
     return all(
         member in (NONE, UNKNOWN)
@@ -419,7 +419,7 @@ def _fits(user: Type, shape: Type, domain: Domain) -> bool:
 def _fits_one(user: Type, shape: Type, domain: Domain) -> bool:
     match user, shape:
         case ListOf(element), ListOf(wanted):
-            # None in a list, and an enum's member, would have to be told apart in each record.
+            # None in a list, and an enum's member, would have to be checked in each record.
             plain = not is_optional(element) or is_optional(wanted)
             return (
                 plain

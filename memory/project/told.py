@@ -14,8 +14,8 @@ from memory.project.values import Location, RecordId
 def edits_up_to(edits: Iterable[Edit], seq: int) -> Iterator[Edit]:
     """Yield those of a batch's edits that its typed entries up to `seq` were compiled into.
 
-    The batch was compiled entry by entry. The edit of a record cites its entry; what this needs of
-    the schema stands before it and cites none.
+    The batch was compiled entry by entry. The edit of a record cites its entry; the edits of the
+    schema that it needs come before it and cite none.
     """
     schema: list[Edit] = []
     for edit in edits:
@@ -35,9 +35,9 @@ class Telling:
     def __init__(
         self, files: Mapping[str, str] | None = None, widened: Sequence[WidenField] = ()
     ) -> None:
-        """Begin with these files, which hold no records: constraints and their tests.
+        """Start with these files, which hold no records: constraints and their tests.
 
-        What was `widened` by hand, in this order, is so as soon as there is the field.
+        Fields in `widened`, widened by hand in this order, are widened as soon as they exist.
         """
         project = Project.from_files(files or {})
         self.outline = project.outline
@@ -49,8 +49,8 @@ class Telling:
     def tell(self, entries: Sequence[RecordEntry]) -> dict[int, str]:
         """Tell the entries in this order; return seq → reason of those that are rejected.
 
-        They are compiled as the server compiles them. Nothing but the compiler judges them: the
-        gate, which also runs tests, does not.
+        They are compiled as the server compiles them. Only the compiler judges them, not the gate,
+        which also runs tests.
         """
         rejected: dict[int, str] = {}
         while True:
@@ -107,7 +107,7 @@ class Telling:
 
 
 def _record_of(edits: Sequence[Edit]) -> RecordId:
-    """Return the record that a typed entry is about: its last edit is of that."""
+    """Return the record that a typed entry is about: that of its last edit."""
     edit = edits[-1]
     assert isinstance(edit, Add | Update | Retire)
     assert edit.collection is not None

@@ -1,4 +1,4 @@
-"""Typed JSON: the one encoding of values that queries, dumps, edits and the API share."""
+"""Typed JSON: the encoding of values that queries, dumps, edits and the API share."""
 
 import datetime
 import re
@@ -18,8 +18,8 @@ _MAX_JSON_INT = 2**53 - 1
 def encode(value: object, domain: Domain | None = None) -> Any:
     """Return a value as typed JSON.
 
-    With the domain whose classes it uses, it comes out as a sandbox would dump it: defaults filled
-    in, enum members with their values. Without, just as it is written, for `decode`.
+    With the domain whose classes it uses, the result is like a sandbox's dump: defaults filled in,
+    enum members with their values. Without it, the value is encoded as it is written, for `decode`.
     """
     match value:
         case None | bool() | str() | float():
@@ -42,7 +42,7 @@ def encode(value: object, domain: Domain | None = None) -> Any:
                 tagged["value"] = encode(domain.enums[class_name].value(member))
             return tagged
         case Ref(class_name, key):
-            # A class knows its own name, not which module somebody imported it from.
+            # A class knows its own name, but not the module that it was imported from.
             name = bare_name(class_name) if domain else class_name
             return {"$ref": name, "key": key}
         case Struct(class_name, fields):
@@ -79,10 +79,10 @@ def all_fields(class_: Class, fields: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def decode(data: object, where: str, depth: int = 0) -> Any:
-    """Read plain or typed JSON, as edits carry it.
+    """Parse plain or typed JSON of an edit.
 
-    Objects without a `$` stay objects, to be fitted into a dataclass when its type is known.
-    Raises EditError, naming `where`.
+    Objects without a `$` stay objects, to be fitted into a dataclass when its type is known. Raises
+    EditError, naming `where`.
     """
     if depth > MAX_DEPTH:
         raise EditError("too_deep", f"{where} is nested deeper than {MAX_DEPTH}: flatten it")

@@ -1,4 +1,4 @@
-"""Type expressions of fields: parsing, formatting, and what is wider than what."""
+"""Type expressions of fields: parsing, formatting, and their order by width."""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,7 @@ from memory.texts import parse_expression
 
 @dataclass(frozen=True)
 class Scalar:
-    """`str`, `datetime.date` ..., `None`, or `object`: not known yet."""
+    """`str`, `datetime.date` ..., `None`, or `object` for a type that is not known yet."""
 
     name: str
 
@@ -48,8 +48,8 @@ class Union:
 Type: TypeAlias = Scalar | Named | RefTo | ListOf | Union
 
 NONE = Scalar("None")
-# A field of which only null, or a list of which no element has been seen. It holds no value, so
-# that the first value can still settle what it is.
+# The type of a field that was only null so far, or of a list without elements so far. It holds no
+# value, so that the first value can still determine the type.
 UNKNOWN = Scalar("object")
 
 _BUILTIN = ("str", "int", "float", "bool", "object")
@@ -91,7 +91,7 @@ def is_optional(type_: Type) -> bool:
 
 
 def without_none(type_: Type) -> Type:
-    """Return what a type allows besides None."""
+    """Return the type without None."""
     if not isinstance(type_, Union):
         return type_
     return union(*(member for member in type_.members if member != NONE))
@@ -117,10 +117,9 @@ def is_wider(new: Type, old: Type) -> bool:
 
 
 def join(left: Type, right: Type) -> Type | None:
-    """Return the type that holds both a value of `left` and one of `right`.
+    """Return the type that holds both values of `left` and values of `right`.
 
-    None if there is none but a union of unlike types: that is a decision for somebody, not a
-    thing to infer.
+    None if only a union of unlike types would: that is for somebody to decide, not to infer.
     """
     if is_optional(left) or is_optional(right):
         core = join(without_none(left), without_none(right))
@@ -136,7 +135,7 @@ def join(left: Type, right: Type) -> Type | None:
 
 
 def parts(type_: Type) -> Iterator[Type]:
-    """Walk over a type and everything that it is made of."""
+    """Yield a type and everything that it is made of."""
     yield type_
     if isinstance(type_, ListOf):
         yield from parts(type_.element)
@@ -146,20 +145,20 @@ def parts(type_: Type) -> Iterator[Type]:
 
 
 def classes_in(type_: Type) -> set[str]:
-    """Return the classes and enums that a type mentions, as values or as targets of references."""
+    """Return the classes and enums in a type, as values or as targets of references."""
     names = {part.name for part in parts(type_) if isinstance(part, Named)}
     return names | {part.class_name for part in parts(type_) if isinstance(part, RefTo)}
 
 
 def bare_name(class_name: str) -> str:
-    """Return "Passport" for "identity.Passport" and for itself."""
+    """Return "Passport" for "identity.Passport" and for "Passport"."""
     return class_name.rpartition(".")[2]
 
 
 def map_names(
     type_: Type, *, named: Callable[[str], str] = str, ref: Callable[[str], str] = str
 ) -> Type:
-    """Return the type with every name of a class replaced."""
+    """Return the type with every class name replaced."""
     match type_:
         case Named(name):
             return Named(named(name))
@@ -173,7 +172,7 @@ def map_names(
 
 
 def format_type(type_: Type, names: Mapping[str, str] | None = None) -> str:
-    """Write a type as Python does; `names` says what to write for a class or builtin instead."""
+    """Return a type as Python source; `names` replaces the names of classes or builtins."""
     say = names or {}
     match type_:
         case Scalar(name) | Named(name):
@@ -188,14 +187,14 @@ def format_type(type_: Type, names: Mapping[str, str] | None = None) -> str:
 
 @lru_cache(maxsize=4096)
 def parse_type(text: str) -> Type:
-    """Read a type expression such as `list[Ref[Passport]] | None`; EditError if it is none."""
+    """Parse a type expression such as `list[Ref[Passport]] | None`; raises EditError."""
     return type_from_node(_expression(text))
 
 
 def type_from_node(node: ast.expr, names: Mapping[str, str] | None = None, depth: int = 0) -> Type:
-    """Read a type expression from its syntax tree.
+    """Return the type of a syntax tree.
 
-    `names` maps the names of imported classes to what they stand for ("identity.Passport").
+    `names` maps the names of imported classes to the classes ("identity.Passport").
     """
     if depth > MAX_DEPTH:
         raise EditError("bad_type", f"a type may be nested {MAX_DEPTH} deep: define a class")

@@ -1,7 +1,7 @@
-"""The values that a field can hold, and the records that they make up.
+"""The values that a field can hold, and the records made of them.
 
-A value is what stands in a state file, read but never executed: Python's own scalars and dates
-where they say everything, and a small frozen class where the user's code has a class of its own.
+A value mirrors the text of a state file, parsed but never executed: Python's own scalars and dates
+where they suffice, and a small frozen class where the user's code has a class of its own.
 """
 
 import datetime
@@ -78,7 +78,7 @@ class Record:
     """One typed object of the state.
 
     `fields` are in the order of the class and without those that equal their default: so a class
-    can gain a field without touching one record of it.
+    can gain a field without touching any of its records.
     """
 
     class_name: str
@@ -88,7 +88,7 @@ class Record:
 
 
 class RecordId(NamedTuple):
-    """Where a record is found; `collection` may be the name of a singleton."""
+    """The identity of a record; `collection` may be the name of a singleton."""
 
     domain: str
     collection: str

@@ -1,8 +1,8 @@
-"""Answers to queries that are given again: one version, asked the same, says the same.
+"""Cached answers to queries: the same query on the same version has the same answer.
 
-Code in a sandbox is told what it needs to know of the time, and nothing else changes between two
-runs of it. So an answer holds for the version, the code, the zone where the user lives and as much
-of the moment as the code asks for: none of it, the day there, or all.
+The clock that code in a sandbox sees is an input, and nothing else changes between two runs. So an
+answer is valid for the version, the code, the user's time zone and as much of the time as the code
+uses: nothing, the day, or the exact moment.
 """
 
 import datetime
@@ -17,9 +17,9 @@ from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome
 from memory.texts import with_few_marks
 
-# What answers say beside the value, and how it is found: another number makes all of them anew.
+# The version of the format and computation of answers: a new number invalidates all of them.
 RULES = 3
-# Also in a text or a comment, which costs no more than an evaluation.
+# They also match in a text or a comment, which costs no more than an evaluation.
 _NOW, _TODAY = re.compile(r"\bnow\b"), re.compile(r"\btoday\b")
 
 _EARLIER = Statement(
@@ -35,9 +35,9 @@ _EARLIER = Statement(
 def key_of(
     user: MemoryUser, code: str, instant: datetime.datetime, place: Sequence[str | int] = ()
 ) -> str:
-    """Return what answers to that code at that instant have in common, whatever the version.
+    """Return the cache key of that code at that instant, whatever the version.
 
-    `place` tells a state that is computed from a version from others (`history.Known.place`).
+    `place` distinguishes a state computed from a version from others (`history.Known.place`).
     """
     clock = [user.time_zone]
     names = unicodedata.normalize("NFKC", with_few_marks(code))  # as Python reads them
@@ -49,7 +49,7 @@ def key_of(
 
 
 def earlier(checkpoint: Checkpoint, key: str) -> Run | None:
-    """Return the run that has answered the same about that version, if one has."""
+    """Return the run that answered the same query on that version, if there is one."""
     run = _EARLIER.first(checkpoint=checkpoint.pk, key=key)
     if run is not None:
         run.checkpoint = checkpoint
@@ -57,5 +57,5 @@ def earlier(checkpoint: Checkpoint, key: str) -> Run | None:
 
 
 def forget(user: MemoryUser) -> None:
-    """Have every question about the user answered anew, whatever was answered before."""
+    """Invalidate all cached answers about the user."""
     Run.objects.filter(user=user).exclude(answer_key="").update(answer_key="")

@@ -1,10 +1,10 @@
-"""What an agent's prompt is told of a user: one block of text under a budget of tokens.
+"""Context for an agent's prompt: what is known of a user, in one block under a token budget.
 
-First what does not depend on what is asked (manifest, open alerts), so that a provider's prompt
-cache can keep it; then the records, the facts and the messages that matter to it. Each line ends
-with the numbers of the entries that it rests on. What people said stands on one line each, and a
-text in a record that could be read as another field is quoted: nothing that was said can pass for
-another part of the block.
+The parts that do not depend on the question (manifest, open alerts) come first, so that a
+provider's prompt cache can keep them; then the records, facts and messages that matter to it. Each
+line ends with the numbers of the entries that it rests on. What people said stands on one line
+each, and text in a record that could be read as another field is quoted: nothing that was said can
+pass for another part of the block.
 """
 
 import json
@@ -36,29 +36,29 @@ from memory.recall.search.followups import Question
 from memory.recall.search.words import terms
 from memory.temporal.history import Known
 
-# Tokens are not counted as any provider counts them: so many characters are taken for one.
+# Tokens are estimated by this many characters each, without a provider's tokenizer.
 CHARACTERS_PER_TOKEN = 4
 MAX_TOKENS = 100_000
-# Of the budget, so much at most for each part; of the last ones, of what is left by then. Records
-# have what nothing else needs.
+# The share of the budget that each part may take; the last two are shares of what is left by then.
+# Records take whatever the others leave.
 ALERTS, MANIFEST = 0.25, 0.4
 FACTS, ARCHIVE = 0.35, 0.45
 MAX_LINE = 600
-# Of the entries that a line rests on, so many are named, the newest; and a line that does not fit
-# is told in part if there is so much room.
+# At most this many entries are named for a line, the newest; a line that does not fit is shortened
+# if at least this many characters are left.
 MAX_CITED = 8
 WORTH_IT = 80
-# Records are looked for in so many collections, and so many of each are told.
+# Limits on the collections that are searched for records, and on the records shown of each.
 MOST_COLLECTIONS = 8
 MOST_RECORDS = 20
-# Of a collection its newest file is read, and so many others in which is what was found.
+# Limits on the files read per collection (the newest, and others with hits), and on the hits.
 MOST_FILES = 2
 MOST_HITS = 100
-# What is closer to the query than this matters without any of its words. Of a collection so many
-# records are compared, the newest.
+# Text that is closer to the query than this matters without any of its words; at most this many
+# records of a collection are compared, the newest.
 NEAR = 0.05
 MOST_COMPARED = 300
-# Of a collection that a critical constraint reads, so many files are told.
+# The number of files read of a collection that a critical constraint reads.
 MOST_WATCHED_FILES = 8
 
 PREAMBLE = (
@@ -66,14 +66,13 @@ PREAMBLE = (
     " Numbers in brackets are entries of the log."
 )
 _MOMENT = re.compile(r"[0-9T:.+-]+")
-# What separates fields, values and numbers of entries.
+# The characters that separate fields, values and numbers of entries.
 _SIGNS = re.compile(r'[][();:,"]')
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the block: how many lines are in it, how many did not fit, and the entries that it
-    cites."""
+    """A part of the block, with its numbers of lines and omitted lines, and cited entries."""
 
     name: str
     text: str
@@ -83,15 +82,15 @@ class Part:
 
     @property
     def tokens(self) -> int:
-        """About how many tokens it takes."""
+        """The approximate number of tokens."""
         return tokens_in(self.text)
 
 
 @dataclass(frozen=True)
 class Context:
-    """The block. Its first characters, so many, are the same whatever is asked.
+    """The block, whose first `stable_characters` are the same for every question.
 
-    `meaning` says what meaning had to do with what was found; None where nothing was looked for.
+    `meaning` describes the comparison of meanings; None if nothing was searched.
     """
 
     text: str
@@ -103,18 +102,18 @@ class Context:
 
     @property
     def tokens(self) -> int:
-        """About how many tokens it takes."""
+        """The approximate number of tokens."""
         return tokens_in(self.text)
 
     @property
     def entries(self) -> list[int]:
-        """The entries that are cited, in their order."""
+        """The cited entries, ascending."""
         return sorted({seq for part in self.parts for seq in part.entries})
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line, without the numbers of the entries that it rests on."""
+    """One line, without the numbers of its entries."""
 
     text: str
     entries: Sequence[int] = field(default=())
@@ -132,19 +131,19 @@ class Line:
 
 
 def tokens_in(text: str) -> int:
-    """Return about how many tokens a text takes."""
+    """Return the approximate number of tokens of a text."""
     return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
 
 
 def compose(known: Known, question: Question, tokens: int) -> Context:
-    """Return what matters of what is or was known: where nothing is asked, what matters always.
+    """Return the context of what is or was known; without a question, what always matters.
 
-    The block takes `tokens` at most; what does not fit is left out, line by line, and counted.
+    The block takes at most `tokens`; lines that do not fit are left out and counted.
     """
     room = tokens * CHARACTERS_PER_TOKEN - len(PREAMBLE)
     if room <= 0:
         return Context("", 0, [], known, question)
-    # The alerts have the first say, and stand behind what changes less often.
+    # Alerts get their share first, but are placed after the parts that change less often.
     open_alerts = retrieval.open_alerts(known.user) if known.is_now else []
     failing = failures.alerts_of(known.user) if known.is_now else []
     told = _alert_lines(retrieval.most_severe_first([*failing, *open_alerts]))
@@ -163,7 +162,7 @@ def compose(known: Known, question: Question, tokens: int) -> Context:
         hits, meaning = found.hits, found.meaning
         needed, others, unread = _record_lines(known, outline, question, hits, open_alerts)
         records = "Records that may matter"
-        # What somebody's safety may depend on has its room before what was said.
+        # Records on which somebody's safety may depend get their share before messages.
         reserved = len(_part("state", records, needed, left).text)
         for name, title, lines, share in (
             ("facts", "Facts that may matter", _said(known, hits, CorpusName.FACTS), FACTS),
@@ -181,7 +180,7 @@ def compose(known: Known, question: Question, tokens: int) -> Context:
 
 
 def _part(name: str, title: str, lines: Iterable[Line], room: int) -> Part:
-    """As many of the lines, from the first on, as fit into so many characters with their title."""
+    """Return a part with its title and as many lines, from the first on, as fit into `room`."""
     text, entries, taken, left_out = f"\n\n{title}:", set[int](), 0, 0
     for line in lines:
         told, left = f"\n{line}", room - len(text)
@@ -195,7 +194,7 @@ def _part(name: str, title: str, lines: Iterable[Line], room: int) -> Part:
 
 
 def _manifest(outline: Outline, failing: Sequence[Alert], room: int) -> Part:
-    """The manifest with all fields; if that does not fit, with names and counts."""
+    """Return the manifest with all fields; if that does not fit, with names and counts."""
     marks = failures.by_name(failing, outline)
     if not outline.domains:
         return Part("manifest", "", 0, 0)
@@ -211,15 +210,14 @@ def _manifest(outline: Outline, failing: Sequence[Alert], room: int) -> Part:
 
 
 def _alert_lines(alerts: Sequence[Alert]) -> Iterator[Line]:
-    """The alerts that are open now, and what fails, the gravest first."""
+    """Yield the open alerts and failing constraints, most severe first."""
     for alert in alerts:
         sources = {seq for record in alert.evidence for seq in record["sources"]}
         yield Line(f"{alert.severity}: {alert.messages}", sorted(sources))
 
 
 def _said(known: Known, hits: Sequence[Hit], corpus: CorpusName) -> Iterator[Line]:
-    """What was found in the log, as it reads since it was corrected; typed records are told as
-    records."""
+    """Yield the hits in the log with their newest corrections, except typed records."""
     zone = ZoneInfo(known.user.time_zone)
     found = [hit for hit in hits if hit.corpus == corpus and hit.entry.kind != EntryKind.RECORD]
     corrected: Mapping[int, LogEntry] = {}
@@ -246,11 +244,11 @@ def _record_lines(
     hits: Sequence[Hit],
     alerts: Sequence[Alert],
 ) -> tuple[list[Line], list[Line], int]:
-    """The records that must not be missing, and those that may matter, each the best first; and
-    how many of the former are in files that are not read.
+    """Return the records that must not be missing, those that may matter, and the number not read.
 
-    Of the domains that the query is about, no record must be missing that an open alert rests on,
-    or that a critical constraint reads.
+    Both lists are sorted, best first; the number counts required records in files that are not
+    read. In the domains of the query, a record is required if an open alert rests on it or a
+    critical constraint reads it.
     """
     asked, meant = question.weights(), question.meant
     chosen = _collections(outline, meant, asked, hits)
@@ -290,7 +288,7 @@ def _record_lines(
 
 
 def _weights(query: str, asked: Mapping[str, float], held: Sequence[Any]) -> list[float]:
-    """How much each of some records has to do with the query, by words and meaning."""
+    """Return the relevance of some records to the query, by words and meaning."""
     words = [set(terms(_told(record))) for record in held]
     rarity = Counter(term for one in words for term in one & asked.keys())
     older = max(0, len(held) - MOST_COMPARED)
@@ -304,8 +302,7 @@ def _weights(query: str, asked: Mapping[str, float], held: Sequence[Any]) -> lis
 def _collections(
     outline: Outline, query: str, asked: Mapping[str, float], hits: Sequence[Hit]
 ) -> list[tuple[str, str]]:
-    """The collections that are named as what is asked or mean the same, or whose records were
-    found, best first."""
+    """Return the collections that the query names or means, or with hits, best first."""
     classes = {
         (domain.name, name): held.class_name
         for domain in outline.domains.values()
@@ -325,7 +322,7 @@ def _collections(
     }
     records = [hit for hit in hits if hit.entry.kind == EntryKind.RECORD]
     for hit, close in zip(records, closeness(query, [hit.text for hit in records]), strict=True):
-        # What only stands beside something that was looked for is found, too, and is not meant.
+        # The search also finds records beside a match, which are not what the query means.
         if close < NEAR and not asked.keys() & set(terms(hit.text)):
             continue
         for place, class_name in classes.items():
@@ -336,7 +333,7 @@ def _collections(
 
 
 def _watched(known: Known, outline: Outline, domains: set[str]) -> set[tuple[str, str]]:
-    """The collections that critical constraints read of which one is in these domains."""
+    """Return the collections of all critical constraints that read from one of these domains."""
     if known.checkpoint is None or not domains:
         return set()
     found = set[tuple[str, str]]()
@@ -347,7 +344,7 @@ def _watched(known: Known, outline: Outline, domains: set[str]) -> set[tuple[str
 
 
 def _read_by_own(checkpoint: Checkpoint, outline: Outline) -> Iterator[set[tuple[str, str]]]:
-    """What each of the user's own constraints reads that may be critical."""
+    """Yield the collections that each of the user's own potentially critical constraints reads."""
     paths = [f"constraints/{name}.py" for name in outline.constraints]
     sources = checkpoints.read_files(checkpoint, paths) if paths else {}
     for source in sources.values():
@@ -356,7 +353,7 @@ def _read_by_own(checkpoint: Checkpoint, outline: Outline) -> Iterator[set[tuple
 
 
 def _read_by_workspace(known: Known, outline: Outline) -> Iterator[set[tuple[str, str]]]:
-    """What each of the workspace's constraints is given of the user's that may be critical."""
+    """Yield the user's collections that each potentially critical workspace constraint is given."""
     standings = workspace_constraints.standings(known.user, outline)
     applying = {one.constraint.path: one for one in standings if one.applies}
     if not applying:
@@ -374,8 +371,10 @@ def _held(domain: Domain) -> Iterator[tuple[str, Stored | Singleton]]:
 
 
 def _description(domain: Domain, collection: str, class_name: str) -> str:
-    """What a collection is about: its name, and those of its domain, class and fields, and what the
-    class says of itself."""
+    """Return the description of a collection: all its names, and its class's docstring.
+
+    The names are its own and those of its domain, class and fields.
+    """
     class_ = domain.classes[class_name]
     names = [domain.name, collection, class_name, *(one.name for one in class_.fields)]
     return f"{' '.join(map(spaced, names))}. {class_.doc}"
@@ -390,8 +389,10 @@ def _read(
     *,
     whole: bool = False,
 ) -> list[Any]:
-    """The records in the newest of a collection's files, and in those in which is what was found,
-    or has one of these keys; the newest come last. `whole`: those in all files, up to a limit."""
+    """Return the records in a collection's newest file, and in files with hits or these keys.
+
+    The newest come last. With `whole`, all files are read, up to a limit.
+    """
     assert known.checkpoint is not None
     pages = {1}
     if collection := domain.collections.get(name):
@@ -413,7 +414,7 @@ def _pages(
     hits: Sequence[Hit],
     needed: Collection[str],
 ) -> Sequence[int]:
-    """The older files of a collection with records that were found, the best first."""
+    """Return the older files of a collection that contain hits, best first."""
     pages = {shard.path: page for page, shard in enumerate(collection.shards[:-1], 1)}
     if not pages:
         return []
@@ -446,7 +447,7 @@ def _told(record: Any) -> str:
 
 
 def _plain(value: Any) -> str:
-    """A value in typed JSON, as one writes it."""
+    """Return a value in typed JSON as plain text."""
     match value:
         case {"$enum": _, "value": inner}:
             return _plain(inner)

@@ -1,4 +1,4 @@
-"""Queries and runs that somebody asks for: over the API, or a member of the staff."""
+"""Queries and other runs that an API client or a member of the staff asks for."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ from memory.users import refuse_merged
 from memory.work import runs
 
 MAX_CODE = 20_000
-# What `run_again` does again.
+# The kinds that `run_again` repeats.
 REPEATABLE = (RunKind.QUERY, RunKind.CONSTRAINT, RunKind.CONSTRAINTS)
 
 
 class NoState(Exception):
-    """There is no version to ask."""
+    """There is no version to query."""
 
 
 class NotAgain(Exception):
@@ -28,14 +28,14 @@ class NotAgain(Exception):
 
 @dataclass(frozen=True)
 class Asked:
-    """The run that answers a query, and whether it has answered an earlier one."""
+    """The run that answers a query, and whether it is a cached one."""
 
     run: Run
     cached: bool = False
 
 
 def version_of(known: Known) -> Checkpoint:
-    """Return the version on which a query of what is known rests; NoState if there is none."""
+    """Return the version on which a query rests; raises NoState if there is none."""
     if known.stored is None:
         raise NoState(
             "This user has no checkpoint yet, so there is no state to ask;"
@@ -47,9 +47,9 @@ def version_of(known: Known) -> Checkpoint:
 
 
 def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "") -> Asked:
-    """Run the code on what is known, at that instant; or find the run that has answered the same.
+    """Run the code on what is known, at that instant, or return the run with the cached answer.
 
-    What a member of the `staff` asks is always run: who looked at what is on record. Raises NoState
+    A query of a member of the `staff` always runs, since the row records who looked. Raises NoState
     and `usage.Exceeded`.
     """
     user, checkpoint = known.user, version_of(known)
@@ -74,10 +74,12 @@ class NoSuchConstraint(Exception):
 
 
 def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
-    """Return path and source hash of a constraint as it is now: the user's own, else that of the
-    workspace which is live, whose path begins with its folder. Raises NoSuchConstraint."""
+    """Return path and source hash of a constraint: the user's own, else the workspace's live one.
+
+    The path of the latter begins with its folder. Raises NoSuchConstraint.
+    """
     path = f"constraints/{name}.py"
-    if not name.isidentifier():  # the database would refuse some of what else there is
+    if not name.isidentifier():  # the database would refuse some other texts
         raise _no_constraint(name)
     if user.head is not None and name in dict(user.head.outline.get("constraints", ())):
         return path, user.head.tree[path]
@@ -97,9 +99,9 @@ def _no_constraint(name: str) -> NoSuchConstraint:
 
 
 def try_constraint(known: Known, path: str, source_hash: str, instant: datetime.datetime) -> Run:
-    """Run one constraint, as it is now, on what was known, at that instant; it opens nothing.
+    """Run one constraint, in its current version, on what was known, at that instant.
 
-    Raises NoState and `usage.Exceeded`.
+    It opens no alerts. Raises NoState and `usage.Exceeded`.
     """
     return runs.queue(
         known.user,
@@ -114,10 +116,10 @@ def try_constraint(known: Known, path: str, source_hash: str, instant: datetime.
 def propose(
     user: MemoryUser, edits: Sequence[Mapping[str, Any]], *, expects: Mapping[str, str], staff: str
 ) -> Run:
-    """Have the gate judge edits of a user's newest version, which a member of the `staff` made.
+    """Have the gate judge a staff member's edits of a user's newest version.
 
-    They are refused unless the files have these hashes still: path → hash, "" for none. Raises
-    `usage.Exceeded`, and what refuses to change the user's versions.
+    They are refused unless the files still have these hashes: path → hash, "" for none. Raises
+    `usage.Exceeded`, and the errors that prevent a change of the user's versions.
     """
     refuse_merged(user)
     history.refuse_being_redacted(user)
@@ -132,10 +134,11 @@ def propose(
 
 
 def run_again(run: Run, *, staff: str) -> Run:
-    """Start a run that does the same: a query, or one constraint that is tried, of the same version
-    and moment, or the constraints of the newest version, now.
+    """Repeat a run, on behalf of a member of the staff.
 
-    Raises NotAgain, `usage.Exceeded`, and what refuses to read the version or the user.
+    A query, or the trial of a constraint, runs on the same version and moment; the constraints run
+    on the newest version, now. Raises NotAgain, `usage.Exceeded`, and the errors that prevent
+    reading the version or the user.
     """
     user = MemoryUser.objects.filter(pk=run.user_id).select_related("workspace", "head").first()
     if user is None:
@@ -153,7 +156,7 @@ def run_again(run: Run, *, staff: str) -> Run:
     history.refuse_redacted(run.checkpoint)
     key = ""
     if run.kind == RunKind.QUERY:
-        # The user's time zone may be another by now, in which it is computed.
+        # The state is computed in the user's time zone, which may have changed.
         place = history.place_of(run.input.get("as_of"))
         key = answer_cache.key_of(user, run.input["code"], run.instant, place)
     return runs.queue(

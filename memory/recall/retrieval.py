@@ -1,4 +1,4 @@
-"""Reading what a version of a project knows, without running it."""
+"""Reading the contents of a version of a project, without running it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ from memory.project.types import format_type
 
 
 def outline(checkpoint: Checkpoint | None) -> Outline:
-    """Return the outline of a version; empty where there is none."""
+    """Return the outline of a version; an empty one if there is none."""
     return Outline.from_json(checkpoint.outline) if checkpoint else Outline()
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What the project knows as text, and what to know of the sandboxes behind it, if anything."""
+    """The text of the project's manifest, and a warning about the sandboxes behind it, if any."""
 
     text: str
     warning: str | None
 
 
 def open_alerts(user: MemoryUser) -> list[Alert]:
-    """Return what constraints have raised and nobody has resolved or put off, gravest first."""
+    """Return the open and acknowledged findings of a user, most severe first."""
     live = (
         Alert.objects.listed()
         .filter(user=user, kind=AlertKind.FINDING)
@@ -43,12 +43,12 @@ def open_alerts(user: MemoryUser) -> list[Alert]:
 
 
 def most_severe_first(alerts: Iterable[Alert]) -> list[Alert]:
-    """Sort alerts, the gravest first; of the same severity the oldest."""
+    """Sort alerts, most severe first; with the same severity, oldest first."""
     return sorted(alerts, key=lambda alert: (-alert.rank, alert.opened_at))
 
 
 def may_alert(user: MemoryUser) -> bool:
-    """Tell whether there is a constraint, of the user or of the workspace, that could alert."""
+    """Tell whether the user has a constraint, its own or of the workspace, that could alert."""
     if user.head is None:
         return False
     known = outline(user.head)
@@ -58,14 +58,16 @@ def may_alert(user: MemoryUser) -> bool:
 
 
 def manifest_of(checkpoint: Checkpoint | None) -> Manifest:
-    """Return the manifest of an earlier version: without alerts, which are of now."""
+    """Return the manifest of an earlier version: without alerts, which describe the present."""
     runner = checkpoint.verdict.get("runner", "") if checkpoint else ""
     return Manifest(manifest_text(outline(checkpoint), []), warning_of(runner))
 
 
 def manifest(user: MemoryUser) -> Manifest:
-    """Return the manifest of now with the open alerts, and constraints that fail, which watch over
-    nothing; the gravest first."""
+    """Return the current manifest with the open alerts and the failing constraints.
+
+    Both are sorted, most severe first.
+    """
     known, failing = outline(user.head), failures.alerts_of(user)
     ranked = most_severe_first([*failing, *open_alerts(user)])
     text = manifest_text(
@@ -104,7 +106,7 @@ def schema(checkpoint: Checkpoint | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Page:
-    """Some records of a collection in typed JSON; `next` is the number of the page after it."""
+    """Some records of a collection in typed JSON; `next` is the number of the following page."""
 
     version: int
     count: int
@@ -115,7 +117,7 @@ class Page:
 def records(checkpoint: Checkpoint | None, domain_name: str, name: str, page: int) -> Page:
     """Return a page (from 1) of a collection, or a singleton; a page is one file of the project.
 
-    Raises LookupError that says what there is not.
+    Raises LookupError that names what does not exist.
     """
     domain = outline(checkpoint).domains.get(domain_name)
     if domain is None or checkpoint is None:
@@ -124,7 +126,7 @@ def records(checkpoint: Checkpoint | None, domain_name: str, name: str, page: in
 
 
 def records_in(checkpoint: Checkpoint, domain: Domain, name: str, page: int) -> Page:
-    """Return the same of a domain of the version's outline, which is read once for several."""
+    """Like `records`, for a domain of the version's outline that the caller has read."""
     if name in domain.singletons:
         paths, count = [domain.state_path], 1
     elif name in domain.collections:

@@ -1,8 +1,8 @@
-"""Who of the staff may do what, and whose rows each of them sees.
+"""Access control of the staff: permissions of roles, visible workspaces, and visible content.
 
 Three questions, each answered in one place: what a role may do (`ROLES`, which every migration
-writes into Django's groups), whose workspaces somebody sees (`seen_by`, through which every list
-of the admin passes), and whether somebody sees what people said (`sees_content`).
+writes into Django's groups), which workspaces an account sees (`seen_by`, which every list of the
+admin uses), and whether it sees what people said (`sees_content`).
 """
 
 from collections.abc import Collection, Iterator
@@ -73,21 +73,21 @@ GRANT_MANAGE = "memory.grant_manage"
 
 # -- Roles -------------------------------------------------------------------------------------
 
-# Of these a role sees nothing that does not name them.
+# `view_*` does not include these models: a role must name them.
 _ON_STAFF = (StaffAccess, StaffAudit)
 _EVERY_LIST = "view_*"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """A group of the staff: what it is for, and its permissions (of the app `memory`)."""
+    """A group of the staff: its purpose, and its permissions (of the app `memory`)."""
 
     name: str
     summary: str
     permissions: tuple[str, ...]
 
     def codenames(self) -> Iterator[str]:
-        """Yield every permission; `view_*` is that of every model but those about the staff."""
+        """Yield every permission; `view_*` stands for all models except those about the staff."""
         for permission in self.permissions:
             if permission != _EVERY_LIST:
                 yield permission
@@ -152,7 +152,7 @@ ROLES = (
 
 
 def as_table() -> str:
-    """Return the roles as a table of Markdown, for docs/staff.md."""
+    """Return the roles as a Markdown table, for docs/staff.md."""
     lines = ["| role | what it is for | permissions |", "|---|---|---|"]
     for role in ROLES:
         names = ", ".join(f"`{name}`" for name in role.permissions)
@@ -161,10 +161,10 @@ def as_table() -> str:
 
 
 def write_roles(using: str = DEFAULT_DB_ALIAS) -> None:
-    """Make the groups of the roles what `ROLES` says; other groups are left alone.
+    """Bring the groups of the roles in line with `ROLES`; other groups are left alone.
 
-    It comes after every migration, so that a role has what later versions add. Permissions that
-    the database does not have yet are made.
+    It runs after every migration, so that a role gets what later versions add. Missing permissions
+    are created.
     """
     create_permissions(apps.get_app_config("memory"), verbosity=0, using=using)
     known = {
@@ -177,7 +177,7 @@ def write_roles(using: str = DEFAULT_DB_ALIAS) -> None:
 
 
 def after_migration(*, using: str, **told: Any) -> None:
-    """Write the roles, unless the database was migrated to a time before they were there."""
+    """Write the roles, unless the migration went back to a version that had none."""
     try:
         told.get("apps", apps).get_model("memory", StaffAccess._meta.model_name)
     except LookupError:
@@ -192,10 +192,10 @@ ITSELF = "pk"
 
 @dataclass(frozen=True)
 class Place:
-    """Where rows belong: the lookups that lead from a row to its workspace, and to its user.
+    """The owner of rows: the lookups that lead from a row to its workspace, and to its user.
 
-    None: they belong to no workspace, or tell of no person. `otherwise` leads to the user of rows
-    from which `person` does not.
+    None means that they belong to no workspace, or are about no person. `otherwise` leads to the
+    user of rows from which `person` does not.
     """
 
     workspace: str | None
@@ -204,7 +204,7 @@ class Place:
 
     @property
     def public_id(self) -> str | Coalesce | None:
-        """What leads to the public id of the user: a lookup, or an expression."""
+        """The public id of the user, as a lookup or an expression."""
         if self.person is None:
             return None
         if self.otherwise is not None:
@@ -216,7 +216,7 @@ def _of_user(path: str = "user") -> Place:
     return Place(workspace=f"{path}__workspace", person=path)
 
 
-# The server's own: everybody sees them who may see such rows at all.
+# Rows of the server itself: whoever may see such rows at all sees all of them.
 _NOBODYS = Place(workspace=None)
 _WORKSPACES = Place(workspace="workspace")
 
@@ -237,7 +237,7 @@ PLACES: dict[type[Model], Place] = {
     SearchBlock: _of_user("segment__user"),
     BacktestUser: _of_user(),
     BacktestFinding: _of_user("result__user"),
-    # Of these some tell of no user.
+    # Some of these are about no user.
     **dict.fromkeys([Backtest, IdempotencyKey, LlmCall, Pause], Place("workspace", person="user")),
     Delivery: Place("endpoint__workspace", person="alert__user", otherwise="event__user"),
     DeliveryAttempt: Place(
@@ -260,10 +260,10 @@ _CACHE = "_workspaces_seen"
 
 
 def workspaces_of(staff: Staff) -> Collection[int] | None:
-    """Return the keys of the workspaces that somebody sees; None: all.
+    """Return the keys of the workspaces that an account sees; None for all.
 
-    Superusers see all; who else has no row of `StaffAccess` sees none. It is read once for each
-    instance of an account, which is once for a request.
+    Superusers see all; anybody else without a row of `StaffAccess` sees none. It is read once per
+    instance of an account, which is once per request.
     """
     if not isinstance(staff, User) or not staff.is_active:
         return ()
@@ -280,12 +280,12 @@ def workspaces_of(staff: Staff) -> Collection[int] | None:
 
 
 def sees_all(staff: Staff) -> bool:
-    """Whether somebody sees every workspace."""
+    """Tell whether an account sees every workspace."""
     return workspaces_of(staff) is None
 
 
 def seen_by(staff: Staff, rows: QuerySet[Row]) -> QuerySet[Row]:
-    """Leave of the rows those that somebody sees. Raises KeyError for rows of no known place."""
+    """Keep the rows that an account sees. Raises KeyError for a model that is not in PLACES."""
     place, chosen = PLACES[rows.model], workspaces_of(staff)
     if place.workspace is None or chosen is None:
         return rows
@@ -296,5 +296,5 @@ def seen_by(staff: Staff, rows: QuerySet[Row]) -> QuerySet[Row]:
 
 
 def sees_content(staff: Staff) -> bool:
-    """Whether somebody sees what people said, and what was made of it."""
+    """Tell whether an account sees what people said and what was derived from it."""
     return isinstance(staff, User) and staff.has_perm(CONTENT)

@@ -1,7 +1,7 @@
-"""The audit of the staff: what each of them did, and whose content they looked at.
+"""The audit of the staff: their actions, and whose content they looked at.
 
-A row holds keys, numbers and names of actions, and nothing that a person said or is called: it
-stays when the person is erased. The database refuses to change it.
+A row holds keys, numbers and names of actions, and no content or name of a person: it stays when
+the person is erased. The database refuses to change it.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from memory.models import StaffAudit
 from memory.models.staff import AuditKind
 from memory.staff.access import PLACES, Staff
 
-# So many rows, of so many users, are looked at to find out whose they are.
+# The number of rows that are read to find out whose they are.
 _FEW = 200
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What was acted on or looked at: how many rows of which model, and whose they are."""
+    """The subject of an action: the model, the number of rows, and their owner if it is one."""
 
     model: str = ""
     row: str = ""
@@ -32,12 +32,12 @@ class Subject:
 
 
 def tells_of_people(model: type[Model]) -> bool:
-    """Whether rows of this model belong to people. Raises KeyError for one of no known place."""
+    """Tell whether rows of this model are about people. Raises KeyError if it is not in PLACES."""
     return PLACES[model].person is not None
 
 
 def subject_of(rows: QuerySet[Any]) -> Subject:
-    """Say which rows these are: the row if it is one, the user and workspace if all are of one."""
+    """Describe these rows: the row if it is one, the user and workspace if all have the same."""
     place, pk = PLACES[rows.model], rows.model._meta.pk.name
     whose = [place.public_id or pk, place.workspace or pk]
     rows = rows.order_by()
@@ -58,7 +58,7 @@ def subject_of(rows: QuerySet[Any]) -> Subject:
 
 
 def note(staff: Staff, kind: AuditKind, subject: Subject, what: str = "") -> None:
-    """Write what somebody did. It raises if it cannot: then it is not to be done."""
+    """Record an action. It raises if that fails, and then the action must not be done."""
     StaffAudit.objects.create(
         staff_id=int(str(staff.pk)),
         staff_name=staff.get_username(),
@@ -74,11 +74,11 @@ def note(staff: Staff, kind: AuditKind, subject: Subject, what: str = "") -> Non
 
 
 def logged_in(*, user: User, **_: Any) -> None:
-    """Note that somebody logged in."""
+    """Record a login."""
     note(user, AuditKind.LOGIN, Subject())
 
 
 def logged_out(*, user: User | None, **_: Any) -> None:
-    """Note that somebody logged out."""
+    """Record a logout."""
     if user is not None:
         note(user, AuditKind.LOGOUT, Subject())

@@ -1,7 +1,7 @@
-"""What the staff's front page tells: how the server stands, and what went on of late.
+"""The figures of the admin's front page: the server's status, and recent activity.
 
-Whatever grows without end is counted within a period and by an index. The functions are given the
-rows that may be counted, so that who may see less is told of less.
+Tables that grow without end are counted within a period and by an index. The functions are given
+the rows that may be counted, so that an account with less access gets smaller numbers.
 """
 
 import datetime
@@ -17,15 +17,15 @@ from memory.models import Alert, LlmCall, LlmSpending, Run
 from memory.models.alerts import LIVE_STATES
 from memory.models.runs import RunOutcome, RunStatus
 
-# Days and hours are those of the server's zone, as the ledger of the language models has them.
+# Days and hours are in UTC, as in the ledger of the language models.
 ZONE = datetime.UTC
-# So many workspaces, and models, are told of: those that took most.
+# The number of workspaces, and of models, that are listed: those that spent most.
 MOST_SPENDERS = 10
 
 
 @dataclass(frozen=True)
 class Period:
-    """A time that ends now, in hours or days."""
+    """A period that ends now, in steps of hours or days."""
 
     name: str
     title: str
@@ -34,11 +34,11 @@ class Period:
 
     @property
     def length(self) -> datetime.timedelta:
-        """How long one step is."""
+        """The length of one step."""
         return datetime.timedelta(**{f"{self.step}s": 1})
 
     def starts(self, now: datetime.datetime) -> Sequence[datetime.datetime]:
-        """Return when each step begins, the earliest first; the last one holds `now`."""
+        """Return when each step begins, earliest first; the last one contains `now`."""
         last = now.astimezone(ZONE).replace(minute=0, second=0, microsecond=0)
         if self.step == "day":
             last = last.replace(hour=0)
@@ -54,7 +54,7 @@ PERIODS: Mapping[str, Period] = {
     )
 }
 
-# How runs end, in a few words, the good first.
+# The outcomes of runs in a few groups, the good ones first.
 RUN_ENDINGS: Mapping[str, Collection[RunOutcome]] = {
     "ok": [RunOutcome.OK],
     "superseded": [RunOutcome.SUPERSEDED, RunOutcome.CANCELLED],
@@ -74,7 +74,7 @@ RUN_ENDINGS: Mapping[str, Collection[RunOutcome]] = {
 def live_alerts(alerts: QuerySet[Alert]) -> Mapping[tuple[str, str], int]:
     """Count the alerts that are not resolved, by severity and state."""
     live = alerts.filter(duplicate_of=None, state__in=LIVE_STATES).order_by()
-    # Not of the key, which is not in the index that the rest is read from.
+    # Not by the key, which the index used for the rest does not contain.
     counted = live.values_list("severity", "state").annotate(number=Count("*"))
     return {(severity, state): number for severity, state, number in counted}
 
@@ -91,7 +91,7 @@ def opened_alerts(
 def by_step(
     rows: QuerySet[Any], field: str, period: Period, now: datetime.datetime
 ) -> Mapping[datetime.datetime, int]:
-    """Count the rows by the step in which this moment of them lies; of none there is no number."""
+    """Count the rows by the step that contains this moment of theirs; empty steps are left out."""
     steps = _stepped(rows, field, period, now).values_list("step")
     return dict(steps.annotate(number=Count("*")))
 
@@ -99,7 +99,7 @@ def by_step(
 def run_endings(
     runs: QuerySet[Run], period: Period, now: datetime.datetime
 ) -> Mapping[tuple[datetime.datetime, str], int]:
-    """Count the runs that are done by the step in which they ended, and by how."""
+    """Count the finished runs by the step in which they ended, and by outcome."""
     done = _stepped(runs.filter(status=RunStatus.DONE), "finished_at", period, now)
     counted = done.values_list("step", "outcome").annotate(number=Count("*"))
     return {(step, outcome): number for step, outcome, number in counted}
@@ -116,7 +116,7 @@ def _stepped(
 
 @dataclass(frozen=True)
 class Spent:
-    """What calls of language models took."""
+    """The usage and cost of calls of language models."""
 
     calls: int = 0
     tokens_in: int = 0
@@ -125,13 +125,13 @@ class Spent:
 
     @property
     def tokens(self) -> int:
-        """All of them."""
+        """Input and output tokens together."""
         return self.tokens_in + self.tokens_out
 
 
 @dataclass(frozen=True)
 class Spending:
-    """What was spent by step, and by whom and what most: workspaces by key and name."""
+    """Spending by step, and the workspaces (key and name) and models that spent most."""
 
     by_step: Mapping[datetime.datetime, Spent]
     by_workspace: Sequence[tuple[int, str, Spent]]
@@ -144,7 +144,7 @@ def spending(
     period: Period,
     now: datetime.datetime,
 ) -> Spending:
-    """Add up what language models took: hours by the calls, days by the ledger."""
+    """Add up the spending of language models: hours from the calls, days from the ledger."""
     rows: QuerySet[Any]
     if period.step == "hour":
         rows = _stepped(calls, "started_at", period, now)

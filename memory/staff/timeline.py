@@ -1,8 +1,9 @@
-"""What happened to one user, in one line of time: entries, versions, runs and steps of alerts.
+"""The time line of one user: entries, versions, runs and events of alerts in one order.
 
-Four tables are read side by side, no farther than a page, and put in order: each by an index but
-the steps of alerts, which are sorted. A place in the line is a moment, the kind and what tells rows
-of one moment apart, so a page begins where the last one ended whatever comes meanwhile.
+Four tables are read side by side, no further than a page, and merged: each by an index, except the
+events of alerts, which are sorted. A place in the line is a moment, the kind, and a tie-breaker
+between rows of one moment, so a page begins exactly where the last one ended, whatever is added
+meanwhile.
 """
 
 import datetime
@@ -20,12 +21,12 @@ PAGE = 50
 
 
 class BadPlace(ValueError):
-    """It is no place in the line."""
+    """The text is no place in the line."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One of the four: the moment of a row, and what tells rows of one moment apart."""
+    """One of the four kinds of rows: its column of time, and its tie-breaker."""
 
     name: str
     title: str
@@ -50,7 +51,7 @@ _RANKS = {name: rank for rank, name in enumerate(KINDS)}
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """A place in the line: between what is there or earlier, and what comes after it."""
+    """A place in the line: after the row that it names, and before all later ones."""
 
     at: datetime.datetime
     rank: int
@@ -61,7 +62,7 @@ class Place:
 
 
 def place_of(text: str) -> Place:
-    """Read a place as it was written. Raises BadPlace."""
+    """Parse a place. Raises BadPlace."""
     try:
         moment, name, tie = text.split(",")
         at, kind = parse_datetime(moment), KINDS[name]
@@ -76,7 +77,7 @@ def place_of(text: str) -> Place:
 
 
 def end_of(day: datetime.date, zone: datetime.tzinfo) -> Place:
-    """Return the place where a day ends. Raises BadPlace for the last day of the calendar."""
+    """Return the place at which a day ends. Raises BadPlace for the last day of the calendar."""
     try:
         midnight = datetime.datetime.combine(
             day + datetime.timedelta(days=1), datetime.time(), tzinfo=zone
@@ -97,7 +98,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Page:
-    """What happened, the newest first; and where what is newer, and what is older, begins."""
+    """A page of the line, newest first, and the places at which newer and older pages begin."""
 
     moments: Sequence[Moment]
     newer: Place | None
@@ -112,16 +113,16 @@ def page(
     after: Place | None = None,
     limit: int = PAGE,
 ) -> Page:
-    """Return what happened before a place, or just after one; without either, the newest.
+    """Return the page before a place, or just after one; without either, the newest.
 
-    `rows` are those that may be told, by kind: of kinds that are left out nothing is.
+    `rows` are those that may be shown, by kind; kinds that are left out are not shown.
     """
     forward = after is not None
     start = after if forward else before
     found: list[Moment] = []
     for name, chosen in rows.items():
         kind = KINDS[name]
-        # One more than the page holds tells whether that is all.
+        # One row more than the page holds tells whether there are more.
         part = _beyond(chosen.filter(**{kind.user: user}), kind, start, forward)[: limit + 1]
         found += (Moment(_place(kind, row), kind, row) for row in part)
     found.sort(key=lambda moment: moment.place, reverse=not forward)
@@ -141,12 +142,12 @@ def _place(kind: Kind, row: Any) -> Place:
 
 
 def _beyond(rows: QuerySet[Any], kind: Kind, start: Place | None, forward: bool) -> QuerySet[Any]:
-    """Return the rows on that side of the place, the nearest first."""
+    """Return the rows on that side of the place, nearest first."""
     if start is not None:
         rank = _RANKS[kind.name]
         way = "gt" if forward else "lt"
         if rank == start.rank:
-            # The first condition is what the index is read by.
+            # The first condition is the one that the index serves.
             rows = rows.filter(
                 Q(**{f"{kind.at}__{way}e": start.at}),
                 Q(**{f"{kind.at}__{way}": start.at}) | Q(**{f"{kind.tie}__{way}": start.tie}),
@@ -159,5 +160,5 @@ def _beyond(rows: QuerySet[Any], kind: Kind, start: Place | None, forward: bool)
 
 
 def chosen(names: Collection[str]) -> Sequence[Kind]:
-    """Return the kinds of these names; all, where none is one."""
+    """Return the kinds of these names; all if none is known."""
     return [kind for kind in KINDS.values() if kind.name in names] or list(KINDS.values())

@@ -1,9 +1,9 @@
-"""Backtests: what a constraint would have said, had it been there all along.
+"""Backtests: the alerts that a constraint would have raised on past states of users.
 
-It is run over the versions that users had, at the moments at which its answer could have changed
-(`workers/execution/backtesting.py`); what it finds is put together as `memory.alerting.alerts`
-would have done it, and nobody is told. A version of a workspace's constraint may be approved once
-one of it has finished.
+The constraint runs over the versions that users had, at the moments at which its result could have
+changed (`workers/execution/backtesting.py`). Its findings are combined by the rules of
+`memory.alerting.alerts`, and nobody is notified. A version of a workspace's constraint may be
+approved once a backtest of it has finished.
 """
 
 import datetime
@@ -59,19 +59,19 @@ TASK = "workers.tasks.backtest"
 _OWN = re.compile(r"constraints/[a-z][a-z0-9_]{0,99}\.py")
 DAYS, MOST_DAYS = 365, 3650
 USERS, MOST_USERS = 200, 2000
-# So many users are held against a shape in one go.
+# The number of users matched against a shape at a time.
 BATCH = 500
-# Of one user so many findings, and problems, are kept.
+# Limits on the findings, and on the problems, that are kept for one user.
 MOST_FINDINGS = 1000
 MOST_PROBLEMS = 20
-# So many users and problems are named in a summary.
+# The number of users and problems that a summary names.
 NAMED = 10
-# So long after its end a backtest is forgotten.
+# A backtest is deleted this long after its end.
 KEPT = datetime.timedelta(days=90)
 
 
 class BadBacktest(ValueError):
-    """There can be no such backtest; `field` says what of it is wrong."""
+    """No such backtest can be run; `field` names the invalid argument."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -83,7 +83,7 @@ class NoSuchConstraint(BadBacktest):
 
 
 class NotTestable(Exception):
-    """The version has not passed the checks: nothing of it is run on anybody's records."""
+    """The version has not passed the checks, so it may not run on anybody's records."""
 
 
 class NotGoingOn(Exception):
@@ -101,11 +101,12 @@ def start(
     most_users: int = USERS,
     times: By = By.RECORDED,
 ) -> Backtest:
-    """Have a version run over the history of the users whom it fits; return the backtest.
+    """Start a backtest of a version over the histories of the users whom it fits; return it.
 
-    The history goes by what was known then, or by the `times` at which the entries occurred: of a
-    user of whom that cannot be told, nothing is known. One that goes on with the same numbers is
-    that one; another one is cancelled. Raises BadBacktest, or NotTestable.
+    A history follows what was known at each moment, or, with the `times` at which entries occurred,
+    what was the case; a user for whom that cannot be computed counts as failed. A running backtest
+    with the same arguments is returned; any other of this constraint is cancelled. Raises
+    BadBacktest or NotTestable.
     """
     _check("days", days, MOST_DAYS)
     _check("users", most_users, MOST_USERS)
@@ -144,11 +145,11 @@ def start_own(
     source: str | None = None,
     times: By = By.RECORDED,
 ) -> Backtest:
-    """Have a constraint of the user's newest version run over the user's history; or this text,
-    as if it was that constraint: a worker holds it against the policy before it runs.
+    """Start a backtest of a constraint of the user's newest version over the user's history.
 
-    `path` is its path, or its name as it is written. Raises BadBacktest, and states.CannotBeTold
-    where the history is to go by the entries' own times and cannot.
+    `source` is run in place of that constraint's text; a worker checks it against the policy first.
+    `path` is the constraint's path, or its name. Raises BadBacktest, and states.CannotBeTold if the
+    history by the entries' own times cannot be computed.
     """
     _check("days", days, MOST_DAYS)
     path = path if "/" in path else f"constraints/{path}.py"
@@ -191,7 +192,7 @@ def start_own(
 
 
 def own_source(backtest: Backtest) -> str:
-    """Return the text of the user's own constraint that a backtest is of; empty if redacted."""
+    """Return the source of the user's own constraint that a backtest runs; empty if redacted."""
     return Blob.objects.get(user=backtest.user, hash=backtest.source_hash).content or ""
 
 
@@ -220,7 +221,7 @@ def _start(new: Backtest, others: QuerySet[Backtest]) -> Backtest:
 
 
 def cancel(backtest: Backtest, *, by: str) -> Backtest:
-    """End a backtest that goes on; what it found so far stays. Raises NotGoingOn."""
+    """Cancel a running backtest; its findings so far are kept. Raises NotGoingOn."""
     if not _cancel(Backtest.objects.filter(pk=backtest.pk), f"by {by}"):
         backtest.refresh_from_db()
         raise NotGoingOn(f"This backtest is {backtest.get_state_display()} already.")
@@ -229,13 +230,13 @@ def cancel(backtest: Backtest, *, by: str) -> Backtest:
 
 
 def supersede(constraint: WorkspaceConstraint, number: int) -> None:
-    """Cancel what goes on of a constraint, since there is a newer version of it."""
+    """Cancel running backtests of a constraint, since a newer version of it was written."""
     earlier = Backtest.objects.filter(version__constraint=constraint, version__number__lt=number)
     _cancel(earlier, f"version {number} was written")
 
 
 def _cancel(backtests: QuerySet[Backtest], reason: str) -> int:
-    """Whoever works on one loses the lease with its token, and writes nothing any more."""
+    """Cancel these backtests: workers lose the lease with its token, so they write nothing."""
     return backtests.filter(state__in=GOING_ON).update(
         state=BacktestState.CANCELLED,
         reason=reason[:300],
@@ -247,10 +248,10 @@ def _cancel(backtests: QuerySet[Backtest], reason: str) -> int:
 
 
 def purge(limit: int) -> int:
-    """Delete backtests that ended long ago, piece by piece: so many findings at most, or one that
-    has none any more. Returns how many rows went.
+    """Delete backtests that ended long ago, in pieces of `limit` findings; return the rows deleted.
 
-    That by which the newest or the live version of a constraint was approved, or can be, stays.
+    A backtest without findings is deleted itself. The backtest on which the approval of the newest
+    or live version of a constraint rests is kept.
     """
     newer = WorkspaceConstraintVersion.objects.filter(
         constraint=OuterRef("version__constraint"), number__gt=OuterRef("version__number")
@@ -268,7 +269,7 @@ def purge(limit: int) -> int:
     oldest = old.order_by("finished_at").first()
     if oldest is None:
         return 0
-    # What is left of it meanwhile must not pass for all that it found.
+    # What is left of it meanwhile must not look like its complete findings.
     told = {"state": BacktestState.CANCELLED, "reason": f"forgotten after {KEPT.days} days"}
     Backtest.objects.filter(pk=oldest.pk).update(**told)
     findings = BacktestFinding.objects.filter(result__backtest=oldest)
@@ -279,17 +280,19 @@ def purge(limit: int) -> int:
 
 
 def waiting() -> QuerySet[Backtest]:
-    """Return the backtests on which there is work to do."""
+    """Select the backtests that a worker can continue."""
     return Backtest.objects.filter(~pauses.are_paused("user", "workspace"), state__in=GOING_ON)
 
 
-# -- What its approval rests on -------------------------------------------------------------------
+# -- Evidence for an approval ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Tested:
-    """Whether a version was backtested, or need not be; why, or why not, in a sentence; and the
-    backtest that this is about, if there is one."""
+    """The answer to whether a version's backtest suffices for approval, with the reason.
+
+    `backtest` is the one that this is about, if any.
+    """
 
     enough: bool
     detail: str
@@ -297,7 +300,7 @@ class Tested:
 
 
 def tested(version: WorkspaceConstraintVersion) -> Tested:
-    """Return whether a version may be approved as far as backtests go."""
+    """Return whether a version may be approved as far as backtests are concerned."""
     of_version = version.backtests.filter(source_hash=version.source_hash).order_by("-created_at")
     finished = of_version.filter(state=BacktestState.FINISHED).first()
     if finished is not None:
@@ -315,7 +318,7 @@ def tested(version: WorkspaceConstraintVersion) -> Tested:
 
 
 def conclusion(backtest: Backtest) -> str:
-    """Say in a sentence how far a backtest got."""
+    """Return the progress or the result of a backtest in a sentence."""
     done, of = progress(backtest)
     match backtest.state:
         case BacktestState.FINISHED if not of:
@@ -333,19 +336,21 @@ def conclusion(backtest: Backtest) -> str:
 
 
 def progress(backtest: Backtest) -> tuple[int, int]:
-    """Return on how many users it has looked, of how many."""
+    """Return the numbers of users that are done, and of all users."""
     counted = backtest.users.aggregate(
         of=Count("pk"), done=Count("pk", filter=~Q(state=UserState.WAITING))
     )
     return counted["done"], counted["of"]
 
 
-# -- On whom --------------------------------------------------------------------------------------
+# -- Choosing users -------------------------------------------------------------------------------
 
 
 def in_order(version: WorkspaceConstraintVersion) -> QuerySet[Any]:
-    """Return the users with a project by the hash of version and user, as `place`: an order that
-    is the same each time, and that nobody can choose."""
+    """Order the users with a project by the hash of version and user, as `place`.
+
+    The order is the same each time, and nobody can influence it.
+    """
     seed = Value(str(version.pk))
     return (
         MemoryUser.objects.filter(workspace=version.constraint.workspace_id, head__isnull=False)
@@ -355,18 +360,18 @@ def in_order(version: WorkspaceConstraintVersion) -> QuerySet[Any]:
 
 
 def pick(backtest: Backtest) -> None:
-    """Hold users against what the version needs, until there are enough, or no more.
+    """Match users against the version's shapes until enough are found or none are left.
 
-    It is written down after so many: whoever goes on begins there. Raises LeaseLost.
+    The progress is stored after each batch, so that another worker can continue. Raises LeaseLost.
     """
     assert backtest.version is not None
     try:
         needs = needs_of(backtest.version.source)
-    except ShapeError:  # one that was judged by an earlier release: it fits nobody
+    except ShapeError:  # judged by an earlier release: it fits nobody
         needs = None
     rest = in_order(backtest.version).filter(place__gt=backtest.cursor)
     room = backtest.most_users - backtest.users.count()
-    # One query for all: to tell the order of the next few, all users have to be sorted.
+    # One query for all: ordering by hash sorts all users anyway.
     order = rest.values_list("pk", "place").iterator(chunk_size=BATCH)
     while not backtest.picked:
         places = dict(islice(order, BATCH if needs and room else 0))
@@ -377,7 +382,7 @@ def pick(backtest: Backtest) -> None:
         }
         found = [pk for pk in places if pk in fits][:room]
         last = len(places) < BATCH
-        if len(found) == room:  # those after the last one were not looked at
+        if len(found) == room:  # the users after the last one were not matched
             places = {pk: place for pk, place in places.items() if place <= places[found[-1]]}
         room -= len(found)
         with transaction.atomic():
@@ -397,29 +402,29 @@ def pick(backtest: Backtest) -> None:
             )
 
 
-# -- What it would have said ----------------------------------------------------------------------
+# -- Simulating alerts ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Something because of which a constraint would have said nothing.
+    """An interval or event because of which a constraint would not have alerted.
 
-    Kinds: `error`, it failed; `alert_limit`, it would have been paused; `redacted`, what it would
-    have read is not told any more; `unknown`, it could not be followed any farther.
+    Kinds: `error`, it failed; `alert_limit`, it would have been paused; `redacted`, its input was
+    redacted since; `unknown`, it could not be followed any further.
     """
 
     kind: str
     message: str
 
     def to_json(self, at: datetime.datetime, version: int) -> dict[str, Any]:
-        """Return it with its time and version."""
+        """Return it with its time and version, as JSON."""
         told = {"kind": self.kind, "message": self.message[:1000]}
         return {"at": at.isoformat(), "version": version, **told}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """What a constraint finds from an instant on, in a version of a user's project."""
+    """The findings of a constraint from an instant on, in one version of a user's project."""
 
     at: datetime.datetime
     version: int
@@ -429,7 +434,7 @@ class Moment:
 
 @dataclass
 class Episode:
-    """A finding from the moment at which it would have opened an alert."""
+    """A finding, from the moment at which it would have opened an alert."""
 
     opened: Finding
     at: datetime.datetime
@@ -442,17 +447,17 @@ class Episode:
 
 @dataclass
 class Told:
-    """What a constraint would have told of one user: in all, and where it would not have."""
+    """The simulated alerts of one user, and the problems of the constraint."""
 
     episodes: list[Episode] = field(default_factory=list)
     problems: list[dict[str, Any]] = field(default_factory=list)
 
 
 def put_together(moments: Iterable[Moment], limits: Holding) -> Told:
-    """Return what moments, in the order of time, come to by the rules of alerts.
+    """Apply the rules of alerts to moments in time order.
 
-    Where the constraint has a problem it says nothing, and what it said before stays. Where it
-    would have been paused that is a problem of this moment alone, as if it was resumed at once.
+    While the constraint has a problem it yields nothing, and its alerts stay open. Where it would
+    have been paused, that is a problem of this moment alone, as if it was resumed at once.
     """
     told = Told()
     live: dict[str, Episode] = {}
@@ -516,9 +521,9 @@ def _keep(episode: Episode, finding: Finding, moment: Moment) -> None:
 
 
 def settle(backtest: Backtest, row: BacktestUser, told: Told, **columns: Any) -> None:
-    """Write what a backtest came to for one user; of one who was erased meanwhile, nothing.
+    """Write one user's result of a backtest; nothing for a user who was erased meanwhile.
 
-    `columns` are those of the row. Raises LeaseLost.
+    `columns` are further columns of the row. Raises LeaseLost.
     """
     zone = ZoneInfo(row.user.time_zone)
     kept = told.episodes[:MOST_FINDINGS]
@@ -530,7 +535,7 @@ def settle(backtest: Backtest, row: BacktestUser, told: Told, **columns: Any) ->
         **columns,
     }
     with transaction.atomic():
-        # The next user may be tried as often as this one.
+        # Reset the attempts: the next user gets as many.
         backtest.attempts = 0
         leases.write(backtest, attempts=0, last_error="")
         if not BacktestUser.objects.filter(pk=row.pk).update(**columns):
@@ -555,24 +560,26 @@ def settle(backtest: Backtest, row: BacktestUser, told: Told, **columns: Any) ->
 
 
 def finish(backtest: Backtest) -> None:
-    """End a backtest that has looked at everybody. Raises LeaseLost."""
+    """Finish a backtest that has covered all its users. Raises LeaseLost."""
     states = Counter(backtest.users.values_list("state", flat=True))
     failed = bool(states) and not states[UserState.DONE]
     _end(backtest, "none of the users could be looked at" if failed else "")
 
 
 def give_up(backtest: Backtest, reason: str, *, ours: bool = False) -> None:
-    """End a backtest of which nobody's history can be looked at; `ours`: because the server failed,
-    so that it may be tried again. Raises LeaseLost."""
+    """End a backtest that cannot read any user's history. Raises LeaseLost.
+
+    With `ours` the server failed, so that the staff may retry it.
+    """
     _end(backtest, reason, dead_since=timezone.now() if ours else None)
 
 
 class NotGivenUp(Exception):
-    """The backtest was not given up because the server failed."""
+    """The backtest did not fail permanently through a fault of the server."""
 
 
 def retry(backtest: Backtest) -> Backtest:
-    """Go on with a backtest that was given up; raises NotGivenUp."""
+    """Resume a backtest that failed permanently; raises NotGivenUp."""
     if not try_again(Backtest.objects.filter(pk=backtest.pk)):
         raise NotGivenUp(
             "Only a backtest that was given up because the server failed is gone on with, and none"
@@ -583,9 +590,9 @@ def retry(backtest: Backtest) -> Backtest:
 
 
 def try_again(chosen: QuerySet[Backtest]) -> int:
-    """Go on with backtests that were given up because the server failed; return with how many.
+    """Resume backtests that failed permanently through a fault of the server; return how many.
 
-    One in whose place another goes on by now is left as it is.
+    A backtest in whose place another one runs by now is left as it is.
     """
     number = 0
     for backtest in chosen.filter(dead_since__isnull=False):
@@ -615,17 +622,17 @@ def _end(backtest: Backtest, failure: str, **columns: Any) -> None:
     )
 
 
-# -- What it comes to -----------------------------------------------------------------------------
+# -- Reading the result ---------------------------------------------------------------------------
 
 
 def findings_of(backtest: Backtest) -> QuerySet[BacktestFinding]:
-    """Return what a backtest found, with the users."""
+    """Select the findings of a backtest, with their users."""
     found = BacktestFinding.objects.filter(result__backtest=backtest)
     return found.select_related("result__user")
 
 
 def summary(backtest: Backtest) -> dict[str, Any]:
-    """Return what a backtest comes to, as far as it got."""
+    """Return the summary of a backtest, as far as it got."""
     users = backtest.users.all()
     found = findings_of(backtest).order_by()
     done, of = progress(backtest)
@@ -661,13 +668,13 @@ def summary(backtest: Backtest) -> dict[str, Any]:
 
 
 def _are_others(backtest: Backtest) -> bool:
-    """Whether there are users who were not held against what it needs."""
+    """Return whether there are users who were not matched against the constraint's shapes."""
     version = backtest.version
     return version is not None and in_order(version).filter(place__gt=backtest.cursor).exists()
 
 
 def _problems(users: QuerySet[BacktestUser]) -> list[dict[str, Any]]:
-    """Return the first of the problems, each with its user."""
+    """Return the first problems, each with its user."""
     troubled = users.filter(Q(problem_count__gt=0) | Q(state=UserState.FAILED))
     found: list[dict[str, Any]] = []
     for row in troubled.select_related("user").order_by("pk")[:NAMED]:

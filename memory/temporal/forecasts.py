@@ -1,8 +1,9 @@
-"""Forecasts: what the constraints will find on the days to come, if nothing changes but the clock.
+"""Forecasts: future findings of the constraints if nothing changes but the clock.
 
-After each run of the constraints a worker looks ahead (`workers/execution/forecasting.py`), and the
-user is woken when it found that something changes, not daily. What is foreseen is never taken for
-what is found: at that moment the constraints run. Without a forecast the daily run stays as it is.
+After each run of the constraints a worker computes a forecast (`workers/execution/forecasting.py`),
+and the constraints run again when the next change is forecast, instead of daily. A forecast is
+never taken for a finding: at that moment the constraints run. Without a forecast the daily run
+stays.
 """
 
 import datetime
@@ -27,15 +28,19 @@ from memory.work import runs
 from memory.work.hints import hint
 
 TASK = "workers.tasks.forecast"
-# Of all constraints together; what comes later is foreseen later.
+# For all constraints together; later events are left to a later forecast.
 MOST_EVENTS = 5000
-# What counts days or compares moments in another way makes other forecasts.
+# Part of the hash of a forecast: raise it when the way of counting days or comparing moments
+# changes.
 RULES = 1
 
 
 def basis_of(user: MemoryUser, standings: Iterable[Standing]) -> str:
-    """Return a hash of what a forecast rests on besides the version: where the user lives, which
-    constraints of the workspace run on what, and the settings."""
+    """Return a hash of a forecast's inputs other than the version.
+
+    These are the user's time zone, the workspace constraints with the records that they get, and
+    the settings.
+    """
     theirs = [
         [one.constraint.path, one.constraint.live.source_hash, one.match.bindings]
         for one in standings
@@ -51,7 +56,7 @@ def horizon() -> datetime.timedelta:
     return datetime.timedelta(days=settings.UAC_FORECAST_DAYS)
 
 
-# -- When one is made -----------------------------------------------------------------------------
+# -- Scheduling -----------------------------------------------------------------------------------
 
 
 def after_run(
@@ -60,8 +65,11 @@ def after_run(
     instant: datetime.datetime,
     standings: Sequence[Standing],
 ) -> None:
-    """Set when the constraints, which have run as of `instant`, are run next, if that is foreseen;
-    else have it foreseen. Call it in the transaction of that run, after `users.run_again`."""
+    """Schedule the next run of the constraints by the forecast, or request a new forecast.
+
+    `instant` is that of the run just done. Call it in the transaction of that run, after
+    `users.run_again`.
+    """
     if not settings.UAC_FORECAST_DAYS:
         return
     forecast = Forecast.objects.filter(user=user).defer("results").first()
@@ -72,18 +80,17 @@ def after_run(
 
 
 def want(user: MemoryUser) -> None:
-    """Have a forecast made, at once where no run waits; one that is under way is made again."""
+    """Request a forecast, at once if no run waits; one that is under way is computed again."""
     now = timezone.now()
     Forecast.objects.update_or_create(user=user, defaults={"due_at": now, "wakes_at": None})
-    if not runs.are_waiting():  # else the dispatcher tells of it, when there is room
+    if not runs.are_waiting():  # otherwise the dispatcher sends the hint when there is room
         hint(TASK, user.pk, workspace_pk=user.workspace_id)
 
 
 def is_fresh(
     forecast: Forecast, checkpoint: Checkpoint, instant: datetime.datetime, basis: str
 ) -> bool:
-    """Tell whether a forecast tells what comes after that instant: of this version, and of half of
-    its horizon at least."""
+    """Tell whether a forecast is of this version and covers half its horizon after the instant."""
     if forecast.due_at is not None or forecast.start is None or forecast.known_until is None:
         return False
     return (forecast.checkpoint_id, forecast.basis) == (
@@ -93,20 +100,22 @@ def is_fresh(
 
 
 def renewed_at(forecast: Forecast) -> datetime.datetime:
-    """Return when it is made anew at the latest."""
+    """Return the latest time at which the forecast is renewed."""
     assert forecast.start is not None
     return forecast.start + datetime.timedelta(days=forecast.horizon_days) / 2
 
 
 def wake(user: MemoryUser, forecast: Forecast, after: datetime.datetime) -> None:
-    """Have the constraints, which have run as of `after`, run when it is foreseen that something
-    changes. Call it under the lock of the user's row."""
+    """Schedule the constraints, which have run as of `after`, for the next forecast change.
+
+    Call it under the lock of the user's row.
+    """
     assert forecast.known_until is not None
     events = coming(forecast, after)
     forecast.next_change = datetime.datetime.fromisoformat(events[0]["at"]) if events else None
-    # At the daily hour: a run in the night would tell of the new day before it is time.
+    # Never before the daily hour: a run at midnight would report the new day too early.
     renewal = next_daily_run(user, renewed_at(forecast) - datetime.timedelta.resolution)
-    # What is not looked ahead at for long is run as often as if it was not at all.
+    # A forecast that ends soon must not make the constraints run more often than no forecast would.
     soon = after + datetime.timedelta(minutes=settings.UAC_INSTANT_MINUTES)
     known = min(max(forecast.known_until, soon), renewal)
     due = known if forecast.next_change is None else min(known, forecast.next_change)
@@ -119,14 +128,14 @@ def wake(user: MemoryUser, forecast: Forecast, after: datetime.datetime) -> None
 
 
 def coming(forecast: Forecast, after: datetime.datetime) -> list[dict[str, Any]]:
-    """Return what is foreseen after an instant, by time."""
+    """Return the events forecast after an instant, by time."""
     return [
         event for event in forecast.timeline if datetime.datetime.fromisoformat(event["at"]) > after
     ]
 
 
 def waiting() -> QuerySet[Forecast]:
-    """Return the forecasts that are to be made."""
+    """Select the forecasts that are due."""
     return Forecast.objects.filter(
         unpaused(),
         due_at__isnull=False,
@@ -136,8 +145,7 @@ def waiting() -> QuerySet[Forecast]:
 
 
 def forget(user: MemoryUser) -> None:
-    """Forget what is foreseen of a user, and have it foreseen anew; whoever is at it writes
-    nothing."""
+    """Discard a user's forecast and request a new one; a worker on the old one writes nothing."""
     Forecast.objects.filter(user=user).update(
         token=F("token") + 1,
         lease_owner="",
@@ -155,13 +163,15 @@ def forget(user: MemoryUser) -> None:
     )
 
 
-# -- What is foreseen -----------------------------------------------------------------------------
+# -- Combining results ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Foreseen:
-    """What is stored of all constraints: events by time, until when all is known, and whether one
-    could not be looked ahead at."""
+    """The combined forecast of all constraints: events by time, and how complete it is.
+
+    `needs_daily` is set if a constraint could not be forecast and so has to run daily.
+    """
 
     timeline: list[dict[str, Any]]
     known_until: datetime.datetime
@@ -174,10 +184,10 @@ def foreseen(
     start: datetime.datetime,
     end: datetime.datetime,
 ) -> Foreseen:
-    """Put together what is foreseen of each constraint, by path, from `start` on.
+    """Combine the forecasts of the constraints, by path, from `start` on.
 
-    A result has `error`, `findings`, `changes` and `until` as the sandbox tells them. It may be
-    used again, and begin earlier: what it foresaw until `start` has happened.
+    A result has `error`, `findings`, `changes` and `until`, as the sandbox returns them. A result
+    may be reused and begin earlier: its events up to `start` have happened.
     """
     events: list[dict[str, Any]] = []
     known = end
@@ -209,10 +219,10 @@ def foreseen(
 def with_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return events, each with its `causes`: constraint, fingerprint and key.
 
-    What a user's own constraint and one of the workspace find is one alert
-    (`memory.alerting.duplicates`). So it is one event where both find it change at the same moment,
-    as severe, on the same records; on a single record, which may have several problems, only if
-    they name the same key.
+    A finding that a user's own constraint and a workspace constraint share is one alert
+    (`memory.alerting.duplicates`). So it is one event if both change at the same moment, with the
+    same severity and records; for a single record, which may have several problems, only if both
+    name the same key.
     """
     told: list[dict[str, Any]] = []
     single: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
@@ -232,7 +242,7 @@ def with_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def unforeseen(forecast: Forecast, time_zone: str) -> list[dict[str, Any]]:
-    """Return the constraints of which nothing is foreseen, or less than was looked for."""
+    """Return the constraints without a forecast, or with one that ends too early."""
     found = []
     for path, result in forecast.results.items():
         if result["error"] is not None or result["until"] is not None:
@@ -242,7 +252,7 @@ def unforeseen(forecast: Forecast, time_zone: str) -> list[dict[str, Any]]:
 
 
 def instant_of(moment: str, time_zone: str) -> datetime.datetime:
-    """Return a moment of a forecast as an instant; a day is its daily hour where the user lives."""
+    """Return a moment of a forecast as an instant; for a day, the user's daily hour."""
     if len(moment) != len("2026-01-01"):
         return datetime.datetime.fromisoformat(moment)
     day = datetime.date.fromisoformat(moment)
@@ -253,7 +263,7 @@ def instant_of(moment: str, time_zone: str) -> datetime.datetime:
 
 def _events(path: str, result: Mapping[str, Any], time_zone: str) -> Iterable[dict[str, Any]]:
     findings = [_finding(path, *one) for one in result["findings"]]
-    shown: _Told = {}  # while it fails it says nothing, and its alerts stay
+    shown: _Told = {}  # while it fails it yields nothing, and its alerts stay
     for number, (at, error, found) in enumerate(result["changes"]):
         before = result["changes"][number - 1][1] if number else error
         told = {
@@ -279,7 +289,7 @@ _Told = Mapping[str, tuple[str, int, Finding, str]]
 
 
 def _gravest(found: Sequence[Sequence[Any]], findings: Sequence[tuple[Finding, str]]) -> _Told:
-    """By fingerprint: the gravest severity, which finding it is, and the finding."""
+    """Return by fingerprint the highest severity, and the index and content of that finding."""
     by_fingerprint: dict[str, tuple[str, int, Finding, str]] = {}
     for place, severity in found:
         finding, fingerprint = findings[place][0], findings[place][1]

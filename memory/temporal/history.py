@@ -1,8 +1,8 @@
-"""What was known at an earlier moment, what changed since, and going back to it.
+"""Past knowledge: the state at an earlier moment, differences, and rollback.
 
-A version is *what we knew* when the newest entry that it considered was the newest there was. What
-it did not hold yet is pending. Between versions, and by the entries' own times, a state is computed
-(`memory.temporal.states`). Nothing here touches the log.
+A version is *what we knew* when the newest entry that it considered was the newest there was.
+Entries that it did not contain yet are pending. States between versions, and states by the entries'
+own times, are computed (`memory.temporal.states`). Nothing here writes to the log.
 """
 
 import datetime
@@ -41,15 +41,15 @@ from memory.recall import answer_cache
 from memory.temporal import states
 from memory.work import lanes
 
-# Of the entries that a version did not hold yet, so many are named.
+# The number of entries not in a version yet that are named.
 PENDING_NAMED = 1000
-# What is said of entries that a return to an earlier version has left out.
+# The reason of entries that a rollback has excluded.
 UNDONE = "undone by the return to version"
-# What the verdict of a version has by which entries were reopened, and what is said of those of
-# them that were not covered when that is undone.
+# The key of a verdict with the entries that a version reopened; and the reason of those of them
+# that were not covered when the reopening is undone.
 REOPENED = "reopened"
 AS_BEFORE = "as it was before it was reopened"
-# A seq, a version such as v7, or a moment.
+# A number, a version such as v7, or a moment.
 _SEQ = re.compile(r"[0-9]{1,18}")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 NOON = datetime.time(12)
@@ -65,20 +65,19 @@ MOMENT_FORMS = (
 
 
 class BadMoment(ValueError):
-    """Nothing was ever known at that: it is no moment of this user's log."""
+    """The text names no moment of this user's log."""
 
 
 class UnknownMoment(BadMoment):
-    """There is no such entry or version of the user, or nothing is known of that moment."""
+    """The user has no such entry or version, or nothing is known of that moment."""
 
 
 class NotByOccurred(BadMoment):
-    """By the entries' own times there is a state as of a moment alone."""
+    """By the entries' own times only moments have a state, not entries or versions."""
 
 
 class BeingRedacted(Exception):
-    """The newest version may hold what was redacted a moment ago: nothing is told until it does
-    not."""
+    """The newest version may hold something just redacted, so nothing is shown for now."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -87,21 +86,22 @@ class BeingRedacted(Exception):
 
 
 class NothingToRestore(Exception):
-    """The head is no other than the version."""
+    """The head is this version already."""
 
 
 class NoSuchVersion(NothingToRestore):
-    """The version is not there."""
+    """There is no such version."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What was known when the entry `seq` was the newest: a version, if there was one, and the
-    entries up to `seq` that it did not hold yet: how many, and the first of them. Of now, these are
-    not counted.
+    """The state of knowledge at the time when the entry `seq` was the newest.
 
-    `up_to` means that the state is that of the version only up to this entry; `by` occurred, that
-    it is what was the case at `moment` by the entries' own times.
+    That is a version, if there was one, and the entries up to `seq` that it did not contain yet:
+    their number and the first of them. For the present these are not counted.
+
+    With `up_to` the state is that of the version up to this entry only; `by` occurred, it is what
+    was the case at `moment` by the entries' own times.
     """
 
     user: MemoryUser
@@ -115,7 +115,7 @@ class Known:
 
     @cached_property
     def checkpoint(self) -> Checkpoint | None:
-        """The state: the version, or what is computed from it; raises states.CannotBeTold."""
+        """The state: the version, or one computed from it; raises states.CannotBeTold."""
         if self.stored is None or not self.is_computed:
             return self.stored
         return _state(self.stored, self.by, self.moment, self.up_to)
@@ -127,21 +127,21 @@ class Known:
 
     @property
     def is_now(self) -> bool:
-        """Whether it is what is known now."""
+        """Tell whether this is the present state."""
         return self.pending_count is None
 
     @property
     def is_computed(self) -> bool:
-        """Whether the state is no version, but is computed from one."""
+        """Tell whether the state is computed from a version rather than stored."""
         return self.by == By.OCCURRED or self.up_to is not None
 
     @property
     def place(self) -> list[str | int]:
-        """What tells the state from others of the same version; empty for the version itself."""
+        """An identifier among the states of the same version; empty for the version itself."""
         return place_of(self.to_json())
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return what an answer says of an earlier moment; None of now."""
+        """Return the description of an earlier moment for an answer; None for the present."""
         if self.is_now:
             return None
         return {
@@ -166,7 +166,7 @@ def _state(
 
 
 def place_of(told: Mapping[str, Any] | None) -> list[str | int]:
-    """Return `Known.place` of what an answer says of an earlier moment."""
+    """Return `Known.place`, given the description of an earlier moment in an answer."""
     if not (told or {}).get("computed"):
         return []
     assert told is not None
@@ -174,8 +174,10 @@ def place_of(told: Mapping[str, Any] | None) -> list[str | int]:
 
 
 def state_of(run: Run) -> Checkpoint:
-    """Return the state that a run reads: its version, or what is computed from that anew; raises
-    states.CannotBeTold."""
+    """Return the state that a run reads: its version, or the state computed from it again.
+
+    Raises states.CannotBeTold.
+    """
     assert run.checkpoint is not None
     told = run.input.get("as_of") or {}
     if not told.get("computed"):
@@ -187,7 +189,7 @@ def state_of(run: Run) -> Checkpoint:
 
 
 def now(user: MemoryUser) -> Known:
-    """Return what is known now; raises BeingRedacted."""
+    """Return the present state; raises BeingRedacted."""
     refuse_being_redacted(user)
     return Known(user, user.last_seq, user.head)
 
@@ -195,11 +197,11 @@ def now(user: MemoryUser) -> Known:
 def as_of(user: MemoryUser, text: str) -> Known:
     """Return what was known of the user as of an entry's number, a version or a moment.
 
-    As of a number it is what is known to somebody who was told the entries up to it, however they
-    were settled. Of a moment it is what was known right then: entries that had come, and versions
-    that were there. Raises BadMoment if it is none of these, before the first entry or in the
-    future, and Redacted where it would tell what was redacted since; BeingRedacted; and
-    states.CannotBeTold.
+    As of a number, it is what somebody knows who was told the entries up to it, however they were
+    batched. As of a moment, it is what was known right then: the entries that had arrived and the
+    versions that existed. Raises BadMoment if the text is none of these, before the first entry or
+    in the future, and Redacted if the answer would reveal something redacted since; also
+    BeingRedacted and states.CannotBeTold.
     """
     refuse_being_redacted(user)
     versions = Checkpoint.objects.filter(user=user).select_related("user")
@@ -218,11 +220,11 @@ def as_of(user: MemoryUser, text: str) -> Known:
 
 
 def by_occurred(user: MemoryUser, text: str | None = None) -> Known:
-    """Return what was the case at a moment, or is now, by the entries' own times: of all typed
-    entries that are known by now, those that had occurred.
+    """Return what was the case at a moment, or is now, by the entries' own times.
 
-    Raises BadMoment for what is no moment, or in the future, and NotByOccurred for an entry or a
-    version; BeingRedacted, states.CannotBeTold.
+    It includes all typed entries known by now that had occurred. Raises BadMoment for a moment that
+    is invalid or in the future, and NotByOccurred for an entry or a version; also BeingRedacted and
+    states.CannotBeTold.
     """
     refuse_being_redacted(user)
     if text is not None and (_SEQ.fullmatch(text) or _VERSION.fullmatch(text)):
@@ -253,15 +255,17 @@ def _as_of_seq(user: MemoryUser, seq: int, versions: QuerySet[Checkpoint]) -> Kn
     before = versions.filter(seen_seq__lte=seq).order_by("-version").first()
     whole = states.version_with(user, seq, before)
     found = before if whole is None else whole
-    # What was rejected beside later entries is in no state, and waits for nothing.
+    # An entry that was rejected beside later ones is in no state, and waits for nothing.
     settled = Q(outcome=Outcome.REJECTED)
     known = _known(user, seq, found, _until(user, seq, found), settled=settled)
     return known if whole is None else replace(known, up_to=seq)
 
 
 def _until(user: MemoryUser, seq: int, checkpoint: Checkpoint | None) -> datetime.datetime:
-    """Return when the entry had come, and the version was there; if it is a typed one that no
-    version holds, when that was decided."""
+    """Return when the entry had arrived and the version existed.
+
+    For a typed entry that no version holds, it is when that was decided.
+    """
     (entry,) = LogEntry.objects.filter(user=user, seq=seq).only("kind", "recorded_at")
     moments = [entry.recorded_at, *([checkpoint.created_at] if checkpoint else [])]
     if entry.kind == EntryKind.RECORD:
@@ -296,8 +300,10 @@ def _known(
     *,
     settled: Q = Q(pk=None),  # noqa: B008 - it is not changed
 ) -> Known:
-    """What was settled later than that, with no newer version, was pending; unless it is
-    `settled`."""
+    """Return what was known; entries settled after `until` count as pending.
+
+    That holds if no newer version settled them, and they are not `settled`.
+    """
     decided = Q(checkpoint=None)
     if checkpoint is not None:
         decided |= Q(checkpoint__version__lte=checkpoint.version)
@@ -309,20 +315,22 @@ def _known(
 
 
 def _pending(user: MemoryUser, entries: QuerySet[LogEntry]) -> tuple[int, list[int]]:
-    """Return how many of the user's entries these are, and the first of them."""
+    """Return the number of these entries of the user, and the first of them."""
     entries = entries.filter(user=user)
     named = list(entries.order_by("seq").values_list("seq", flat=True)[:PENDING_NAMED])
     return (len(named) if len(named) < PENDING_NAMED else entries.count()), named
 
 
 def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
-    """Return the moment that is named, of a day its noon; without an offset it is that of the
-    clocks where the user lives. Raises BadMoment."""
+    """Return the moment that a text names; for a day, its noon. Raises BadMoment.
+
+    Without an offset it is local time of the user.
+    """
     return instant_in(user.time_zone, text)
 
 
 def instant_in(time_zone: str, text: str) -> datetime.datetime:
-    """Return the same of the clocks of a time zone; raises BadMoment."""
+    """Return the same in a given time zone; raises BadMoment."""
     try:
         zone = zoneinfo.ZoneInfo(time_zone)
         if _DAY.fullmatch(text):
@@ -340,13 +348,13 @@ def instant_in(time_zone: str, text: str) -> datetime.datetime:
 
 
 def refuse_being_redacted(user: MemoryUser) -> None:
-    """Raise BeingRedacted while the user's newest version may hold what was redacted."""
+    """Raise BeingRedacted while the user's newest version may hold something redacted."""
     if user.redacting_since is not None:
         raise BeingRedacted
 
 
 def refuse_redacted(checkpoint: Checkpoint) -> None:
-    """Raise Redacted for a version that rests on an entry that was redacted since."""
+    """Raise Redacted for a version that rests on an entry redacted since."""
     seq = redaction.first_since(checkpoint, redaction.moments(checkpoint.user_id))
     if seq is not None:
         raise Redacted(
@@ -356,13 +364,15 @@ def refuse_redacted(checkpoint: Checkpoint) -> None:
         raise Redacted(f"Version {checkpoint.version} rests on what was redacted since.")
 
 
-# -- What changed ------------------------------------------------------------------------------
+# -- Differences -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RecordChange:
-    """What became of one record: what it was, what it is (None: not there), in typed JSON, and the
-    entries that the edits cite which did it."""
+    """The change of one record in typed JSON: before, after (None: absent), and its entries.
+
+    These are the entries that the edits cite which made the change.
+    """
 
     record: RecordId
     before: Any
@@ -372,7 +382,7 @@ class RecordChange:
 
 @dataclass(frozen=True)
 class Difference:
-    """What differs between two versions, records by domain, collection and key."""
+    """The difference between two versions, with records by domain, collection and key."""
 
     added: list[RecordChange] = field(default_factory=list)
     changed: list[RecordChange] = field(default_factory=list)
@@ -395,7 +405,7 @@ def difference(before: Checkpoint | None, after: Checkpoint | None) -> Differenc
         if _say_the_same(was, now):
             continue
         cited = set(causes.get(record, ()))
-        if record not in causes:  # of a version that was restored, or imported
+        if record not in causes:  # the version was restored or imported
             cited |= set(_sources(now)) ^ set(_sources(was))
         if not cited and now is not None:  # a field of its class was renamed
             cited = of_classes.get((record.domain, now["$record"]), cited)
@@ -406,7 +416,7 @@ def difference(before: Checkpoint | None, after: Checkpoint | None) -> Differenc
 
 
 def _differing(before: Checkpoint | None, after: Checkpoint | None) -> set[str]:
-    """Return the paths of the files that are not the same in both."""
+    """Return the paths of the files that differ."""
     old, new = (one.tree if one else {} for one in (before, after))
     return {path for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
 
@@ -414,7 +424,7 @@ def _differing(before: Checkpoint | None, after: Checkpoint | None) -> set[str]:
 def records_in(
     checkpoint: Checkpoint | None, paths: Iterable[str]
 ) -> dict[RecordId, tuple[str, Any]]:
-    """Return the records of some files of a version: each with its file, and in typed JSON.
+    """Return the records of some files of a version, each with its file, as typed JSON.
 
     Raises Redacted.
     """
@@ -432,7 +442,7 @@ def records_in(
 
 
 def _say_the_same(was: Any, now: Any) -> bool:
-    """Whether two states of a record differ by nothing but fields of which nothing is said."""
+    """Return whether two states of a record are equal, ignoring absent and None fields."""
     if was is None or now is None or was == now:
         return bool(was == now)
     told = [{k: v for k, v in one["fields"].items() if v is not None} for one in (was, now)]
@@ -446,8 +456,11 @@ def _sources(record: Any) -> Sequence[int]:
 def _causes(
     before: Checkpoint | None, after: Checkpoint | None
 ) -> tuple[dict[RecordId, set[int]], dict[tuple[str, str], set[int]]]:
-    """Return the entries cited by the edits between two versions, by the record that they are
-    about, and by domain and class of those about all its records."""
+    """Return the entries cited by the edits between two versions.
+
+    The first mapping is by record; the second, for edits of all records of a class, by domain and
+    class.
+    """
     user = (after or before).user_id if (after or before) else None  # type: ignore[union-attr]
     low, high = sorted([before, after], key=lambda one: (one.version, one.seen_seq) if one else ())
     causes: dict[RecordId, set[int]] = {}
@@ -476,15 +489,17 @@ def _causes(
     return causes, of_classes
 
 
-# -- Going back --------------------------------------------------------------------------------
+# -- Rollback ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Excluded:
-    """What a return to an earlier version would leave out: the records that it does not hold, the
-    live alerts that rest on them or are of constraints that it does not have, which will resolve,
-    those that rest on records that it has otherwise, which may, and the entries that later versions
-    took in."""
+    """The effects of a rollback to an earlier version.
+
+    `records` are those that the version does not hold. `alerts` are live and rest on them, or
+    belong to constraints that it does not have: they will resolve. `may_resolve` rest on records
+    that differ in it. `entries` are those that later versions took in.
+    """
 
     records: Sequence[RecordId]
     alerts: Sequence[Alert]
@@ -493,10 +508,10 @@ class Excluded:
 
 
 def excluded_by_restoring(user: MemoryUser, version: int) -> Excluded:
-    """Return what a return to this version would leave out, and do nothing. Other alerts may
-    resolve, too: the constraints run on what comes back.
+    """Return what a rollback to this version would exclude, without doing it.
 
-    Raises NothingToRestore, Redacted and BeingRedacted.
+    Further alerts may resolve: the constraints run on the restored records. Raises
+    NothingToRestore, Redacted and BeingRedacted.
     """
     refuse_being_redacted(user)
     head, target = _head_and_target(user, version)
@@ -539,12 +554,13 @@ def _head_and_target(user: MemoryUser, version: int) -> tuple[Checkpoint, Checkp
 def restore(
     user: MemoryUser, version: int, *, reopen: bool, by: str, reason: str = ""
 ) -> Checkpoint:
-    """Make an earlier version the newest one again, as a version of its own; the log stays.
+    """Roll back: make an earlier version the newest one again, as a new version; the log stays.
 
-    What later versions took from entries is dismissed, with the reason. With `reopen` these entries
-    are pending again instead, and are worked on anew, with the keys that they had. Of messages it
-    is their facts that count. What was reopened since has the outcomes again that it had. Work that
-    goes on meanwhile is done again on the restored version.
+    Entries that later versions took in are dismissed, with the reason. With `reopen` they are
+    pending again instead and are worked on anew, with the keys that they had; of messages, their
+    facts are. Entries that were reopened since get their earlier outcomes back. Work under way is
+    done again on the restored version.
+
     Raises NothingToRestore, Redacted and BeingRedacted.
     """
     with transaction.atomic():
@@ -564,7 +580,7 @@ def restore(
             seen_seq=head.seen_seq,
             origin=Origin.RESTORED,
             edits=[],
-            # What that version reopened, this one does not.
+            # This one does not undo what that version reopened.
             verdict={
                 **{name: part for name, part in target.verdict.items() if name != REOPENED},
                 "restored": restored,
@@ -587,7 +603,7 @@ def _move_records(
     locations = RecordLocation.objects.filter(user=head.user_id)
     for record, (path, _) in back.items():
         if record in were and were[record][0] == path:
-            continue  # most of them: only what they hold differs
+            continue  # most of them: only their content differs
         locations.filter(domain=record.domain, collection=record.collection, key=record.key).update(
             path=path, retired_version=None
         )
@@ -602,7 +618,7 @@ def _move_records(
 
 
 def _undone(target: Checkpoint) -> QuerySet[EntryOutcome]:
-    """Return the outcomes of the entries that are in the project, and not in the target."""
+    """Select the outcomes of the entries that are in the project, but not in the target."""
     messages = LogEntry.objects.filter(user=target.user_id, kind=EntryKind.MESSAGE)
     outcomes = EntryOutcome.objects.filter(user=target.user_id, checkpoint__isnull=False)
     return (
@@ -613,8 +629,7 @@ def _undone(target: Checkpoint) -> QuerySet[EntryOutcome]:
 
 
 def _reopenings_since(target: Checkpoint) -> list[Checkpoint]:
-    """Return the later versions by which entries were reopened (`memory.reopening`), without those
-    that a return to an earlier one has undone."""
+    """Return later versions that reopened entries (`memory.reopening`), if not rolled back."""
     later = Checkpoint.objects.filter(user=target.user_id, version__gt=target.version)
     returns = later.filter(origin=Origin.RESTORED).exclude(verdict__has_key=REOPENED)
     undone = list(returns.values_list("version", "verdict__restored__version"))
@@ -628,8 +643,10 @@ def _reopenings_since(target: Checkpoint) -> list[Checkpoint]:
 def _undo_reopenings(
     target: Checkpoint, reopenings: Sequence[Checkpoint], restored: Mapping[str, Any]
 ) -> None:
-    """Give entries the outcomes that they had before they were reopened for the first time; what
-    the target does not hold is dismissed as all else that came since."""
+    """Give entries the outcomes from before they were first reopened.
+
+    Those that the target does not hold are dismissed like everything that came since.
+    """
     user = target.user
     were: dict[int, tuple[str | None, int | None]] = {}
     for one in reopenings:
@@ -671,7 +688,7 @@ def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:
     made = states.within(states.lineage(target), "checkpoint__")
     outcomes = EntryOutcome.objects.filter(user=target.user_id, checkpoint__isnull=False)
     undone = _undone(target)
-    # What it holds may have been undone before: then that is undone in turn.
+    # Entries of the target may have been excluded before: that is undone in turn.
     outcomes.filter(made, outcome=Outcome.DISMISSED, reason__startswith=UNDONE).update(
         outcome=Outcome.COVERED, reason=""
     )
@@ -679,7 +696,7 @@ def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:
     if first is None:
         return
     if not restored["reopened"]:
-        # The version that took the entry in stays named: as of that one, it is not pending.
+        # The version that took the entry in stays recorded: as of that version it is not pending.
         undone.update(outcome=Outcome.DISMISSED, reason=_undone_by(target, restored))
         return
     undone.delete()

@@ -1,10 +1,10 @@
-"""States that no version holds: computed from typed entries, exactly, or not told at all.
+"""States that no version holds: computed exactly from typed entries, or not at all.
 
-Entries that are settled together share one version. What was known as of one of them is the version
-before with the edits of the entries up to it, which are on record entry by entry. And what *was the
+Entries that are settled together share one version. The state as of one of them is the version
+before, with the edits of the entries up to it, which are on record entry by entry. *What was the
 case* at a moment, by the entries' own times, is the project of somebody who had been told each
-typed entry when it occurred. What a language model or a person made of entries together can be
-taken apart by neither: then `CannotBeTold` names what to ask instead.
+typed entry when it occurred. Edits that a language model or a person made from several entries
+cannot be taken apart: then `CannotBeTold` names what to ask for instead.
 """
 
 import datetime
@@ -30,30 +30,30 @@ from memory.project import (
 )
 from memory.project.told import Telling, edits_up_to
 
-# What is settled of a message or a redaction is in no state.
+# The kinds whose outcomes affect a state: those of messages and redactions do not.
 STATED = (EntryKind.RECORD, EntryKind.FACT, EntryKind.CORRECTION)
-# These change no record.
+# Edits that change no record.
 _RULES = {"write_constraint", "delete_constraint", "dismiss"}
-# So many entries are named in a refusal.
+# The number of entries that a refusal names.
 _NAMED = 3
 
 
-# So many typed entries are told anew for a question: some five seconds of a process.
+# The limit of typed entries that are compiled again for a question: some five seconds of a process.
 MOST_TOLD = 20_000
 
 
 class CannotBeTold(Exception):
-    """The state of that moment cannot be told exactly; the message says why, and what to ask."""
+    """The state cannot be computed exactly; the message says why, and what to ask for."""
 
 
 # -- As of an entry -------------------------------------------------------------------------------
 
 
 def version_with(user: MemoryUser, seq: int, before: Checkpoint | None) -> Checkpoint | None:
-    """Return the version of which the first part, up to this entry, is the state as of it.
+    """Return the version whose first part, up to this entry, is the state as of the entry.
 
-    None where that is `before`, the newest version that has seen no later entry. Raises
-    CannotBeTold where it is neither.
+    None if that state is `before`, the newest version that has seen no later entry. Raises
+    CannotBeTold if it is neither.
     """
     version = before.version if before else 0
     later = EntryOutcome.objects.filter(
@@ -99,9 +99,9 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def up_to(version: Checkpoint, seq: int) -> Checkpoint:
-    """Return the state of a version of typed entries as it would be had it ended at this entry.
+    """Return the state of a version of typed entries as if it ended at this entry.
 
-    It is the version before with some of the edits; raises CannotBeTold where these do not apply.
+    It is the version before, with some of the edits; raises CannotBeTold if these do not apply.
     """
     parent = version.parent
     edits = list(edits_up_to(map(edit_from_json, version.edits), seq))
@@ -111,7 +111,7 @@ def up_to(version: Checkpoint, seq: int) -> Checkpoint:
             for edit in edits:
                 apply(project, edit)
         except (EditError, ProjectError):
-            # The index of records is of now: read all files instead.
+            # The index of records is that of the newest version: read all files instead.
             project = Project.from_files(checkpoints.read_files(parent) if parent else {})
             for edit in edits:
                 apply(project, edit)
@@ -138,7 +138,7 @@ def _computed(
     *,
     seen_seq: int,
 ) -> Checkpoint:
-    """Return a state as a version that is not to be saved, of the number of its origin."""
+    """Return a state as an unsaved version with the number of its origin."""
     state = Checkpoint(
         user=version.user,
         version=version.version,
@@ -155,8 +155,7 @@ def _computed(
 
 
 def with_own(state: Checkpoint, path: str, source_hash: str) -> Checkpoint:
-    """Return a version, or a state, as if it had a constraint of the user's with this text; not to
-    be saved."""
+    """Return an unsaved copy of a version or state with this text as a constraint of the user's."""
     own = Checkpoint(
         user=state.user,
         version=state.version,
@@ -171,8 +170,7 @@ def with_own(state: Checkpoint, path: str, source_hash: str) -> Checkpoint:
 
 
 def lineage(version: Checkpoint) -> list[tuple[int, int]]:
-    """Return the versions that made this one, as ranges: those before it, without those that a
-    return to an earlier one has skipped."""
+    """Return the versions behind this one, as ranges: those before it that are not rolled back."""
     returns = Checkpoint.objects.filter(user=version.user_id, origin=Origin.RESTORED)
     skipped = dict(returns.values_list("version", "verdict__restored__version"))
     found, last = [], version.version
@@ -184,7 +182,7 @@ def lineage(version: Checkpoint) -> list[tuple[int, int]]:
 
 
 def within(ranges: Sequence[tuple[int, int]], prefix: str = "") -> Q:
-    """Match what has a version within one of the ranges, by the field that `prefix` leads to."""
+    """Match rows whose version is within one of the ranges, by the field that `prefix` leads to."""
     found = Q(pk=None)
     for began, last in ranges:
         found |= Q(**{f"{prefix}version__gte": began, f"{prefix}version__lte": last})
@@ -194,9 +192,10 @@ def within(ranges: Sequence[tuple[int, int]], prefix: str = "") -> Q:
 def by_occurred(head: Checkpoint, moment: datetime.datetime) -> Checkpoint:
     """Return what was the case at a moment, by the times at which the typed entries occurred.
 
-    It is the project of somebody who had been told each typed entry of which this version is made
-    at the moment at which it occurred; of the same moment, in the order of the log. The constraints
-    are those of the version. Raises CannotBeTold for a version that is made of more than that.
+    It is the project of somebody who had been told each typed entry behind this version at the
+    moment at which it occurred, and entries of the same moment in the order of the log. The
+    constraints are those of the version. Raises CannotBeTold if the version is made of anything
+    else.
     """
     telling, entries = _telling(head), _occurred(head, moment)
     rejected = telling.tell([log.record_entry(entry) for entry in entries])
@@ -206,8 +205,11 @@ def by_occurred(head: Checkpoint, moment: datetime.datetime) -> Checkpoint:
 def occurrences(
     head: Checkpoint, since: datetime.datetime, until: datetime.datetime
 ) -> Iterator[tuple[datetime.datetime, Checkpoint]]:
-    """Walk over the states of a period by occurred time: that at its beginning, if there was one,
-    and one for each moment at which something occurred, until the end. Raises CannotBeTold."""
+    """Yield the states of a period by occurred time, each with its moment. Raises CannotBeTold.
+
+    The first is that at the beginning, if there was one; then one follows for each moment at which
+    something occurred, until the end.
+    """
     telling, entries = _telling(head), _occurred(head, until)
     rejected: dict[int, str] = {}
     told: list[LogEntry] = []
@@ -245,7 +247,7 @@ def _as_told(
 
 
 def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
-    """Return the typed entries of which a version is made and that had occurred by a moment."""
+    """Return the typed entries behind a version that had occurred by a moment."""
     made = within(lineage(head), "checkpoint__")
     covered = EntryOutcome.objects.filter(
         made, user=head.user_id, seq=OuterRef("seq"), outcome=Outcome.COVERED
@@ -272,14 +274,16 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
 
 
 def refuse_untyped(head: Checkpoint) -> None:
-    """Raise CannotBeTold for a version that is not made of typed entries alone: a language model,
-    an import or proposed edits have changed its classes or records, otherwise than by widening
-    fields."""
+    """Raise CannotBeTold for a version that is not made of typed entries alone.
+
+    That is one in which a language model, an import or proposed edits have changed classes or
+    records, except by widening fields.
+    """
     _widened_by_hand(head)
 
 
 def _widened_by_hand(head: Checkpoint) -> list[WidenField]:
-    """Return the widenings that no typed entry has brought; raises CannotBeTold for other edits."""
+    """Return the widenings that no typed entry caused; raises CannotBeTold for other edits."""
     widened: list[WidenField] = []
     others = Checkpoint.objects.filter(within(lineage(head)), user=head.user_id).exclude(
         origin__in=(Origin.RECORDS, Origin.RESTORED, Origin.REDACTION)

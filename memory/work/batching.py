@@ -1,8 +1,8 @@
-"""When a language model works on what was said to a user: not at every entry, since each try costs.
+"""The schedule of a language model's work on a user's entries: batches, since attempts cost.
 
-Work is due as soon as enough entries wait, or none has come for a while, or the oldest has waited
-long enough, or one says that it is urgent (`"urgent": true` in its metadata). The operator's
-settings (`UAC_STRUCTURE_…`) hold for all workspaces; one may have its own.
+Work is due as soon as enough entries wait, none has arrived for a while, the oldest has waited long
+enough, or an entry is urgent (`"urgent": true` in its metadata). The operator's settings
+(`UAC_STRUCTURE_…`) apply to all workspaces; a workspace may override them.
 """
 
 import datetime
@@ -21,11 +21,11 @@ from memory.workspace_settings.overrides import (
     out_of_range,
 )
 
-# Those that wait are counted so far.
+# The waiting entries are counted up to this number.
 MOST_ENTRIES = 1000
 
 
-# More seconds are no delay but years.
+# A larger number of seconds would be years, not a delay.
 MOST_SECONDS = 2**31 - 1
 NUMBERS = (
     Number("structure_entries", 1, MOST_ENTRIES),
@@ -33,8 +33,8 @@ NUMBERS = (
     Number("structure_age_seconds", 1, MOST_SECONDS),
 )
 
-# What is due stays due; else the new entries decide together with those that wait already. A pause
-# after a failure is none for them: it ends when the oldest entry may wait no longer, at the latest.
+# Work that is due stays due; otherwise the new entries and those that wait already decide together.
+# A pause after a failure delays work until the oldest entry may wait no longer, at most.
 ANNOUNCE = """
 UPDATE memory_lane AS lane SET
     waiting = lane.waiting + %(number)s,
@@ -71,10 +71,10 @@ def announce(
     urgent: bool,
     now: datetime.datetime,
 ) -> bool:
-    """Count so many more entries as waiting, the oldest since `first`, and set when work is due.
+    """Add `number` waiting entries, the oldest since `first`, and set when work is due.
 
-    Call it under the lock of the user's row. Returns whether to tell the workers: whether the work
-    has become due by this, and there is a model to do it.
+    Call it under the lock of the user's row. Return whether to wake the workers, which is true if
+    this made the work due and there is a model to do it.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -96,12 +96,12 @@ def announce(
 
 
 def is_urgent(metadata: Mapping[str, Any] | None) -> bool:
-    """Tell whether an entry with this metadata is not to wait."""
+    """Tell whether an entry with this metadata must not wait."""
     return metadata is not None and metadata.get("urgent") is True
 
 
 def problems(chosen: Chosen) -> dict[str, str]:
-    """Return what is wrong with a workspace's choice, and what to choose instead, by name."""
+    """Return the problems of a workspace's overrides, each with a fix, by name."""
     found = out_of_range(NUMBERS, chosen)
     own_idle, own_age = chosen.get("structure_idle_seconds"), chosen.get("structure_age_seconds")
     if found or (own_idle is None and own_age is None):
@@ -123,12 +123,12 @@ def problems(chosen: Chosen) -> dict[str, str]:
 
 
 def wrong_settings() -> dict[str, str]:
-    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    """Return the invalid settings, each with its problem, by name."""
     return by_setting(NUMBERS, problems(everywhere(NUMBERS)))
 
 
 def in_words(chosen: Chosen) -> str:
-    """Say when work begins where this was chosen, for the staff."""
+    """Describe for the staff when work begins under these overrides."""
     holds = holding(NUMBERS, chosen)
     return (
         f"when {holds['structure_entries']} entries of a user wait, none has come for"

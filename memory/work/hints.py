@@ -1,7 +1,7 @@
-"""Redis: hints that work is waiting, and that a result is ready.
+"""Redis: wake-up hints, which announce that work is waiting or that a result is ready.
 
 PostgreSQL is the record and the queue of record. Everything here may be lost at any moment without
-losing work: the dispatcher finds what no hint has announced, and a waiting request that is not
+losing work: the dispatcher finds work that no hint has announced, and a waiting request that is not
 woken answers `202` with the address of the result.
 """
 
@@ -28,42 +28,42 @@ from memory.work.hosts import SHARED_QUEUE, route
 
 logger = structlog.get_logger(__name__)
 
-# An older hint is dropped unheard: the dispatcher has given it again by then.
+# An older hint is dropped; the dispatcher has sent another one by then.
 HINT_SECONDS = 10
-# What a Redis that hangs may cost a request, beyond the wait that it asked for.
+# Extra latency allowed when Redis hangs, beyond the wait that was asked for.
 PATIENCE_SECONDS = 2.0
-# And where a request can do without an answer.
+# The same where a request can do without an answer.
 QUICK_SECONDS = 0.25
-# Of one process; more than it has threads.
+# Per process; more than it has threads.
 CONNECTIONS = 100
-# Before a connection that has ended is opened anew.
+# The wait before a closed connection is opened again.
 RETRY_SECONDS = 0.02
 _silent_until = 0.0
-# How long a signal waits for somebody who has not yet begun to wait for it.
+# How long a signal is kept for a request that has not begun to wait for it yet.
 SIGNAL_SECONDS = 60
-# So many hints of a workspace wait in front in a queue; what it has more comes behind those of all,
-# so that whoever has little to do is not kept by whoever has much.
+# The number of a workspace's hints that wait at the front of a queue; its further hints wait behind
+# those of all workspaces, so that a busy workspace does not delay the others.
 IN_FRONT = 16
 BEHIND = 9
 
 
 class Script:
-    """A script for Redis, which is sent there once."""
+    """A Lua script for Redis, which is uploaded once."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._hash = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
     def __call__(self, client: redis.Redis, key: str, *arguments: float | str) -> Any:
-        """Return what the script does; raises RedisError."""
+        """Return the script's result; raises RedisError."""
         try:
             return client.evalsha(self._hash, 1, key, *arguments)
         except redis.exceptions.NoScriptError:
             return client.eval(self._text, 1, key, *arguments)
 
 
-# How many are in front is forgotten when a hint must have been taken or dropped, lest it be wrong
-# for ever: of a worker that died, nobody hears what it has taken.
+# The count of hints in front expires once any such hint must have been taken or dropped. Otherwise
+# it would stay wrong forever when a worker dies without reporting what it took.
 GO_IN_FRONT = Script("""
 local waiting = redis.call('INCR', KEYS[1])
 if waiting == 1 then redis.call('EXPIRE', KEYS[1], ARGV[2]) end
@@ -82,10 +82,11 @@ return waiting
 
 @functools.cache
 def redis_client(wait_seconds: int = 0, patience: float | None = None) -> redis.Redis:
-    """Return this process's client for commands that take up to `wait_seconds` by themselves.
+    """Return this process's client for commands that block for up to `wait_seconds`.
 
-    Its pool is safe to share between threads, and has an end: past it a command fails at once. A
-    connection that has ended is opened anew, once; a Redis that does not answer is asked once.
+    Its connection pool is safe to share between threads and bounded: when it is exhausted, a
+    command fails at once. A closed connection is opened again once; a command that gets no answer
+    is not repeated.
     """
     patience = PATIENCE_SECONDS if patience is None else patience
     return redis.Redis.from_url(
@@ -106,7 +107,7 @@ def hint(
     user_pk: int | None = None,
     kind: str = "",
 ) -> None:
-    """Tell the workers of work to do, once the current transaction has committed: see send_hint."""
+    """Wake the workers for some work once the current transaction has committed: see send_hint."""
     whose = {"workspace_pk": workspace_pk, "user_pk": user_pk}
     transaction.on_commit(lambda: send_hint(task, arguments, **whose, kind=kind), robust=True)
 
@@ -119,12 +120,12 @@ def send_hint(
     user_pk: int | None = None,
     kind: str = "",
 ) -> None:
-    """Tell the workers now: the user's own sandbox host, if a user is named, else any that does it.
+    """Wake a worker now: the user's sandbox host if a user is given, else any of the queue.
 
-    Of a workspace so many wait in front; others come behind, for any host. `kind` tells apart what
-    takes long from what does not, where a task does both. A broker that does not
-    answer costs time and loses nothing. After a failure no hint is sent for a moment, so that not
-    every request pays that time.
+    A limited number of a workspace's hints wait in front; its others wait behind, for any host.
+    `kind` separates slow work from fast work of the same task. A broker that does not answer costs
+    time and loses nothing. After a failure no hint is sent for a moment, so that not every request
+    pays that time.
     """
     if _is_silent():
         return
@@ -148,7 +149,7 @@ def send_hint(
 
 
 def taken(place: str) -> None:
-    """A worker has taken a hint that waited in front; `place` is the message's header."""
+    """Record that a worker took a hint from the front; `place` is the message's header."""
     try:
         LEAVE_FRONT(redis_client(patience=QUICK_SECONDS), place)
     except redis.RedisError as error:
@@ -156,13 +157,13 @@ def taken(place: str) -> None:
 
 
 def _kind(task: str) -> str:
-    """Name the queue of those who do it, all hosts together."""
+    """Return the name of the queue that all workers of this task share."""
     route_: dict[str, str] = settings.CELERY_TASK_ROUTES.get(task, {})
     return route_.get("queue", settings.CELERY_TASK_DEFAULT_QUEUE)
 
 
 def _is_silent() -> bool:
-    """Whether Redis has failed just now: nobody is to pay for that again and again."""
+    """Return whether Redis failed a moment ago, so that not every call pays for a failure."""
     return time.monotonic() < _silent_until
 
 
@@ -190,7 +191,7 @@ def wait_done(run_id: uuid.UUID, seconds: float) -> None:
     """Wait until the run is signalled as done, for `seconds` at most, or until Redis fails."""
     key = _done(run_id)
     try:
-        # It wakes one; there may be others, for whom it is put back.
+        # It wakes one waiter; the element is put back for any others.
         redis_client(math.ceil(seconds)).blmove(key, key, seconds)  # type: ignore[arg-type]
     except redis.RedisError as error:
         logger.warning("wait_failed", run=str(run_id), error=str(error))
@@ -213,10 +214,10 @@ def signal_events(workspace_pk: int) -> None:
 
 @contextmanager
 def events_signalled(workspace_pk: int | None = None) -> Iterator[Callable[[float], None]]:
-    """Listen for events of the workspace, or of all; yields a function that waits, for so long.
+    """Listen for events of the workspace, or of all; yields a function that waits for them.
 
-    What is signalled from the beginning of the block on is heard. A Redis that fails costs the
-    signal, not the wait.
+    Signals sent since the beginning of the block are not missed. A failure of Redis loses the
+    signal but not the wait.
     """
     with redis_client().pubsub(ignore_subscribe_messages=True) as listener:  # type: ignore[no-untyped-call]
 

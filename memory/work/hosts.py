@@ -1,8 +1,8 @@
-"""Sandbox hosts: which workers run users' code, and to which of them a user's work goes first.
+"""Sandbox hosts: the workers that run users' code, and the routing of users to them.
 
 A host keeps the sandboxes of its last users for a moment, with their projects loaded. So the hints
-of one user go to one host, as long as it lives. That is a matter of speed alone: any host may do
-any work, and takes what another one does not get to (`workers.service.hosting`).
+of one user go to one host, as long as it lives. This affects speed only: any host may do any work,
+and takes over work that another one does not get to (`workers.service.hosting`).
 """
 
 import datetime
@@ -16,17 +16,17 @@ from django.db.models.functions import Now
 
 from memory.models import SandboxHost
 
-# What any host takes from.
+# The queue that every host takes from.
 SHARED_QUEUE = "sandbox"
 
 HEARTBEAT_SECONDS = 2.0
-# A host that was silent for so long gets no hints of its own any more.
+# A host that was silent for this long gets no hints of its own any more.
 SILENT = datetime.timedelta(seconds=4 * HEARTBEAT_SECONDS)
-# A host that was silent for so long is forgotten.
+# A host that was silent for this long is deleted.
 FORGOTTEN = datetime.timedelta(days=1)
-# How long a process goes by what it read last: nobody asks the database for every hint.
+# How long a process relies on the last list of hosts, instead of one query for every hint.
 BELIEVED_SECONDS = 1.0
-# What of a host's report says why it takes no work; absent where it does.
+# The key of a host's report that says why it takes no work; absent if it does.
 PROBLEM = "problem"
 
 _live: Collection[str] = ()
@@ -34,14 +34,14 @@ _believed_until = 0.0
 
 
 def queue_of(host: str) -> str:
-    """Name the queue that this host alone takes from."""
+    """Return the name of the queue that only this host takes from."""
     return f"{SHARED_QUEUE}.{host}"
 
 
 def route(user_pk: int) -> str:
-    """Name the queue for a user's work: that of a live host, always the same while it lives.
+    """Return the queue for a user's work: that of one live host, the same one as long as it lives.
 
-    The shared one where there is no choice, or the database does not answer.
+    It is the shared queue if fewer than two hosts live or the database does not answer.
     """
     try:
         hosts = live()
@@ -51,16 +51,15 @@ def route(user_pk: int) -> str:
 
 
 def choose(hosts: Collection[str], user_pk: int) -> str:
-    """Return the user's host of these (rendezvous hashing: Thaler and Ravishankar, 1998).
+    """Choose the user's host by rendezvous hashing (Thaler and Ravishankar, 1998).
 
-    When a host comes or goes, only users who go to it or were with it move.
+    When a host comes or goes, only the users that it gains or loses move.
     """
     return max(hosts, key=lambda host: hashlib.sha256(f"{host} {user_pk}".encode()).digest())
 
 
 def live() -> Collection[str]:
-    """Return the names of the hosts that were heard of lately and take work, as it was a second ago
-    at most."""
+    """Return the names of the live hosts that take work; the list is one second old at most."""
     global _live, _believed_until
     if time.monotonic() >= _believed_until:
         spoke = SandboxHost.objects.filter(seen_at__gt=Now() - SILENT)
@@ -71,14 +70,14 @@ def live() -> Collection[str]:
 
 
 def others(name: str) -> bool:
-    """Tell whether there are hosts beside this one that take work."""
+    """Tell whether other hosts take work."""
     return any(host != name for host in live())
 
 
 def beat(
     name: str, *, started_at: datetime.datetime, threads: int, report: Mapping[str, Any]
 ) -> None:
-    """Say that this host is there. All times of it are the database's, but that of its start."""
+    """Write this host's heartbeat. All times but its start are the database's."""
     host = SandboxHost(
         name=name, started_at=started_at, seen_at=Now(), threads=threads, report=dict(report)
     )
@@ -91,6 +90,6 @@ def beat(
 
 
 def leave(name: str) -> None:
-    """Say that this host is gone, and forget those that were killed long ago."""
+    """Delete this host, and hosts that were killed long ago."""
     SandboxHost.objects.filter(name=name).delete()
     SandboxHost.objects.filter(seen_at__lt=Now() - FORGOTTEN).delete()

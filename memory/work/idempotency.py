@@ -1,7 +1,7 @@
-"""Writes that may be repeated without being done twice: the client names each with a key.
+"""Idempotent writes: a client names a write with a key and may repeat the request safely.
 
-The key is written in the transaction of the write itself. So there is no moment at which one is
-there without the other, whatever is killed; and a write that failed leaves its key free.
+The key is written in the transaction of the write itself. So neither exists without the other,
+whatever is killed; and a write that failed leaves its key free.
 """
 
 import datetime
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 class KeyInProgress(Exception):
-    """The first request with this key is being carried out at this moment."""
+    """The first request with this key is still being carried out."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
@@ -32,7 +32,7 @@ class KeyInProgress(Exception):
 
 
 class KeyReused(Exception):
-    """The key was used before, for a request that says something else."""
+    """The key was used before, for a different request."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
@@ -43,15 +43,14 @@ class KeyReused(Exception):
 
 @dataclass(frozen=True)
 class Write(Generic[Result]):
-    """A write, and how its result is kept as JSON and found again."""
+    """A write, and how its result is stored as JSON and read back."""
 
     do: Callable[[], Result]
-    # Whom it was about; None: nobody, or somebody of whom nothing may stay.
+    # The user concerned; None for no user, or for one of whom nothing may be kept.
     user_of: Callable[[Result], MemoryUser | None]
     refer: Callable[[Result], Any]
     recall: Callable[[IdempotencyKey], Result]
-    # The key, and what was asked, may tell of a person who is erased by it: hashes that nobody can
-    # guess from are kept.
+    # The key and the request may identify a person whom this write erases: store only keyed hashes.
     nameless: bool = False
 
 
@@ -60,8 +59,8 @@ def once(
 ) -> tuple[Result, bool]:
     """Do the write unless it was done under this key; return its result, and whether it was.
 
-    Raises KeyReused if the fingerprint is another one, KeyInProgress while the first one is at
-    it, and whatever the write raises: then nothing is kept, and the key may be used again.
+    Raises KeyReused if the fingerprint differs, KeyInProgress while the first request is under way,
+    and whatever the write raises: then nothing is stored, and the key may be used again.
     """
     with transaction.atomic():
         if not _lock(workspace, key):
@@ -72,7 +71,7 @@ def once(
             .first()
         )
         if known is not None and known.user is not None and known.user.erased_at is not None:
-            known.delete()  # of whom nothing is known any more: the erasure had not come to it
+            known.delete()  # of an erased user: the erasure had not reached this row yet
             known = None
         if known is not None:
             if known.fingerprint not in (fingerprint, _nameless(fingerprint)):
@@ -90,7 +89,7 @@ def once(
 
 
 def purge(limit: int) -> int:
-    """Delete the oldest keys of which nobody will remember the request, `limit` at most."""
+    """Delete the oldest expired keys, `limit` at most; return how many."""
     old = IdempotencyKey.objects.filter(created_at__lt=timezone.now() - KEPT)
     oldest = list(old.order_by("created_at").values_list("pk", flat=True)[:limit])
     deleted, _ = IdempotencyKey.objects.filter(pk__in=oldest).delete() if oldest else (0, {})
@@ -102,7 +101,7 @@ def _nameless(text: str) -> str:
 
 
 def _lock(workspace: Workspace, key: str) -> bool:
-    """Take the key for the rest of the transaction, unless another one has it."""
+    """Take an advisory lock on the key until the transaction ends; False if it is taken."""
     name = f"idempotency:{workspace.pk}:{key}".encode()
     number = int.from_bytes(hashlib.sha256(name).digest()[:8], signed=True)
     with connection.cursor() as cursor:

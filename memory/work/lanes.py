@@ -1,4 +1,4 @@
-"""Lanes: which entries wait for a kind of work, and when none is left."""
+"""Lanes: the entries that wait for a kind of work, and the state of that work."""
 
 import datetime
 from collections.abc import Callable, Collection, Sequence
@@ -26,14 +26,14 @@ KINDS = {
 }
 
 
-# A batch ends with the entry that makes it larger than this, as JSON.
+# A batch ends with the entry that makes it larger than this, in bytes of JSON.
 BATCH_BYTES = 2 * 1024 * 1024
 
 
 def due(name: LaneName) -> QuerySet[Lane]:
-    """Select the lanes of this kind in which work is due; one may be held, or have to wait.
+    """Select the lanes of this kind in which work is due, even if held or backing off.
 
-    Typed records wait for no clock. While something is redacted of a user, both lanes stand still.
+    Typed records are due at once. While an entry of a user is being redacted, both lanes stop.
     """
     lanes = Lane.objects.filter(workable(), name=name, due_at__isnull=False)
     if name == LaneName.RECORDS:
@@ -42,7 +42,7 @@ def due(name: LaneName) -> QuerySet[Lane]:
 
 
 def with_model(work: QuerySet[Lane]) -> QuerySet[Lane]:
-    """Keep those of workspaces that have a language model: others would only keep workers busy."""
+    """Keep the lanes of workspaces that have a language model; others only occupy workers."""
     return work if settings.UAC_LLM_MODEL else work.exclude(user__workspace__llm_model="")
 
 
@@ -55,8 +55,8 @@ def pending(
 ) -> list[LogEntry]:
     """Return the oldest entries of the lane that have no outcome yet, in their order.
 
-    At most `limit`, and fewer where they are large; of these `kinds` alone, if some are named, and
-    without those numbers.
+    At most `limit`, and fewer if they are large; only those of these `kinds`, if any are given, and
+    not those with the numbers `without`.
     """
     found = undecided(lane)
     if kinds:
@@ -74,7 +74,7 @@ def pending(
 
 
 def undecided(lane: Lane) -> QuerySet[LogEntry]:
-    """Select the entries of the lane that have no outcome yet, the oldest first."""
+    """Select the entries of the lane that have no outcome yet, oldest first."""
     decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
     return LogEntry.objects.filter(
         ~Exists(decided),
@@ -85,13 +85,13 @@ def undecided(lane: Lane) -> QuerySet[LogEntry]:
 
 
 def advance(lane: Lane, seq: int) -> None:
-    """Remember that every entry of the lane up to `seq` has an outcome. Only a shortcut."""
+    """Record that every entry of the lane up to `seq` has an outcome. This only saves time."""
     lane.cursor_seq = seq
     Lane.objects.filter(pk=lane.pk, token=lane.token).update(cursor_seq=seq)
 
 
 def hurry(lanes: QuerySet[Lane]) -> int:
-    """Have the work that waits in these lanes tried now; return in how many there is some."""
+    """Make the pending work of these lanes due now; return the number of lanes that have some."""
     now = timezone.now()
     return lanes.filter(due_at__isnull=False).update(
         due_at=Least("due_at", Value(now)), run_after=now, hinted_at=None
@@ -99,7 +99,7 @@ def hurry(lanes: QuerySet[Lane]) -> int:
 
 
 class State(models.TextChoices):
-    """How it stands with the language model's work on a user."""
+    """The state of the language model's work on a user."""
 
     IDLE = "idle", "idle"
     WAITING = "waiting", "waiting"
@@ -110,7 +110,7 @@ class State(models.TextChoices):
 
 @dataclass(frozen=True)
 class Standing:
-    """A state, the entries that wait, when work begins or is tried again, and why it does not."""
+    """A state, the waiting entries, when work begins or is retried, and why it does not begin."""
 
     state: State
     waiting: int
@@ -123,8 +123,10 @@ def standing(
     lane: Lane | None = None,
     pause_of: Callable[[MemoryUser], Pause | None] = pauses.of_user,
 ) -> Standing:
-    """Say how it stands with the language model's work on a user, for the staff; the lane is looked
-    up unless it is given, and whether all stands still by `pause_of`."""
+    """Return the status of the language model's work on a user, for the staff.
+
+    The lane is looked up unless given. `pause_of` returns the pause of a user, if there is one.
+    """
     lane = lane or Lane.objects.get(user=user, name=LaneName.STRUCTURE)
     now = timezone.now()
     if lane.lease_expires_at is not None and lane.lease_expires_at > now:
@@ -146,7 +148,7 @@ def standing(
 
 
 def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:
-    """Say how many of the workspace's users are worked on, and how many come before this one."""
+    """Return how many of the workspace's users are in work, and how many are ahead."""
     others = Lane.objects.filter(
         name=LaneName.STRUCTURE, user__workspace=user.workspace_id, due_at__isnull=False
     ).exclude(pk=lane.pk)
@@ -162,7 +164,7 @@ def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:
 
 
 def release(lane: Lane) -> bool:
-    """Give the lane back after success; return whether to tell the workers that more is due.
+    """Give the lane back after success; return whether to wake the workers because more is due.
 
     Raises LeaseLost. An append takes the user's row first, too: an entry is either seen here or
     finds the lane free.
@@ -175,7 +177,7 @@ def release(lane: Lane) -> bool:
             "lease_expires_at": None,
             "attempts": 0,
             "last_error": "",
-            # If there is more, the workspace's other users come first.
+            # If there is more, other users of the workspace come first.
             "run_after": timezone.now(),
         }
         row = Lane.objects.filter(pk=lane.pk)
@@ -183,18 +185,18 @@ def release(lane: Lane) -> bool:
             row.update(**given_back)
             return recount(lane.user_id)
         oldest = undecided(lane).values_list("recorded_at", flat=True).first()
-        row.update(**given_back, due_at=oldest)  # so it tells since when something waits
+        row.update(**given_back, due_at=oldest)  # so it tells since when work has waited
     return oldest is not None
 
 
 def recount(user_pk: int) -> bool:
-    """Schedule the language model's work anew, by what is pending and when it came.
+    """Schedule the language model's work again, by the pending entries and their times.
 
-    Call it under the lock of the user's row. Returns whether to tell the workers.
+    Call it under the lock of the user's row. Return whether to wake the workers.
     """
     lane = Lane.objects.select_related("user").get(user_id=user_pk, name=LaneName.STRUCTURE)
     if lane.user.merged_into_id is not None:
-        return False  # it is worked on where it was merged into
+        return False  # its entries are worked on in the user that it was merged into
     rest = list(undecided(lane).values_list("recorded_at", "metadata")[: batching.MOST_ENTRIES])
     Lane.objects.filter(pk=lane.pk).update(waiting=0, waiting_since=None, due_at=None)
     if not rest:
@@ -210,7 +212,7 @@ def recount(user_pk: int) -> bool:
 
 
 def interrupt(user_pk: int) -> None:
-    """Take both lanes from whoever works on them: what was read before must not be written.
+    """Take both leases away: a worker must not write results of what it read before.
 
     Call it under the lock of the user's row.
     """
@@ -223,10 +225,10 @@ def interrupt(user_pk: int) -> None:
 
 
 def begin_again(user_pk: int, seq: int) -> None:
-    """Have the lanes look again at what is pending from an entry on: some is that was decided.
+    """Make the lanes look again at the entries from `seq` on: some are pending again.
 
-    Whoever works on a lane has read another past: what it writes is refused. Call it under the lock
-    of the user's row.
+    A worker that holds a lane has read an outdated log, so its writes are refused. Call it under
+    the lock of the user's row.
     """
     interrupt(user_pk)
     Lane.objects.filter(user=user_pk).update(cursor_seq=Least("cursor_seq", Value(seq - 1)))

@@ -1,14 +1,15 @@
-"""Leases: who works on what, until when, and how a late worker is kept from writing.
+"""Leases: which worker holds which work until when, and the fencing tokens that stop late writes.
 
-Work is a row: a `Lane` of a user, a `Run`, or what else is `LeasedWork`. Claiming it gives the row
-an owner, an expiry and the next token. A worker that dies says nothing; its lease expires, somebody
-else claims the row, and the token has moved on (a fencing token: Kleppmann, "How to do distributed
-locking", 2016).
+Work is a row: a `Lane` of a user, a `Run`, or any other `LeasedWork`. A claim gives the row an
+owner, an expiry and the next token. When a worker dies, its lease expires, another worker claims
+the row, and the token has moved on (a fencing token: Kleppmann, "How to do distributed locking",
+2016).
 
-A process whose clock is wrong (`memory.database.clock`) claims nothing, and has lost what it holds.
+A process whose clock is wrong (`memory.database.clock`) claims nothing, and counts its leases as
+lost.
 
-A claim does not wait for the disk. If the database crashes it may be forgotten, and its token given
-a second time; so it is the token together with the owner that tells whose the work is.
+A claim does not wait for the disk. A crash of the database may undo it and give its token a second
+time; so a lease is identified by token and owner together.
 """
 
 import datetime
@@ -40,25 +41,25 @@ logger = structlog.get_logger(__name__)
 Leased = TypeVar("Leased", bound=LeasedWork)
 
 
-# So far apart the clocks of machines are that are set by NTP, and it is less than any wait.
+# Clocks of machines that are set by NTP differ by less than this, and it is less than any wait.
 SKEW = datetime.timedelta(seconds=0.5)
 
 
 class LeaseLost(Exception):
-    """Another worker has claimed this work since; what was computed must not be written."""
+    """Another worker has claimed this work since; the result must not be written."""
 
 
 def free(now: datetime.datetime | Parameter) -> Q:
-    """Match the rows that nobody holds and that need not wait after a failure.
+    """Match the rows that nobody holds and whose wait after a failure is over.
 
-    Who has written a row a moment ago may be a little ahead: it can be claimed all the same.
+    The clock of the process that wrote `run_after` may be slightly ahead, so SKEW is allowed.
     """
     idle = Q(lease_expires_at=None) | Q(lease_expires_at__lte=now)
     return idle & Q(run_after__lte=now + SKEW)
 
 
 class Work(Generic[Leased]):
-    """Rows that are claimed so often that the SQL which selects them is written once.
+    """Rows that are claimed so often that the SQL to select them is built only once.
 
     `rows` returns their queryset, with `Parameter`s.
     """
@@ -82,10 +83,10 @@ class Work(Generic[Leased]):
 
 
 def claim(work: QuerySet[Leased], **columns: Any) -> Leased | None:
-    """Claim the first free row of the queryset and return it with its new token, else None.
+    """Claim the first free row of the queryset and return it with its new token, or None.
 
-    `columns` are set in the same statement, which is a transaction of its own. A row that somebody
-    is writing at the moment is passed over.
+    `columns` are set in the same statement, which is a transaction of its own. Rows that another
+    transaction has locked are skipped.
     """
     if not clock.is_right():
         return None
@@ -110,7 +111,7 @@ def _claim(
     claimed = model._default_manager.raw(
         f"UPDATE {model._meta.db_table}"  # noqa: S608  # nosec B608 # our own names
         f" SET token = token + 1, attempts = attempts + 1, {assignments}"
-        # Of no row that it is joined with: somebody writes to the user all the time.
+        # No lock on joined rows: the user's row is written all the time.
         f" WHERE id = ({free_rows} LIMIT 1"
         f" FOR NO KEY UPDATE OF {model._meta.db_table} SKIP LOCKED)"
         f" RETURNING {columns_of(model)},"
@@ -124,8 +125,9 @@ def _claim(
 def kept(row: LeasedWork) -> Iterator[None]:
     """Renew the lease in the background for as long as the block runs, up to UAC_WORK_SECONDS.
 
-    What takes longer hangs. A thread cannot be ended, but its claim can: somebody else does it.
-    Raises LeaseLost where the block ends because its user was erased.
+    Work that takes longer is taken to hang. A thread cannot be stopped, but its claim can end, so
+    that another worker does the work. Raises LeaseLost at the end of the block if the user was
+    erased.
     """
     try:
         _keeper.add(row)
@@ -139,19 +141,20 @@ def kept(row: LeasedWork) -> Iterator[None]:
 
 
 def works_on(user_pk: int) -> bool:
-    """Tell whether this process works on a user, be it without a lease by now."""
+    """Tell whether this process works on a user, even if it has lost the lease."""
     return any(getattr(row, "user_id", None) == user_pk for row in _keeper.held())
 
 
 class _Keeper:
     """The thread that renews the leases of this process, while there are any.
 
-    It ends with its process, so a worker that is killed stops renewing.
+    It ends with its process, so a killed worker stops renewing.
     """
 
     def __init__(self) -> None:
         self._rows: dict[int, tuple[LeasedWork, float]] = {}
-        # Whose leases are renewed, and those that are worked on without one by now.
+        # Rows whose leases are renewed, and rows that are worked on, perhaps without a lease by
+        # now.
         self._held: dict[int, LeasedWork] = {}
         self._thread: threading.Thread | None = None
         self._interval = 0.0
@@ -178,7 +181,7 @@ class _Keeper:
             self._held.pop(id(row), None)
 
     def drop_all(self) -> list[LeasedWork]:
-        """Renew no lease any more; return whose were renewed."""
+        """Stop renewing all leases; return the rows that were renewed."""
         with self._changed:
             rows = [row for row, _ in self._rows.values()]
             self._rows.clear()
@@ -208,7 +211,7 @@ class _Keeper:
 
 
 _keeper = _Keeper()
-# Of its parent's work a forked process does none.
+# Reset the lease keeper in forked children.
 os.register_at_fork(after_in_child=_keeper.__init__)  # type: ignore[misc]
 
 
@@ -217,21 +220,21 @@ def _interval() -> float:
 
 
 def _renew(row: LeasedWork) -> None:
-    """Extend the lease, unless somebody writes the row: its holder, who is about to be done."""
+    """Extend the lease, unless the row is locked: then its holder is about to finish."""
     with transaction.atomic():
         if _mine(row).select_for_update(no_key=True, skip_locked=True).values("pk").first():
             _mine(row).update(lease_expires_at=timezone.now() + _duration())
 
 
 def give_back_all() -> int:
-    """Give back all work of this process, which ends; return how much that was.
+    """Give back all work of this process, which is ending; return how much that was.
 
-    It counts as not tried, and what its threads may still write of it is refused.
+    The attempts do not count, and later writes of its threads are refused.
     """
     number = 0
     for row in _keeper.drop_all():
         with transaction.atomic():
-            # Who writes the row is about to be done with it.
+            # Whoever has the row locked is about to finish it.
             if _mine(row).select_for_update(no_key=True, skip_locked=True).values("pk").first():
                 number += _mine(row).update(
                     token=F("token") + 1,
@@ -252,10 +255,10 @@ def check(row: LeasedWork) -> None:
 def fail(
     row: LeasedWork, error: str, *, until: datetime.datetime | None = None, counts: bool = True
 ) -> None:
-    """Give the row back after a failure of ours, to be tried again later: the error is kept.
+    """Give the row back after a failure of the server, to be retried later, and store the error.
 
-    It is not tried again before `until`. Attempts are counted at the claim, so that a worker that
-    was killed counts too; one that only has to wait does not, if `counts` is false.
+    It is not retried before `until`. Attempts are counted at the claim, so that a killed worker
+    counts too; with `counts=False` this one is not counted, because it only has to wait.
     """
     again = timezone.now() + _backoff(row)
     _mine(row).update(
@@ -278,7 +281,7 @@ def _lost(row: LeasedWork) -> LeaseLost:
 
 
 def _mine(row: Leased) -> QuerySet[Leased]:
-    """Select the row as long as the lease is neither given back nor somebody else's."""
+    """Select the row if the lease was neither given back nor taken by another worker."""
     rows = type(row)._default_manager
     if not clock.is_right():
         return rows.none()
@@ -290,9 +293,10 @@ def _duration() -> datetime.timedelta:
 
 
 def _backoff(row: LeasedWork) -> datetime.timedelta:
-    """Return the wait after so many failures in a row: 1 s, 2 s, 4 s … 5 minutes.
+    """Return the wait after that many failures in a row: 1 s, 2 s, 4 s … 5 minutes.
 
-    Where each try costs money, 30 s, 1 minute, 2 minutes … an hour.
+    For the language model's lane, where each attempt costs money: 30 s, 1 minute, 2 minutes … an
+    hour.
     """
     doubled = 2 ** min(max(row.attempts - 1, 0), 9)
     if isinstance(row, Lane) and row.name == LaneName.STRUCTURE:

@@ -1,4 +1,4 @@
-"""What is being worked on for one user at the moment, in words for whoever waits for it."""
+"""The work under way for one user, in words for whoever waits for it."""
 
 import datetime
 from collections.abc import Iterator, Sequence
@@ -14,14 +14,14 @@ from memory.models.runs import RunKind, RunStatus
 from memory.models.users import LaneName
 from memory.work import lanes, leases, stuck
 
-# So many pending entries are counted, and so many runs are looked at.
+# Limits on the pending entries that are counted, and on the runs that are read.
 MOST_PENDING = 1000
 MOST_RUNS = 20
 
 
 @dataclass(frozen=True)
 class Work:
-    """A piece of work: what it is, whether somebody is at it, and since when it is so."""
+    """A piece of work: what it is, whether a worker holds it, and since when."""
 
     what: str
     is_held: bool
@@ -30,9 +30,9 @@ class Work:
 
 @dataclass(frozen=True)
 class Progress:
-    """All of it, and how many entries are pending; more than `MOST_PENDING` are not counted.
+    """All work under way for a user, and the pending entries, counted up to `MOST_PENDING`.
 
-    `again_at` is when work that came to nothing is tried again, if some is.
+    `again_at` is the time at which failed work is retried, if there is any.
     """
 
     works: Sequence[Work]
@@ -41,11 +41,11 @@ class Progress:
 
     @property
     def is_working(self) -> bool:
-        """Whether it is worth while to look again in a moment."""
+        """Tell whether it is worth looking again in a moment."""
         return bool(self.works)
 
     def in_words(self, now: datetime.datetime) -> str:
-        """Say it in a line. Nothing that a person wrote is in it."""
+        """Describe the work in one line, which contains nothing that a person wrote."""
         told = [
             f"{one.what}: {'in work' if one.is_held else 'waiting'}{_for(one.since, now)}"
             for one in self.works
@@ -63,7 +63,7 @@ class Progress:
 
 
 def lanes_of(user: MemoryUser) -> Sequence[Lane]:
-    """Return the user's lanes; `is_ready` of one tells whether a worker could take it now."""
+    """Return the user's lanes; `is_ready` tells whether a worker could claim the lane now."""
     now = timezone.now()
     records, structure = (
         Exists(stuck.KINDS[name].work().filter(leases.free(now), pk=OuterRef("pk")))
@@ -74,9 +74,9 @@ def lanes_of(user: MemoryUser) -> Sequence[Lane]:
 
 
 def of_user(user: MemoryUser, own: Sequence[Lane], pending: int | None = None) -> Progress:
-    """Return what is being worked on for the user, or could be now; `own` are of `lanes_of`.
+    """Return the work that is under way for the user, or could be; `own` comes from `lanes_of`.
 
-    How many entries are pending is counted, unless it is known.
+    The pending entries are counted unless their number is given.
     """
     due = [lane for lane in own if lane.due_at is not None]
     if pending is None:
@@ -94,7 +94,7 @@ def _pending(due: Sequence[Lane]) -> int:
 
 
 def _lanes(due: Sequence[Lane]) -> Iterator[Work]:
-    """Yield those that somebody works on, or could; others wait for their time."""
+    """Yield the lanes that a worker holds or could claim; others wait for their time."""
     now = timezone.now()
     for lane in due:
         is_held = lane.lease_expires_at is not None and lane.lease_expires_at > now
@@ -103,7 +103,7 @@ def _lanes(due: Sequence[Lane]) -> Iterator[Work]:
 
 
 def _runs(user: MemoryUser) -> Iterator[Work]:
-    """Yield the runs, and the backtests of the user's own constraints, that are not done."""
+    """Yield the unfinished runs, and unfinished backtests of the user's own constraints."""
     asked = Run.objects.filter(user=user).exclude(status=RunStatus.DONE).order_by()
     tests = Backtest.objects.filter(user=user, state__in=GOING_ON).order_by()
     found = asked.values_list("kind", "status", "queued_at", "started_at").union(

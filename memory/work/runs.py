@@ -1,4 +1,4 @@
-"""Runs: every execution is a row before it starts and stays one afterwards."""
+"""Runs: every execution is a row before it starts, and the row is kept afterwards."""
 
 import datetime
 import functools
@@ -22,14 +22,14 @@ from memory.work.hints import hint, signal_done, wait_done
 
 TASK = "workers.tasks.execute_run"
 ANSWER_TASK = "workers.tasks.answer"
-# A worker that waits for a run looks at its row so often, if no signal comes.
+# While a worker waits for a run, it reads the row this often if no signal comes.
 WAIT_SECONDS = 5.0
 MIN_WAIT_SECONDS = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What an execution came to. `error` has a type, a message, a path and a line."""
+    """The result of an execution. `error` has a type, a message, a path and a line."""
 
     outcome: RunOutcome
     output: Any = None
@@ -51,11 +51,11 @@ def queue(
     answer_key: str = "",
     asked_by: str = "",
 ) -> Run:
-    """Queue a run and, once committed, tell the workers. `instant` defaults to now.
+    """Queue a run and, once committed, wake the workers. `instant` defaults to now.
 
-    Whatever becomes of one of the constraints, they run again at the next daily hour, unless what
-    it finds is foreseen to hold longer. Raises `usage.Exceeded` for one too many of those that
-    somebody asks for; `asked_by` names a member of the staff.
+    A run of the constraints also schedules the next daily one, unless its own findings are then
+    forecast to hold longer. Raises `usage.Exceeded` if too many runs that somebody asked for wait;
+    `asked_by` names a member of the staff.
     """
     now = timezone.now()
     if trigger in ASKED_FOR:
@@ -81,23 +81,26 @@ def queue(
 
 
 def waiting() -> QuerySet[Run]:
-    """Return the runs that can be done, for the workers with sandboxes."""
+    """Select the runs that a sandbox worker can execute now."""
     return _open().exclude(kind__in=BY_MODEL)
 
 
 def questions() -> QuerySet[Run]:
-    """Return the questions that can be worked on, for the workers with language models."""
+    """Select the questions that a worker with language models can answer now."""
     return _open().filter(kind__in=BY_MODEL)
 
 
 def _open() -> QuerySet[Run]:
-    """What work that is under way asks for is done though its user is paused meanwhile."""
+    """Select the unfinished runs that may be worked on.
+
+    Those that work under way has asked for continue while the user is paused.
+    """
     of_work = Q(trigger=RunTrigger.MODEL)
     return Run.objects.exclude(status=RunStatus.DONE).filter(undisturbed(), of_work | unpaused())
 
 
 _OPEN = leases.Work(lambda: _open().filter(pk=Parameter("pk")))
-# Of a version, and of its user, what an execution needs.
+# The columns of the version and its user that an execution needs.
 _TO_EXECUTE = Statement(
     lambda: Checkpoint.objects.filter(pk=Parameter("pk")).order_by(),
     *("version", "tree", "outline", "user__user_id", "user__public_id", "user__time_zone"),
@@ -106,10 +109,10 @@ _TO_EXECUTE = Statement(
 
 
 def queue_constraints(user: MemoryUser, checkpoint: Checkpoint) -> None:
-    """Have the constraints run on a new version.
+    """Queue a run of the constraints on a new version.
 
-    A run that nobody has started yet moves on to it and keeps its place in the queue, so that
-    somebody who writes all the time still gets alerts.
+    A queued run that has not started moves on to the new version and keeps its place in the queue,
+    so that a user who writes all the time still gets alerts.
     """
     waiting = Run.objects.filter(
         user=user,
@@ -122,7 +125,7 @@ def queue_constraints(user: MemoryUser, checkpoint: Checkpoint) -> None:
 
 
 def are_waiting() -> bool:
-    """Tell whether a run waits for a sandbox, before which nothing else should be done."""
+    """Tell whether a run waits for a sandbox, which other work must yield to."""
     return waiting().filter(leases.free(timezone.now())).exists()
 
 
@@ -131,8 +134,8 @@ def claim(
 ) -> Run | None:
     """Claim the run for a host if it waits, nobody holds it, and nothing is being redacted.
 
-    It comes with its user and its checkpoint, and of both what an execution needs. `take` is asked
-    in place of `leases.claim`.
+    It is fetched with its checkpoint and user, with the columns that an execution needs. `take`
+    replaces `leases.claim`.
     """
     columns = {"status": RunStatus.RUNNING, "started_at": timezone.now(), "host": host}
     if take is None:
@@ -142,20 +145,19 @@ def claim(
     if run is not None and run.checkpoint_id is not None:
         version = _TO_EXECUTE.first(pk=run.checkpoint_id)
         if version is None:
-            return None  # the user was erased just now
+            return None  # the user was erased a moment ago
         run.checkpoint, run.user = version, version.user
     return run
 
 
 def close(chosen: QuerySet[Run], why: str) -> None:
-    """End those of the runs that are not done, whoever works on them, and tell who waits for them
-    to ask again."""
+    """Close the unfinished runs, whoever works on them; waiting requests must ask again."""
     error = {"type": "closed", "message": why, "path": None, "line": None, "infrastructure": True}
     _close(chosen, RunOutcome.SUPERSEDED, error)
 
 
 def _close(chosen: QuerySet[Run], outcome: RunOutcome, error: dict[str, Any]) -> int:
-    """Return how many there were to end."""
+    """Close the unfinished runs with this outcome; return how many there were."""
     closed = 0
     for pk in list(chosen.exclude(status=RunStatus.DONE).values_list("pk", flat=True)):
         closed += (
@@ -176,15 +178,15 @@ def _close(chosen: QuerySet[Run], outcome: RunOutcome, error: dict[str, Any]) ->
 
 
 class NotToBeCancelled(Exception):
-    """The run is done, or nobody has asked for it."""
+    """The run is done, or belongs to the server's own work."""
 
 
 class NotToBeRetried(Exception):
-    """The run was not given up."""
+    """The run did not fail permanently."""
 
 
 def cancel(run: Run, *, by: str) -> None:
-    """End a run that somebody has asked for; whoever works on it writes nothing any more.
+    """Cancel a run that somebody asked for; a worker that has it can write nothing any more.
 
     Raises NotToBeCancelled.
     """
@@ -198,7 +200,7 @@ def cancel(run: Run, *, by: str) -> None:
 
 
 def retry(run: Run) -> None:
-    """Queue a run again that was given up; raises NotToBeRetried."""
+    """Queue a permanently failed run again; raises NotToBeRetried."""
     if not try_again(Run.objects.filter(pk=run.pk)):
         raise NotToBeRetried(
             "Only a run that the server has given up (abandoned) is tried again; ask anew instead."
@@ -209,7 +211,7 @@ def retry(run: Run) -> None:
 
 
 def finish(run: Run, result: Result) -> None:
-    """Store what the run came to and wake who waits for it; raises LeaseLost if it lost its claim.
+    """Store the run's result and wake those who wait for it; raises LeaseLost.
 
     Call it in the transaction that writes the run's effects, so that both happen or neither.
     """
@@ -234,7 +236,7 @@ def finish(run: Run, result: Result) -> None:
 
 
 def try_again(chosen: QuerySet[Run]) -> int:
-    """Queue runs again that were given up; return how many. What was redacted of stays as it is."""
+    """Queue permanently failed runs again, except redacted ones; return how many."""
     again = chosen.filter(outcome=RunOutcome.ABANDONED).exclude(error__type="redacted")
     return again.update(
         status=RunStatus.QUEUED,
@@ -249,9 +251,9 @@ def try_again(chosen: QuerySet[Run]) -> int:
 
 
 def wait(run: Run, seconds: float) -> None:
-    """Wait in a worker until the run is done, for `seconds` at most, and read it anew.
+    """Wait in a worker until the run is done, for `seconds` at most, and refresh it.
 
-    Signals may be lost, and Redis be gone: it is looked at every few seconds all the same.
+    Signals may be lost and Redis may be down, so the row is also read every few seconds.
     """
     deadline = time.monotonic() + seconds
     while run.status != RunStatus.DONE and (left := deadline - time.monotonic()) > 0:

@@ -1,9 +1,9 @@
-"""All work that the workers do, of every kind, and what of it does not come to an end.
+"""All kinds of work that the workers do, and the work of each kind that is stuck.
 
-Work *waits* while nobody does it who could, is *held* by a worker, *fails* when it was tried again
-and again, and is *dead* when it was given up: it is tried no more until somebody of the staff says
-so. What fails is tried on at growing intervals, but for runs, webhook messages, forecasts and
-backtests, which are given up in the end.
+Work *waits* while no worker has it that could, is *held* by a worker, *fails* after several
+attempts without success, and is *dead* once it has failed permanently: it is not retried until the
+staff ask for it. Failing work is retried at growing intervals forever, except runs, webhook
+messages, forecasts and backtests, which fail permanently in the end.
 """
 
 import datetime
@@ -39,11 +39,11 @@ def _forecasts_again(work: QuerySet[Any]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """A kind of work: `work` selects what is to be done of it, now or later.
+    """A kind of work: `work` selects all that is to be done, now or later.
 
-    `since` is the column that tells since when it is asked for, if one does. `whose` leads to the
-    user that it is about, or the workspace, or whoever else. What is not `urgent` stands back.
-    `mortal` selects among what it may be given up, and `again` has what was given up tried again.
+    `since` is the column with the time since when it is to be done, "" if there is none. `whose`
+    leads to the user, the workspace or other owner. Work that is not `urgent` yields to other work.
+    `mortal` selects the work that may fail permanently, and `again` retries what has.
     """
 
     name: str
@@ -53,29 +53,29 @@ class Kind:
     since: str
     whose: str
     urgent: bool = True
-    # What a worker may begin with at this moment, where that is less than what nobody holds.
+    # The work that a worker may begin now, if that is less than the work that nobody holds.
     ready: Callable[[], QuerySet[Any]] | None = None
     mortal: Callable[[], QuerySet[Any]] | None = None
     again: Callable[[QuerySet[Any]], int] | None = None
 
     @cached_property
     def model(self) -> type[LeasedWork]:
-        """The rows that it is."""
+        """The model of its rows."""
         model: type[LeasedWork] = self.work().model
         return model
 
     def failing(self) -> QuerySet[Any]:
-        """Select what was tried again and again, and is tried on."""
+        """Select the work that has failed several times and is still retried."""
         return self.work().filter(attempts__gte=settings.UAC_STUCK_ATTEMPTS)
 
     def dead(self) -> QuerySet[Any]:
-        """Select what was given up."""
+        """Select the work that has failed permanently."""
         if self.mortal is None:
             return self.model._default_manager.none()
         return self.mortal().filter(dead_since__isnull=False)
 
     def within(self, narrow: Callable[[QuerySet[Any]], QuerySet[Any]]) -> "Kind":
-        """Return the same kind of work, of which `narrow` leaves some."""
+        """Return the same kind of work, narrowed by `narrow`."""
         ready, mortal = self.ready, self.mortal
         return replace(
             self,
@@ -225,8 +225,11 @@ STANDINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """How a kind of work stands: how much waits, is held, fails and is dead; for how many seconds
-    the oldest has waited since a worker could have begun with it, or has been held."""
+    """The status of a kind of work: the numbers that wait, are held, fail and are dead.
+
+    `oldest` is the longest wait in seconds since a worker could have begun, `longest` the longest
+    hold.
+    """
 
     kind: Kind
     waiting: int
@@ -238,7 +241,7 @@ class Standing:
 
 
 def standings(kinds: Iterable[Kind] | None = None) -> Iterator[Standing]:
-    """Yield how work stands, every kind of it or these, by one statement for all."""
+    """Yield the status of every kind of work, or of these, by one statement for all."""
     now = timezone.now()
     kinds = list(KINDS.values() if kinds is None else kinds)
     if not kinds:
@@ -246,7 +249,7 @@ def standings(kinds: Iterable[Kind] | None = None) -> Iterator[Standing]:
     counts = [
         rows.order_by()
         .values(of=Value(kind.name), how=Value(how))
-        # Not before it may be tried again is it waiting for a worker.
+        # Work that is backing off does not wait for a worker.
         .annotate(number=Count("pk"), began=Min(Greatest(kind.since or "run_after", "run_after")))
         for kind in kinds
         for how, rows in by_standing(kind, now).items()
@@ -287,8 +290,10 @@ def _seconds(since: datetime.datetime | None, now: datetime.datetime) -> float:
 
 @dataclass(frozen=True)
 class Stuck:
-    """A piece of work that fails, or is dead: `whose` it is, since when it is asked for or dead,
-    how often it was tried, when it is tried again (never, if it is dead), and the last error."""
+    """A piece of work that fails or is dead.
+
+    `since` is when it was asked for, or died; `again_at` is when it is retried, None if it is dead.
+    """
 
     kind: Kind
     row: LeasedWork
@@ -301,7 +306,7 @@ class Stuck:
 
 
 def found(kind: Kind, limit: int) -> Sequence[Stuck]:
-    """Return what is stuck of a kind: what is dead, the latest first, then what fails."""
+    """Return the stuck work of a kind: dead work, latest first, then failing work."""
     given_up = kind.dead().select_related(kind.whose)
     if kind.mortal is not None:
         given_up = given_up.order_by("-dead_since")
@@ -324,9 +329,9 @@ def _stuck(kind: Kind, row: Any, *, is_dead: bool) -> Stuck:
 
 
 def try_again(kind: Kind, keys: Collection[Any]) -> int:
-    """Have these pieces of work tried again now, dead or not; return how many are.
+    """Retry these pieces of work now, dead or not; return how many there are.
 
-    What was settled or redacted meanwhile is left as it is.
+    Work that was settled or redacted meanwhile is left as it is.
     """
     now = timezone.now()
     failing = kind.work().filter(pk__in=keys)
@@ -339,13 +344,13 @@ def try_again(kind: Kind, keys: Collection[Any]) -> int:
 
 
 def dismiss(kind: Kind, keys: Collection[Any]) -> int:
-    """Have these pieces of work counted as dead no more, and not tried; return how many were."""
+    """Mark these pieces of dead work as seen to, without a retry; return how many there were."""
     if kind.mortal is None:
         return 0
     return kind.dead().filter(pk__in=keys).update(dead_since=None)
 
 
 def wrong_settings() -> dict[str, str]:
-    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    """Return the invalid settings, each with its problem, by name."""
     tries = settings.UAC_STUCK_ATTEMPTS
     return {} if tries >= 1 else {"UAC_STUCK_ATTEMPTS": f"At least 1, not {tries}."}

@@ -1,1 +1,1 @@
-"""Settings of a workspace, each of which overrides a default of the server."""
+"""Settings of a workspace, each of which may override a default of the server."""

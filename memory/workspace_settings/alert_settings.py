@@ -1,6 +1,7 @@
-"""How alerts live in a workspace: when one is escalated, and how much a constraint may say.
+"""Alert settings of a workspace: when an alert escalates, and the alert limits of a constraint.
 
-The operator's settings (`UAC_` and the name) hold for all workspaces; one may have its own.
+The operator's settings (`UAC_` and the name) apply to all workspaces; a workspace may override
+them.
 """
 
 import datetime
@@ -9,12 +10,12 @@ from dataclasses import dataclass
 from memory.workspace_settings import overrides
 from memory.workspace_settings.overrides import Chosen, Number
 
-# A year: who waits longer means never.
+# A year: a longer wait means never.
 MOST_MINUTES = 366 * 24 * 60
 # More would not fit into the answer of a sandbox.
 MOST_ALERTS = 1000
 MOST_OPENINGS = 10_000
-# The same finding, opened so often within a day, flaps.
+# A finding that is opened this often within a day is flapping.
 OPENINGS_OF_ONE = 5
 DAY = datetime.timedelta(hours=24)
 
@@ -30,7 +31,7 @@ NUMBERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Holding:
-    """What holds. Of the minutes, 0 is never."""
+    """The effective settings. Minutes of 0 mean never."""
 
     escalate_critical_minutes: int
     escalate_warning_minutes: int
@@ -39,18 +40,18 @@ class Holding:
     openings_per_day: int
 
     def escalates_after(self, severity: str) -> datetime.timedelta | None:
-        """Return how long an alert of this severity may be open; None for as long as it is."""
+        """Return how long an alert of this severity may stay open; None if it never escalates."""
         minutes = int(getattr(self, f"escalate_{severity}_minutes"))
         return datetime.timedelta(minutes=minutes) if minutes else None
 
 
 def holding(own: Chosen) -> Holding:
-    """Return what holds where this was chosen."""
+    """Return the effective settings under these overrides."""
     return Holding(**overrides.holding(NUMBERS, own))
 
 
 def in_words(own: Chosen) -> list[str]:
-    """Say what holds, for the staff."""
+    """Describe the effective settings for the staff."""
     holds = holding(own)
     escalation = ", ".join(
         f"{severity} {_duration(holds.escalates_after(severity))}"

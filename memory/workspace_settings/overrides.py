@@ -1,7 +1,8 @@
-"""Numbers that hold everywhere on the server unless a workspace has chosen its own.
+"""Numeric settings of the server that a workspace may override.
 
-Each is a field of the workspace, empty for what is as everywhere, and a setting of the operator's.
-Those of the sandboxes (`memory.workspace_settings.sandbox_limits`) are judged here, too.
+Each is a setting of the operator's and a nullable field of the workspace; NULL inherits the
+server's value. The limits of the sandboxes (`memory.workspace_settings.sandbox_limits`) are
+validated here, too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,12 +11,12 @@ from typing import Any, Protocol
 
 from django.conf import settings
 
-# Name → what was chosen; None is as everywhere.
+# Name → override; None inherits the server's setting.
 Chosen = Mapping[str, float | None]
 
 
 class Bounded(Protocol):
-    """A number, between which values it may lie, and why not beyond them ("" if that is plain)."""
+    """A bounded number: its range, and the reason for each bound ("" if that is plain)."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -36,7 +37,7 @@ class Bounded(Protocol):
 
 @dataclass(frozen=True)
 class Number:
-    """A whole number of which nothing more has to be known than between which values it lies."""
+    """A whole number with a range."""
 
     name: str
     least: int
@@ -46,26 +47,26 @@ class Number:
 
     @property
     def setting(self) -> str:
-        """The name of the setting with what holds everywhere."""
+        """The name of the server's setting."""
         return f"UAC_{self.name.upper()}"
 
     @property
     def default(self) -> int:
-        """What holds everywhere."""
+        """The server's value."""
         return int(getattr(settings, self.setting))
 
     def amount(self, value: float) -> str:
-        """Return a value in words."""
+        """Return a value as text."""
         return f"{value:.0f}"
 
 
 def chosen_of(workspace: object, numbers: Iterable[Number]) -> dict[str, int | None]:
-    """Return what a workspace has chosen of these."""
+    """Return a workspace's overrides of these numbers."""
     return {number.name: getattr(workspace, number.name) for number in numbers}
 
 
 def holding(numbers: Iterable[Number], chosen: Chosen) -> dict[str, Any]:
-    """Return the value of each that holds where this was chosen."""
+    """Return the effective value of each number under these overrides."""
     found: dict[str, Any] = {}
     for number in numbers:
         own = chosen.get(number.name)
@@ -74,12 +75,12 @@ def holding(numbers: Iterable[Number], chosen: Chosen) -> dict[str, Any]:
 
 
 def everywhere(numbers: Iterable[Bounded]) -> dict[str, float | None]:
-    """Return what the settings say, as if it had been chosen."""
+    """Return the server's values in the form of overrides."""
     return {number.name: number.default for number in numbers}
 
 
 def out_of_range(numbers: Iterable[Bounded], chosen: Chosen) -> dict[str, str]:
-    """Return what of a choice is too little or too much, and what to choose instead, by name."""
+    """Return the overrides that are out of range, each with a fix, by name."""
     found: dict[str, str] = {}
     for number in numbers:
         own = chosen.get(number.name)
@@ -96,11 +97,11 @@ def out_of_range(numbers: Iterable[Bounded], chosen: Chosen) -> dict[str, str]:
 
 
 def by_setting(numbers: Iterable[Bounded], problems: Mapping[str, str]) -> dict[str, str]:
-    """Return problems with numbers by the names of their settings."""
+    """Return problems keyed by the names of the settings."""
     names = {number.name: number.setting for number in numbers}
     return {names[name]: problem for name, problem in problems.items()}
 
 
 def wrong_settings(numbers: Sequence[Bounded]) -> dict[str, str]:
-    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    """Return the invalid settings, each with its problem, by name."""
     return by_setting(numbers, out_of_range(numbers, everywhere(numbers)))

@@ -1,21 +1,22 @@
-"""How long a workspace keeps what was said, what ran, and calls of language models.
+"""Retention settings of a workspace: how long messages, runs and model calls are kept.
 
-The operator's settings (`UAC_` and the name) hold for all workspaces; one may have its own.
+The operator's settings (`UAC_` and the name) apply to all workspaces; a workspace may override
+them.
 """
 
 from dataclasses import asdict, dataclass, fields
 
 from django.conf import settings
 
-# A century: who keeps longer means for ever.
+# A century: a longer period means forever.
 MOST_DAYS = 36_525
-# A run is what a request with an Idempotency-Key came to, which may be repeated for a week.
+# A run is the result of a request with an Idempotency-Key, which may be repeated for a week.
 LEAST_DAYS = {"keep_messages_days": 1, "keep_runs_days": 8, "keep_llm_calls_days": 1}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """What a workspace has chosen; None is as everywhere, 0 for ever."""
+    """Overrides of one workspace; None inherits the server's setting, 0 means forever."""
 
     keep_messages_days: int | None = None
     keep_runs_days: int | None = None
@@ -23,7 +24,7 @@ class Chosen:
 
 
 def holding(chosen: Chosen) -> dict[str, int]:
-    """Return what holds where this was chosen: name → days, 0 for ever."""
+    """Return the effective settings under these overrides: name → days, 0 means forever."""
     return {
         name: getattr(settings, f"UAC_{name.upper()}") if own is None else own
         for name, own in asdict(chosen).items()
@@ -31,7 +32,7 @@ def holding(chosen: Chosen) -> dict[str, int]:
 
 
 def problems(chosen: Chosen) -> dict[str, str]:
-    """Return what is wrong with a choice, and what to choose instead, by name."""
+    """Return the problems of these overrides, each with a fix, by name."""
     return {
         name: f"From {LEAST_DAYS[name]} to {MOST_DAYS} days, or 0 for ever, not {days}."
         for name, days in asdict(chosen).items()
@@ -40,7 +41,7 @@ def problems(chosen: Chosen) -> dict[str, str]:
 
 
 def wrong_settings() -> dict[str, str]:
-    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    """Return the invalid settings, each with its problem, by name."""
     everywhere = Chosen(
         **{one.name: getattr(settings, f"UAC_{one.name.upper()}") for one in fields(Chosen)}
     )
@@ -48,7 +49,7 @@ def wrong_settings() -> dict[str, str]:
 
 
 def in_words(chosen: Chosen) -> list[str]:
-    """Say what holds, for the staff."""
+    """Describe the effective settings for the staff."""
     names = {
         "keep_messages_days": "The words of messages are kept",
         "keep_runs_days": "Runs are kept",

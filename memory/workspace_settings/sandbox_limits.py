@@ -1,8 +1,8 @@
-"""The limits of what runs in a sandbox: which there are, the server's own, and a workspace's.
+"""The limits of sandboxes: the server's defaults and ceilings, and a workspace's overrides.
 
-Of each, the operator's settings name a default (`UAC_SANDBOX_` and the limit's name) and a ceiling
-(the same with `_MOST`). A workspace may have its own, up to the ceiling. Limits depend on each
-other; one that nobody has chosen gives way to those that somebody has.
+For each limit the operator's settings name a default (`UAC_SANDBOX_` and the limit's name) and a
+ceiling (the same with `_MOST`). A workspace may override it up to the ceiling. Limits depend on
+each other; a limit without an override gives way to those with one.
 """
 
 import math
@@ -12,13 +12,13 @@ from django.conf import settings
 
 from memory.workspace_settings.overrides import Chosen, by_setting, everywhere, out_of_range
 
-# Of a container's memory: for the kernel's own needs.
+# MiB of a container's memory that are left to the kernel.
 RESERVED_MIB = 32
 
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxLimits:
-    """The limits that apply, in the units of their names; docs/settings.md explains each."""
+    """The effective limits, in the units that their names tell; see docs/settings.md."""
 
     wall_seconds: float
     total_seconds: float
@@ -34,7 +34,7 @@ class SandboxLimits:
 
 @dataclass(frozen=True)
 class Limit:
-    """One limit: what it is of, and between which values the server can keep its promises."""
+    """One limit: its unit, and the range in which the server can keep its guarantees."""
 
     name: str
     unit: str
@@ -50,17 +50,17 @@ class Limit:
 
     @property
     def default(self) -> float:
-        """What a workspace has that did not choose."""
+        """The value of a workspace without an override."""
         return float(getattr(settings, self.setting))
 
     @property
     def most(self) -> float:
-        """What a workspace may choose at most."""
+        """The highest value that a workspace may choose."""
         return float(getattr(settings, f"{self.setting}_MOST"))
 
     @property
     def why_most(self) -> str:
-        """Why a workspace may not choose more."""
+        """The reason why a workspace may not choose more."""
         return f"more is for the operator to allow ({self.setting}_MOST)"
 
     def amount(self, value: float) -> str:
@@ -91,16 +91,16 @@ BY_NAME = {limit.name: limit for limit in LIMITS}
 def process_memory_most(memory_mib: int, tmpfs_mib: int) -> int:
     """Return how much memory one process of such a container may take, in MiB.
 
-    Beside it there is the one that it was forked from, which may have as much, and what is written
-    to the tmpfs counts, too. With less than half of the rest for each, it is always Python that
-    notices the end of it, as MemoryError, and the container is killed for lack of memory only where
-    the machine has none: which is nobody's fault.
+    Beside it there is the process that it was forked from, which may have as much, and what is
+    written to the tmpfs counts, too. With less than half of the rest for each, Python always
+    notices first and raises MemoryError. The kernel kills a container for lack of memory only if
+    the machine has none, which is no fault of the user's code.
     """
     return (memory_mib - RESERVED_MIB - tmpfs_mib) // 2
 
 
 def effective(chosen: Chosen) -> SandboxLimits:
-    """Return the limits that hold where these were chosen; the server's for those that are None."""
+    """Return the effective limits under these overrides; None inherits the server's value."""
     values: dict[str, float] = {}
     for limit in LIMITS:
         own = chosen.get(limit.name)
@@ -124,12 +124,12 @@ def effective(chosen: Chosen) -> SandboxLimits:
 
 
 def problems(chosen: Chosen) -> dict[str, str]:
-    """Return what is wrong with chosen limits, and what to choose instead, by name."""
+    """Return the problems of these overrides, each with a fix, by name."""
     return out_of_range(LIMITS, chosen) or _contradictions(chosen)
 
 
 def _contradictions(chosen: Chosen) -> dict[str, str]:
-    """Return what was chosen and would have no effect, or leave nothing for the rest."""
+    """Return the overrides that would have no effect or leave nothing for the rest."""
     found: dict[str, str] = {}
     holds = effective(chosen)
     wall, cpu = chosen.get("wall_seconds"), chosen.get("cpu_seconds")
@@ -161,12 +161,12 @@ def _contradictions(chosen: Chosen) -> dict[str, str]:
 
 
 def _container_of(process_memory_mib: int, holds: SandboxLimits) -> int:
-    """The memory of a container in which a process may have so much, in MiB."""
+    """Return the memory of a container in which a process may have this much, in MiB."""
     return 2 * process_memory_mib + RESERVED_MIB + holds.tmpfs_mib
 
 
 def wrong_settings() -> dict[str, str]:
-    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    """Return the invalid settings, each with its problem, by name."""
     found: dict[str, str] = {}
     for limit in LIMITS:
         if limit.most > limit.greatest:

@@ -1,7 +1,7 @@
-"""When a language model is stopped for its track record: over which sessions, and above which
-shares. See `memory.llm.track_records`.
+"""Settings that stop a language model for its track record: the sessions judged, and the limits.
 
-The operator's settings (`UAC_` and the name) hold for all workspaces; one may have its own.
+See `memory.llm.track_records`. The operator's settings (`UAC_` and the name) apply to all
+workspaces; a workspace may override them.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from memory.workspace_settings import overrides
 from memory.workspace_settings.overrides import Chosen, Number
 
 MAX_SESSIONS = 500
-# Calls may be deleted after a day; what their sessions came to is not known any more then.
+# Calls may be deleted after a day; the results of their sessions are unknown from then on.
 MAX_DAYS = 90
 NEVER = 100
 
@@ -25,7 +25,7 @@ NUMBERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Holding:
-    """What holds. A share of 100 percent stops no model."""
+    """The effective settings. A share of 100 percent stops no model."""
 
     llm_judged_sessions: int
     llm_judged_days: int
@@ -35,17 +35,17 @@ class Holding:
 
     @property
     def may_stop(self) -> bool:
-        """Whether any record could stop a model."""
+        """Tell whether any track record could stop a model."""
         return min(self.llm_refused_percent, self.llm_undone_percent) < NEVER
 
 
 def holding(own: Chosen) -> Holding:
-    """Return what holds where this was chosen."""
+    """Return the effective settings under these overrides."""
     return Holding(**overrides.holding(NUMBERS, own))
 
 
 def problems(own: Chosen) -> dict[str, str]:
-    """Return what is wrong with a workspace's choice, and what to choose instead, by name."""
+    """Return the problems of a workspace's overrides, each with a fix, by name."""
     found = overrides.out_of_range(NUMBERS, own)
     if found or (own.get("llm_judged_minimum"), own.get("llm_judged_sessions")) == (None, None):
         return found
@@ -65,12 +65,12 @@ def problems(own: Chosen) -> dict[str, str]:
 
 
 def wrong_settings() -> dict[str, str]:
-    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    """Return the invalid settings, each with its problem, by name."""
     return overrides.by_setting(NUMBERS, problems(overrides.everywhere(NUMBERS)))
 
 
 def in_words(own: Chosen) -> str:
-    """Say when a model is stopped, for the staff."""
+    """Describe for the staff when a model is stopped."""
     holds = holding(own)
     return (
         f"A model is stopped when the gate refused more than {holds.llm_refused_percent} % of its"

@@ -1,4 +1,4 @@
-"""Constraints that a workspace may start from, as text: nothing here is imported by the server.
+"""The library of constraints to start from, as text: the server does not import them.
 
 Each is `<name>.py` with its tests beside it in `test_<name>.py`.
 """
@@ -12,7 +12,7 @@ _FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class LibraryConstraint:
-    """A constraint with its tests, as they are given to the gate."""
+    """A constraint with its tests, as the gate receives them."""
 
     name: str
     source: str
@@ -20,12 +20,12 @@ class LibraryConstraint:
 
     @property
     def doc(self) -> str:
-        """What it alerts on, what it needs, and what it does not see."""
+        """The constraint's docstring: its alerts, its needs, and its limits."""
         return ast.get_docstring(ast.parse(self.source)) or ""
 
     @property
     def summary(self) -> str:
-        """The first line of that."""
+        """The first line of the docstring."""
         return self.doc.partition("\n")[0]
 
 

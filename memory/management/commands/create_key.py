@@ -1,4 +1,4 @@
-"""`manage.py create_key WORKSPACE`: a further API key, or one in the place of another."""
+"""`manage.py create_key WORKSPACE`: create another API key, or replace one."""
 
 import datetime
 import json
@@ -19,7 +19,7 @@ class Command(BaseCommand):
     help = "Create an API key of a workspace, or one that replaces another; print it as JSON."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Take what the key may do, for whom and for how long, or which one it replaces."""
+        """Add the arguments: the key's permissions, users and expiry, or the key to replace."""
         parser.add_argument("workspace", help="name of the workspace")
         parser.add_argument("--name", default="command line", help="what will use the key")
         parser.add_argument(

@@ -1,4 +1,4 @@
-"""`manage.py create_workspace NAME`: a workspace with an API key."""
+"""`manage.py create_workspace NAME`: create a workspace with an API key."""
 
 import json
 from argparse import ArgumentParser
@@ -17,7 +17,7 @@ class Command(BaseCommand):
     help = "Create a workspace if there is none of this name, and an API key; print both as JSON."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Take the workspace's name and the key's."""
+        """Add the arguments: the names of the workspace and of the key, and its permissions."""
         parser.add_argument("name", help="name of the workspace")
         parser.add_argument("--key-name", default="command line", help="what will use the key")
         parser.add_argument(

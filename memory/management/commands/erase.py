@@ -1,4 +1,4 @@
-"""`manage.py erase`: who was erased, and the same again after a backup was restored."""
+"""`manage.py erase`: list erasures, and repeat them after a backup was restored."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from memory.privacy import user_erasure
 
 
 class Command(BaseCommand):
-    """Lists erasures for keeping outside of backups, and asks for them again from such a list."""
+    """Lists erasures, to be kept outside of backups, and requests them again from such a list."""
 
     help = (
         "List who was erased, a line of JSON each; --again reads such lines (also within logs) and"
@@ -22,11 +22,11 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Take the list to go by."""
+        """Add the arguments: the list to repeat."""
         parser.add_argument("--again", metavar="FILE", help="the list; - for standard input")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print the list, or what became of its lines."""
+        """Print the list, or the result for each of its lines."""
         if options["again"] is None:
             for row in UserErasure.objects.select_related("user").order_by("created_at").iterator():
                 line = {"erased_user": str(row.user.public_id), "at": row.created_at.isoformat()}
@@ -41,14 +41,14 @@ class Command(BaseCommand):
         if not listed:
             raise CommandError('--again: no line has {"erased_user": "…"}')
         back = list(MemoryUser.objects.filter(public_id__in=listed))
-        # Whoever was merged into another goes with that one.
+        # A merged user is erased with the user that it was merged into.
         for user in sorted(back, key=lambda user: user.merged_into_id is not None):
             user_erasure.ask(user, by="command", reason=user_erasure.RESTORED)
         self.stdout.write(f"{len(listed)} listed, {len(back)} of them are being erased again")
 
 
 def _listed(line: str) -> uuid.UUID | None:
-    """Return the user that a line names, if it does."""
+    """Return the user that a line names, None if it names none."""
     try:
         return uuid.UUID(json.loads(line)["erased_user"])
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -1,4 +1,4 @@
-"""`manage.py import_project DIR USER`: a project from elsewhere becomes part of a user's."""
+"""`manage.py import_project DIR USER`: import a foreign project into a user's project."""
 
 import json
 from argparse import ArgumentParser
@@ -20,7 +20,7 @@ class Command(BaseCommand):
     help = "Import the Python files of a folder (or one file) into a user's project."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Take the folder, the user, and how long to wait."""
+        """Add the arguments: the folder, the user, and the time to wait."""
         parser.add_argument("folder", type=Path, metavar="DIR", help="folder, zip, or one .py file")
         parser.add_argument("user", metavar="USER", help="user_id of an existing user")
         parser.add_argument("--workspace", help="its workspace, if several have such a user")

@@ -9,20 +9,20 @@ from django.core.management.base import BaseCommand, CommandError
 
 
 class Command(BaseCommand):
-    """Speaks MCP, and asks the API of a server with a key: it needs nothing else of it."""
+    """Serves MCP by calling the API of a server with a key; it needs no other access."""
 
     help = "Speak MCP over standard input and output with the tools of a UaC server."
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Take the server's address and the user that the tools are for."""
+        """Add the arguments: the server's address, and the user that the tools are for."""
         parser.add_argument(
             "--url", default=os.environ.get("UAC_URL"), help="of the server; default: $UAC_URL"
         )
         parser.add_argument("--user", help="bind to this user: no tool names another one then")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Serve until the input ends; the key is read from UAC_KEY, out of sight of `ps`."""
+        """Serve until the input ends; the key is read from UAC_KEY, invisible to `ps`."""
         try:
             import anyio
             import httpx2

@@ -1,4 +1,4 @@
-"""`manage.py partition_log`: the log cut into partitions by user, while the server goes on."""
+"""`manage.py partition_log`: partition the log by user, on a running server."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -9,7 +9,7 @@ from memory.database import partitioning
 
 
 class Command(BaseCommand):
-    """Does one step; docs/capacity.md says when it is worth it, and in which order."""
+    """Does one step; docs/capacity.md says when partitioning pays, and the order of the steps."""
 
     help = (
         "Cut the log into partitions by user, as the role that owns the tables, while the server"
@@ -18,14 +18,14 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Take the step."""
+        """Add the arguments: the step, and its parameters."""
         steps = ("status", "prepare", "copy", "check", "swap", "finish")
         parser.add_argument("step", choices=steps)
         parser.add_argument("--partitions", type=int, default=16, help="of `prepare` (16)")
         parser.add_argument("--jobs", type=int, default=4, help="of `copy`: connections (4)")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do it, and say what was done."""
+        """Do the step, and print what was done."""
         try:
             self.stdout.write(self._do(options["step"], options["partitions"], options["jobs"]))
         except partitioning.NotNow as error:

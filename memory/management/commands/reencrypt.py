@@ -1,4 +1,4 @@
-"""`manage.py reencrypt`: everything encrypted with the newest key, so that older ones can go."""
+"""`manage.py reencrypt`: encrypt everything with the newest key, to retire older ones."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from django.db.models import Q
 from memory.models import LlmCall, WebhookEndpoint, Workspace
 from memory.privacy import encryption
 
-# Every column that holds what `memory.privacy.encryption` has encrypted.
+# Every column that `memory.privacy.encryption` encrypts.
 ENCRYPTED: dict[type[Workspace] | type[LlmCall] | type[WebhookEndpoint], tuple[str, ...]] = {
     Workspace: ("llm_api_key",),
     LlmCall: ("prompt", "answer"),
@@ -17,7 +17,7 @@ ENCRYPTED: dict[type[Workspace] | type[LlmCall] | type[WebhookEndpoint], tuple[s
 
 
 class Command(BaseCommand):
-    """Encrypts anew, row by row; it may be stopped and run again, beside a running server."""
+    """Encrypts again, row by row, on a running server; it may be stopped and run again."""
 
     help = (
         "Encrypt all that is encrypted with the first of UAC_ENCRYPTION_KEYS. Servers must have"
@@ -25,7 +25,7 @@ class Command(BaseCommand):
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print a last line that counts what was done and what could not be."""
+        """Print a last line that counts the values encrypted and those that failed."""
         done = failed = 0
         for model, columns in ENCRYPTED.items():
             for column in columns:
@@ -37,7 +37,7 @@ class Command(BaseCommand):
                         failed += 1
                         self.stderr.write(f"{model.__name__} {pk}, {column}: {error}")
                         continue
-                    # Unless somebody has written the row meanwhile, with the first key then.
+                    # Unless somebody has written the row meanwhile, which used the first key.
                     unchanged = model._default_manager.filter(**{"pk": pk, column: token})
                     done += unchanged.update(**{column: renewed})
         self.stdout.write(f"{done} encrypted anew, {failed} not decrypted")

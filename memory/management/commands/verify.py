@@ -1,4 +1,4 @@
-"""`manage.py verify`: proof that nothing was lost, changed or left half done."""
+"""`manage.py verify`: verify that nothing was lost, changed or left half done."""
 
 import json
 import sys
@@ -14,9 +14,9 @@ from memory.database.snapshots import snapshot
 from memory.models import MemoryUser, Workspace
 from memory.operations.verification import Problem, problems, workspace_problems
 
-# As exit statuses: what was looked at has problems; it could not be looked at.
+# Exit statuses: problems were found; the data could not be verified.
 PROBLEMS, NOT_VERIFIED = 1, 2
-# So often, in seconds, it is said how far it is, where somebody sees it.
+# The interval in seconds at which progress is shown on a terminal.
 PROGRESS_SECONDS = 5.0
 
 
@@ -29,7 +29,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Take what to verify, all by default, and how to report."""
+        """Add the arguments: what to verify, all by default, and the format of the report."""
         parser.add_argument("--workspace", help="only this workspace")
         parser.add_argument("--user", help="only users with this user_id, and no feeds")
         parser.add_argument(
@@ -98,14 +98,14 @@ class Command(BaseCommand):
 
 
 class _Progress:
-    """Says now and then how far it is, to somebody who watches."""
+    """Shows the progress now and then, on a terminal."""
 
     def __init__(self, write: Callable[[str], object], users: int) -> None:
         self._write, self._users = write, users
         self._told = time.monotonic()
 
     def tell(self, verified: int, entries: int, found: int) -> None:
-        """Say so, unless nobody watches or it was said a moment ago."""
+        """Show the progress, unless there is no terminal or it was shown a moment ago."""
         if sys.stderr.isatty() and time.monotonic() > self._told + PROGRESS_SECONDS:
             self._told = time.monotonic()
             told = f"{verified} of {self._users} users, {entries} entries: {found} problems"

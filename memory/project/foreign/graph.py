@@ -1,4 +1,4 @@
-"""The objects of a foreign project as a graph, read from JSON that nobody trusts."""
+"""The objects of a foreign project as a graph, read from untrusted JSON."""
 
 import base64
 import datetime
@@ -22,11 +22,12 @@ from memory.project.values import (
     Value,
 )
 
-# Of one dictionary whose keys can be the fields of a class.
+# The number of keys that a dictionary may have to become a class with these fields.
 MAX_FIELDS = 60
-# Of an integer that a field can hold.
+# The number of digits of an integer that a field can hold.
 MAX_DIGITS = 300
-# Of dictionaries in one place with other keys each, before they become lists of entries.
+# The number of different sets of keys that dictionaries in one place may have before they become
+# lists of entries.
 MAX_SHAPES = 8
 MAX_NOTES = 500
 
@@ -42,14 +43,14 @@ class ForeignError(Exception):
 
 @dataclass(frozen=True)
 class Pointer:
-    """One object of the graph, by its number."""
+    """A reference to an object of the graph, by number."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Member:
-    """A member of an enum, by the enum's number."""
+    """A member of an enum, with the enum's number."""
 
     enum: int
     name: str
@@ -60,7 +61,7 @@ Node: TypeAlias = "Value | Pointer | Member | list[Node]"
 
 @dataclass
 class ForeignClass:
-    """A class of the foreign project, or one that its dictionaries of one form amount to."""
+    """A class of the foreign project, or one made up for its dictionaries of the same form."""
 
     name: str
     is_record: bool = False
@@ -71,7 +72,7 @@ class ForeignClass:
 
 @dataclass
 class ForeignObject:
-    """An object: its class, its fields, and its key if it is a record of this very library."""
+    """An object: its class, its fields, and its key if it is a record of our own library."""
 
     class_number: int
     fields: dict[str, Node]
@@ -80,7 +81,7 @@ class ForeignObject:
 
 @dataclass(frozen=True)
 class Holding:
-    """What a module holds under a name. `keys` are those of a dictionary of objects."""
+    """A module-level name and its value. `keys` are those of a dictionary of objects."""
 
     module: str
     name: str
@@ -91,7 +92,7 @@ class Holding:
 
 @dataclass
 class Graph:
-    """All that the modules hold."""
+    """The contents of all modules."""
 
     classes: list[ForeignClass]
     enums: list[tuple[str, list[tuple[str, Node]]]]
@@ -100,7 +101,7 @@ class Graph:
     notes: "Notes"
 
     def pointers(self, node: Node) -> Iterator[int]:
-        """Walk over the objects that a value holds itself, not those within these."""
+        """Yield the objects that a value holds directly, not those within these."""
         if isinstance(node, Pointer):
             yield node.number
         elif isinstance(node, list):
@@ -109,17 +110,17 @@ class Graph:
 
 
 class Notes:
-    """What is otherwise after an import: kind and place, each said once, with how often."""
+    """A report of all differences after an import: kind, place, message, and the count of each."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str, str]] = Counter()
 
     def add(self, kind: str, place: str, message: str) -> None:
-        """Note that something changed its form or name, or was left out."""
+        """Record that something changed its form or name, or was left out."""
         self._counts[kind, place, message] += 1
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the notes in the order in which they came up."""
+        """Return the notes in the order in which they were first added."""
         return [
             {"kind": kind, "place": place, "message": message, "count": count}
             for (kind, place, message), count in list(self._counts.items())[:MAX_NOTES]
@@ -127,7 +128,7 @@ class Notes:
 
 
 def read(data: Mapping[str, Any]) -> Graph:
-    """Read the graph that came from a sandbox; raises ForeignError if it is none, or empty."""
+    """Parse the graph from a sandbox; raises ForeignError if it is invalid or empty."""
     try:
         graph = _Decoder(data).graph()
     except (KeyError, TypeError, ValueError, IndexError, ArithmeticError, RecursionError) as error:
@@ -144,7 +145,7 @@ def read(data: Mapping[str, Any]) -> Graph:
 
 
 class _Decoder:
-    """Turns the JSON of a graph into nodes; dictionaries become objects of classes made up."""
+    """Turns the JSON of a graph into nodes; dictionaries become objects of made-up classes."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.data = data
@@ -220,7 +221,7 @@ class _Decoder:
         return Holding(path, name, self.node(value, name), annotation)
 
     def node(self, value: Any, place: str) -> Node:
-        """Return what a value of the graph's JSON stands for."""
+        """Return the node for a value of the graph's JSON."""
         if value is None or type(value) in (bool, int, str):
             return value  # type: ignore[no-any-return]
         if type(value) is float:
@@ -295,7 +296,7 @@ class _Decoder:
         return self._object(name, fields)
 
     def _dictionary(self, pairs: Any, place: str) -> Node:
-        """Return an object with the keys as fields, or a list of entries where that cannot be."""
+        """Return an object with the keys as fields, or a list of entries if that is impossible."""
         name = _class_of_place(place)
         keys = tuple(key if isinstance(key, str) else None for key, _ in pairs)
         named = tuple(key for key in keys if key is not None and _is_field(key))
@@ -359,5 +360,5 @@ def is_key(key: str) -> bool:
 
 
 def _class_of_place(place: str) -> str:
-    """Return the name of the class of what stands in a field: `TripStops` for `Trip.stops`."""
+    """Return the class name for the contents of a field: `TripStops` for `Trip.stops`."""
     return (camel(singular(place.replace(".", "_").lower())) or "Item")[: MAX_LENGTH - 20]

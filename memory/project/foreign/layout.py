@@ -1,4 +1,4 @@
-"""Which files of a foreign project hold state, and which are constraints."""
+"""The layout of a foreign project: which of its files hold state, and which are constraints."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ from memory.project.names import (
 
 @dataclass(frozen=True)
 class Layout:
-    """What the files of a foreign project are.
+    """The roles of the files of a foreign project.
 
-    `modules` are those that hold state, each with the domain that it goes to; `constraints` those
-    that today's constraints can stay, by name; `keeps_old` tells that there are old ones.
+    `modules` hold state, each with its target domain; `constraints`, by name, are in today's form
+    and can stay; `keeps_old` tells whether there are old-style ones.
     """
 
     modules: Mapping[str, str]
@@ -26,7 +26,7 @@ class Layout:
 
 
 def layout(files: Mapping[str, str]) -> Layout:
-    """Tell what the files of a project are, whatever its folders are called."""
+    """Determine the roles of the files of a project, whatever its folders are called."""
     old = {path for path, source in files.items() if is_old_constraint(source)}
     modules, constraints = {}, {}
     for path in sorted(files):
@@ -42,7 +42,7 @@ def layout(files: Mapping[str, str]) -> Layout:
 
 
 _NO_STATE = {"__init__", "conftest", "setup"}
-# Files that are named for what they hold, in a folder that is named for what it is about.
+# Files named for their contents, in a folder named for its subject.
 _PARTS = {"state", "schema", "data", "models", "types"}
 
 
@@ -60,7 +60,7 @@ def _domain_name(folders: Sequence[str], name: str) -> str:
 
 
 def is_lower(name: str) -> bool:
-    """Tell whether a domain, a collection or a singleton can have a name."""
+    """Tell whether a name is valid for a domain, a collection or a singleton."""
     try:
         check_lower_name(name, "name")
     except EditError:

@@ -1,4 +1,4 @@
-"""From a graph of objects to the edits and records that they are here."""
+"""Translation of a graph of foreign objects into edits and records."""
 
 import datetime
 from collections import Counter
@@ -69,7 +69,7 @@ from memory.project.values import (
 
 @dataclass
 class _Home:
-    """Where an object goes: a collection or singleton of a domain, and its key there."""
+    """The target of an object: a collection or singleton of a domain, and its key there."""
 
     domain: str
     holder: str
@@ -88,7 +88,7 @@ class _Placed:
 
 @dataclass
 class Plan:
-    """The edits of the schema, and the records, that make a foreign project ours."""
+    """The edits of the schema, and the records, that import a foreign project."""
 
     schema: list[Edit]
     records: list[_Placed]
@@ -97,10 +97,10 @@ class Plan:
     counts: dict[str, int]
 
     def carry_out(self, project: Project) -> list[Edit]:
-        """Apply it to a project; returns the edits. Raises EditError, the project half changed.
+        """Apply the plan to a project; return the edits. EditError leaves it half changed.
 
-        The records are then exactly those that were read: where a field has several types, an
-        edit takes a text that looks like a date for one, and this does not.
+        The records are then exactly those that were read: an edit would take a text that looks like
+        a date for a date if a field has several types, and this does not.
         """
         done = list(self.schema)
         for edit in self.schema:
@@ -132,7 +132,7 @@ class Plan:
 def _normal(
     fields: Mapping[str, Value], class_name: str, project: Project, domain: str
 ) -> dict[str, Value]:
-    """Return fields, and those of the objects within, in order and without defaults."""
+    """Return fields, and those of nested objects, in order and without defaults."""
     class_ = project.outline.domains[domain].classes[class_name]
 
     def inner(value: Value) -> Value:
@@ -150,10 +150,10 @@ def _normal(
 def translate(
     graph: Graph, domains: Mapping[str, str], sources: tuple[int, ...], taken: Collection[str] = ()
 ) -> Plan:
-    """Return what has to be done so that a project holds what the graph does.
+    """Return the plan that brings the contents of the graph into a project.
 
-    `domains` says which domain the file of each module goes to, `sources` what the records cite,
-    `taken` which domains there are. Raises ForeignError.
+    `domains` maps the file of each module to its target domain; the records cite `sources`; `taken`
+    are the existing domains. Raises ForeignError.
     """
     if any(holding.module not in domains for holding in graph.holdings):
         raise ForeignError("malformed", "what was read of the project names a module it has not")
@@ -183,7 +183,7 @@ class _Translation:
         self.record_classes = self._record_classes()
 
     def plan(self) -> Plan:
-        """Return all of it."""
+        """Return the plan."""
         rest = self._place_collections()
         self._place_names(rest)
         self._place_others()
@@ -205,13 +205,13 @@ class _Translation:
         }
         return Plan(schema, records, self.sources, self.graph.notes, counts)
 
-    # Which classes are of records
+    # Record classes
 
     def _record_classes(self) -> set[int]:
-        """Return the classes whose objects stand for themselves.
+        """Return the classes that become record classes.
 
-        Those that a module holds, those that more than one object holds, and those that can
-        contain themselves.
+        These are the classes of objects that a module holds, that more than one object holds, or
+        that can contain themselves.
         """
         graph = self.graph
         found = {n for n, class_ in enumerate(graph.classes) if class_.is_record}
@@ -233,10 +233,10 @@ class _Translation:
         found |= {graph.objects[n].class_number for n, times in held.items() if times > 1}
         return found | _in_cycles(edges)
 
-    # Where objects go
+    # Placing objects
 
     def _place_collections(self) -> list[Holding]:
-        """Give the members of collections their homes; return the other holdings."""
+        """Place the members of collections; return the other holdings."""
         graph = self.graph
         rest = []
         bound: dict[int, str] = {}
@@ -298,7 +298,7 @@ class _Translation:
         return keys
 
     def _place_names(self, rest: Sequence[Holding]) -> None:
-        """Give what a name holds its home; what is no record of its own goes to the variables."""
+        """Place named objects; a value that is no record of its own goes to the variables."""
         for holding in rest:
             domain = self.domains[holding.module]
             node = holding.node
@@ -320,7 +320,7 @@ class _Translation:
                 self._keep_variable(self.domains[holding.module], holding.name, holding.node)
 
     def _keep_variable(self, domain: str, name: str, node: Node) -> None:
-        """Keep what a name holds; two modules of one domain may both have that name."""
+        """Keep a named value among the variables; two modules of a domain may share the name."""
         values = self.variables.setdefault(domain, {})
         found = unused(name, values)
         values[found] = node
@@ -328,7 +328,7 @@ class _Translation:
             self.graph.notes.add("renamed", name, f"is {domain}.variables.{found}")
 
     def _place_others(self) -> None:
-        """Give records that no name and no collection holds one of their class."""
+        """Place records that no name and no collection holds into a collection of their class."""
         graph = self.graph
         overflow: dict[tuple[str, int], tuple[str, list[int]]] = {}
         pending = [(holding.node, self.domains[holding.module]) for holding in graph.holdings]
@@ -352,7 +352,7 @@ class _Translation:
             self._settle_all(domain, name, numbers, self._keys(name, numbers, (), {}))
 
     def _gather_variables(self) -> None:
-        """Make one record of what a domain's modules hold besides records."""
+        """Make one record of the values that a domain's modules hold besides records."""
         for domain, values in self.variables.items():
             name = self._holder(domain, "variables", note=False)
             number = len(self.graph.objects)
@@ -369,10 +369,10 @@ class _Translation:
     def _settle_all(
         self, domain: str, name: str, numbers: Sequence[int], keys: Sequence[str]
     ) -> None:
-        """Give the objects of a collection their homes.
+        """Place the objects of a collection.
 
-        A reference says the class and the key, and not the collection: so a key that another
-        collection has for a record of the class gets the collection's name before it.
+        A reference names the class and the key, but not the collection: so a key that a record of
+        the class in another collection has is prefixed with the collection's name.
         """
         for number, key in zip(numbers, keys, strict=True):
             one = self.graph.objects[number]
@@ -470,7 +470,7 @@ class _Translation:
         return found
 
     def _schema(self, members: Mapping[tuple[str, int], list[int]]) -> Iterator[Edit]:
-        """Define the enums, then each class after those that it is made of or refers to."""
+        """Define the enums, then each class after those that it contains or refers to."""
         fields: dict[tuple[str, int], list[FieldSpec]] = {}
         types: dict[tuple[str, int], dict[str, Type]] = {}
         for (domain, class_number), numbers in members.items():
@@ -528,7 +528,7 @@ class _Translation:
         yield from late
 
     def _types(self, domain: str, class_number: int, numbers: Iterable[int]) -> dict[str, Type]:
-        """Return the types of a class's fields: what its objects hold, and what was declared."""
+        """Return the types of a class's fields, from its objects' values and the declarations."""
         class_ = self.graph.classes[class_number]
         observed: dict[str, list[Type]] = {name: [] for name, _, _ in class_.fields}
         present: Counter[str] = Counter()
@@ -579,7 +579,7 @@ class _Translation:
         return name if target == domain else f"{target}.{name}"
 
     def _target(self, ref: Ref, domain: str) -> tuple[str, str]:
-        """Return the class that a reference of the foreign project means, and the key."""
+        """Return the class and key that a reference of the foreign project means."""
         found = [
             (home.domain, self.graph.objects[number].class_number)
             for number, home in self.homes.items()
@@ -595,7 +595,7 @@ class _Translation:
         return self._reference(domain, *found[0]), ref.key
 
     def _with_declared(self, type_: Type, annotation: str, domain: str) -> Type:
-        """Widen a type to what its author declared, as far as that is clear and safe."""
+        """Widen a type to its declaration, as far as that is clear and safe."""
         if not annotation:
             return type_
         try:
@@ -634,7 +634,7 @@ class _Translation:
         return optional(type_) if is_optional(declared) else type_
 
     def _spec(self, domain: str, class_number: int, name: str, type_: Type) -> FieldSpec:
-        """Return a field with the default that its author gave it, if it can stay."""
+        """Return a field with the default that its author gave it, if it is valid here."""
         class_ = self.graph.classes[class_number]
         names = self.field_names[class_number]
         for original, _, default in class_.fields:
@@ -654,7 +654,7 @@ class _Translation:
         return FieldSpec(name, format_type(type_))
 
     def _enum_members(self, number: int, name: str) -> Iterator[tuple[str, str | int]]:
-        """Return an enum's members with values that can stay; their names stand in else."""
+        """Yield an enum's members with their values, or their names if a value is invalid here."""
         _, members = self.graph.enums[number]
         values = [value for _, value in members]
         plain = all(type(value) in (str, int) for value in values)
@@ -730,7 +730,7 @@ def _is_list(type_: Type) -> bool:
 
 
 def _is_uniform(graph: Graph, node: Node) -> bool:
-    """Tell whether a value is a list of objects of one class, and not empty."""
+    """Tell whether a value is a non-empty list of objects of one class."""
     if not isinstance(node, list) or not node:
         return False
     pointers = _direct(node)
@@ -741,7 +741,7 @@ def _is_uniform(graph: Graph, node: Node) -> bool:
 
 
 def _in_cycles(edges: Mapping[int, Collection[int]]) -> set[int]:
-    """Return the nodes from which a way leads back to them."""
+    """Return the nodes that lie on a cycle."""
     found = set()
     for start in edges:
         pending, seen = list(edges[start]), set()
@@ -766,7 +766,7 @@ def _settled(type_: Type) -> Type:
 
 
 def _with_references(type_: Type, records: Collection[str]) -> Type:
-    """Return the type with a reference in the place of every class of records."""
+    """Return the type with a reference in place of every record class."""
     match type_:
         case Named(name) if name in records:
             return RefTo(name)

@@ -1,6 +1,6 @@
-"""Search in a user's log: words and what is heard around them, ranked without a language model.
+"""Search in a user's log: words and their surroundings, ranked without a language model.
 
-`finding.find` is the way in. `words` makes terms of texts, `ranking` has the formula, `segments`
-the form of an index, `index` its rows, `filters` what a request may narrow a search by;
-`followups` completes a question by the turns before it.
+`finding.find` is the entry point. `words` turns texts into terms, `ranking` has the formula,
+`segments` the format of an index, `index` its rows, `filters` the conditions that narrow a search;
+`followups` completes a question from the turns before it.
 """

@@ -1,4 +1,4 @@
-"""When the newest entries of a log are to be indexed. Until then a search reads them itself."""
+"""Requests to index the newest entries of a log. Until then, each search reads them itself."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from memory.models import LogEntry, MemoryUser, SearchIndex
 from memory.work.hints import hint
 
 TASK = "workers.tasks.index_log"
-# So many entries, or characters, are worth a segment.
+# A segment is built from at least this many entries or characters.
 TAIL = 64
 TAIL_CHARACTERS = 20_000
 
@@ -18,7 +18,7 @@ WANTED = "SELECT due_at IS NOT NULL FROM memory_searchindex WHERE user_id = %s F
 
 
 def appended(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
-    """Have the log indexed if these entries make its tail long. Call it in their transaction."""
+    """Request indexing if these entries make the log's tail long; call it in their transaction."""
     before, after = entries[0].seq - 1, entries[-1].seq
     characters = sum(len(entry.content or "") for entry in entries)
     if before // TAIL != after // TAIL or characters >= TAIL_CHARACTERS:
@@ -26,8 +26,9 @@ def appended(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
 
 
 def want(user_pk: int, workspace_pk: int | None = None) -> None:
-    """Have what is not indexed of a user's log looked at, soon. What is wanted already stays so:
-    whoever gives the index back looks for what has come meanwhile, and waits for this transaction.
+    """Request indexing of a user's log; a request that is pending stays.
+
+    A worker that gives the index back checks for new entries, and waits for this transaction.
     """
     with connection.cursor() as cursor:
         cursor.execute(WANTED, [user_pk])
@@ -43,5 +44,5 @@ def want(user_pk: int, workspace_pk: int | None = None) -> None:
 
 
 def waiting() -> QuerySet[SearchIndex]:
-    """Return the indexes that are to be worked on."""
+    """Select the indexes that have pending work."""
     return SearchIndex.objects.filter(due_at__isnull=False)

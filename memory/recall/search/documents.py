@@ -1,4 +1,4 @@
-"""What an index is told of an entry, and what is shown of it as text."""
+"""Indexed documents and displayed text of log entries."""
 
 import datetime
 import re
@@ -18,7 +18,7 @@ from memory.recall.search.words import identity, terms, terms_of_day
 
 
 class CorpusName(StrEnum):
-    """What is ranked together."""
+    """The corpora: entries that are ranked together."""
 
     FACTS = "facts"
     ARCHIVE = "archive"
@@ -29,17 +29,17 @@ KINDS: Mapping[CorpusName, tuple[EntryKind, ...]] = {
     CorpusName.ARCHIVE: (EntryKind.MESSAGE,),
 }
 _NAME = re.compile(r"\w+")
-# What may be the key of another record: a key with spaces is found by its words, and numbers and
-# moments are none.
+# Values that may be the key of another record. A key with spaces is found by its words, and numbers
+# and moments are no keys.
 _KEY = re.compile(r"(?![0-9T:.+-]{1,200}\Z)\S{1,200}")
-# What has these roles, or none as facts and records have, tells of the person by itself; others
-# have answered.
+# Entries with these roles, or without one like facts and records, were said by or are about the
+# person; others are answers.
 OWN_ROLES = ("user", "", None)
-# As an index numbers them.
+# The numbers of corpora in an index.
 NUMBERS = {CorpusName.ARCHIVE: 0, CorpusName.FACTS: 1}
 CORPUS_OF = {kind: corpus for corpus, kinds in KINDS.items() for kind in kinds}
 
-# The columns that the two below read.
+# The columns that the two functions below read.
 READ = (
     *("seq", "kind", "occurred_at", "session_id", "speaker", "role"),
     *("content", "data", "redacted_at", "user_id"),
@@ -47,7 +47,7 @@ READ = (
 
 
 def text_of(entry: LogEntry) -> str:
-    """Return the text of an entry; of a typed record its class, key and fields."""
+    """Return the text of an entry; for a typed record its class, key and fields."""
     if entry.kind != EntryKind.RECORD:
         return entry.content or ""
     data = entry.data or {}
@@ -61,23 +61,23 @@ def text_of(entry: LogEntry) -> str:
 
 
 def key_of(entry: LogEntry) -> str:
-    """Return the key of a typed entry's record; of one without, what it was most probably given."""
+    """Return the key of a typed entry's record, or the one that was probably generated."""
     said = entry.data or {}
     return str(said.get("key") or key_of_entry(said["type"], entry.seq))
 
 
 def class_mark(domain: str, name: str) -> str:
-    """Return what marks the records of a class in an index; no term begins like it."""
+    """Return the index mark of the records of a class; no term begins like it."""
     return f"%{domain}.{name}"
 
 
 def value_mark(value: str) -> str:
-    """Return what marks the records that have a value, and may refer to another by it."""
+    """Return the index mark of records with a value by which they may refer to another record."""
     return f"={value}"
 
 
 def documents_of(entry: LogEntry, zone: ZoneInfo) -> Iterator[Document]:
-    """Yield what an index is told of an entry, passage by passage; of some kinds nothing."""
+    """Yield the indexed documents of an entry, passage by passage; some kinds have none."""
     corpus = CORPUS_OF.get(EntryKind(entry.kind))
     if corpus is None or entry.redacted_at is not None:
         return
@@ -101,10 +101,10 @@ def documents_of(entry: LogEntry, zone: ZoneInfo) -> Iterator[Document]:
 
 
 def passages_of(entry: LogEntry) -> Iterator[tuple[int, int, str]]:
-    """Yield where each passage of an entry's text is, and what it says.
+    """Yield the place of each passage in an entry's text, and its text.
 
-    Of typed records the class and the domain are told once more, since they say what it is, and
-    names that are written as one word are told apart, too: `drugClass` is about drugs.
+    For typed records the class and the domain are repeated, since they say what the record is, and
+    compound names are also split: `drugClass` is about drugs.
     """
     text = text_of(entry)
     data = (entry.data or {}) if entry.kind == EntryKind.RECORD else {}
@@ -117,7 +117,7 @@ def passages_of(entry: LogEntry) -> Iterator[tuple[int, int, str]]:
 
 
 def _marks_of(entry: LogEntry) -> Iterator[str]:
-    """The marks of a typed record: its class, and what may be the key of another one."""
+    """Yield the marks of a typed record: its class, and possible keys of other records."""
     if entry.kind == EntryKind.RECORD and (data := entry.data):
         yield class_mark(data.get("domain", DEFAULT_DOMAIN), str(data.get("type")))
         yield from map(value_mark, filter(_KEY.fullmatch, _texts(data.get("data"))))
@@ -138,7 +138,7 @@ def _taken_apart(name: re.Match[str]) -> str:
 
 
 def day_of(moment: datetime.datetime, zone: ZoneInfo) -> datetime.date:
-    """Return the day on which a moment is in a zone, at the ends of the calendar in its own."""
+    """Return the day of a moment in a zone; at the ends of the calendar, in its own zone."""
     try:
         return moment.astimezone(zone).date()
     except OverflowError:  # at the ends of the calendar
@@ -146,13 +146,13 @@ def day_of(moment: datetime.datetime, zone: ZoneInfo) -> datetime.date:
 
 
 def _session(entry: LogEntry, day: datetime.date) -> int:
-    """Return a number of the session; entries without one belong together if they are of a day."""
+    """Return a number for the session; entries without a session are grouped by day."""
     name = f"session {entry.session_id}" if entry.session_id is not None else f"day {day}"
     return zlib.crc32(name.encode("utf-8", "surrogatepass"))
 
 
 def _plain(value: Any) -> Iterator[str]:
-    """The texts in a JSON value, however deep."""
+    """Yield the texts in a JSON value, at any depth."""
     match value:
         case dict():
             for name, inner in value.items():

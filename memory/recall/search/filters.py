@@ -1,11 +1,11 @@
-"""What a search may be narrowed by: conditions over entries, written as JSON.
+"""Filters of a search: conditions over entries, written as JSON.
 
     {"AND": [{"speaker": "Ada"},
              {"occurred_at": {"gte": "2026-03-01", "lt": "2026-04-01"}},
              {"NOT": {"metadata.channel": {"in": ["mail", "chat"]}}}]}
 
-An object with several keys means all of them. A value without an operator means `eq`. Of what an
-entry does not have, only `ne` is true.
+An object with several keys means all of them. A value without an operator means `eq`. If an entry
+lacks the key, only `ne` is true.
 """
 
 import datetime
@@ -25,18 +25,19 @@ OPERATORS = ("eq", "ne", *COMPARISONS, "in", "contains")
 METADATA = "metadata."
 MAX_DEPTH = 8
 MAX_CONDITIONS = 100
-# Of all lists of a filter together: each value goes to the database with each group of entries.
+# The limit of all lists of a filter together: each value goes to the database with each group of
+# entries.
 MAX_LISTED = 2000
 MAX_TEXT = 1000
 
 _GROUPS = {"AND": " AND ", "OR": " OR "}
-# What `json` keeps and `jsonb` cannot hold, such as half a character, is as if it were not there.
+# Values that `json` keeps but `jsonb` cannot hold, such as lone surrogates, count as absent.
 _PARSED = (
     '(CASE WHEN pg_input_is_valid("memory_logentry"."metadata"::text, \'jsonb\')'
     ' THEN "memory_logentry"."metadata"::jsonb END)'
 )
-# Parsed once for each entry, however many conditions ask (OFFSET keeps the planner from writing the
-# expression into each of them).
+# Parsed once for each entry, however many conditions use it (OFFSET keeps the planner from inlining
+# the expression into each of them).
 _HELD = '"parsed"."metadata"'
 _ONCE = f'(SELECT %s FROM (SELECT {_PARSED} AS "metadata" OFFSET 0) AS "parsed")'  # noqa: S608  # nosec B608
 _TEXT_OPERATORS = ("eq", "ne", "in", "contains")
@@ -44,7 +45,7 @@ _ORDERED_OPERATORS = ("eq", "ne", *COMPARISONS, "in")
 
 
 class BadFilter(ValueError):
-    """A filter that cannot be meant; the message names the place, the fault and what is right."""
+    """An invalid filter; the message names the place, the fault and the fix."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,14 @@ class _Sql:
 
 @dataclass(frozen=True)
 class Column:
-    """What a key of a filter reads of an entry, as SQL over "memory_logentry", and its type."""
+    """The SQL of a filter's key, over "memory_logentry", and its type."""
 
     sql: str
     holds: Literal["text", "kind", "number", "time"]
 
 
 def column(name: str, holds: Literal["text", "kind", "number", "time"] = "text") -> Column:
-    """Return a column of the log as it is."""
+    """Return a column of the log under its own name."""
     return Column(f'"memory_logentry"."{name}"', holds)
 
 
@@ -76,16 +77,14 @@ KEYS = (*COLUMNS, f"{METADATA}<name>")
 
 
 def condition(filters: Any, time_zone: str, columns: Mapping[str, Column] = COLUMNS) -> RawSQL:
-    """Return what a query set of entries is filtered by; raises BadFilter.
+    """Return the condition by which a queryset of entries is filtered; raises BadFilter.
 
-    Days are the user's, in this time zone. `columns` are the keys that there are beside those of
-    the metadata.
+    Days are the user's, in this time zone. `columns` are the keys besides those of the metadata.
     """
     compiler = _Compiler(zoneinfo.ZoneInfo(time_zone), columns)
     compiled = compiler.object(filters, "filters", 1)
     text = _ONCE.replace("%s", compiled.text) if _HELD in compiled.text else compiled.text
-    # Made of constants alone; whatever the caller sent is a parameter.
-    # Its text is made of our own words, and what was asked for is among the parameters.
+    # The text consists of constants only; everything that the caller sent is a parameter.
     return RawSQL(text, compiled.parameters, BooleanField())  # noqa: S611  # nosec B611
 
 
@@ -193,7 +192,7 @@ def _joined(word: str, parts: Sequence[_Sql]) -> _Sql:
 
 
 def _metadata(path: str, operator: str, value: Any, here: str) -> _Sql:
-    """Compare as JSON: what has another type is neither equal, nor more, nor less."""
+    """Compare as JSON: a value of another type is neither equal, nor more, nor less."""
     names = path.split(".")
     if not all(names):
         raise BadFilter(f"{here}: name a key of the metadata, such as {METADATA}channel.")
@@ -235,7 +234,7 @@ def _metadata(path: str, operator: str, value: Any, here: str) -> _Sql:
 
 
 def _true(text: str, *parameters: Any) -> _Sql:
-    """Of what is missing SQL says neither true nor false, which NOT would leave so."""
+    """Turn NULL into false: otherwise NOT would leave missing values NULL."""
     return _Sql(f"coalesce({text}, false)", parameters)
 
 

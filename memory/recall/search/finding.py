@@ -1,4 +1,4 @@
-"""Find entries of a user's log by words and meaning."""
+"""Searches of a user's log by words and meaning."""
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -38,14 +38,14 @@ logger = structlog.get_logger(__name__)
 
 # Between passages of a text that do not follow each other.
 GAP = "… "
-# The best candidates are read from the log in groups, each so many times as large as the last one.
+# The best candidates are read from the log in groups, each this many times larger than the last.
 FIRST_READ = 16
 GROWTH = 4
-# So many terms are looked for, and so many hits in a row may not fit.
+# Limits on the terms that are looked for, and on the hits in a row that may not fit.
 MOST_TERMS = 100
 MOST_MISSED = 100
 MOST_READ = 5000
-# Number by number: as a list of numbers, the planner may rather look through the user's whole log.
+# Number by number: given a list of numbers, the planner might scan the user's whole log.
 _WANTED = """
 SELECT e.id FROM unnest(%s::bigint[]) AS wanted (seq)
 JOIN memory_logentry e ON e.user_id = %s AND e.seq = wanted.seq
@@ -54,20 +54,23 @@ COLUMNS = (
     *("user_id", "seq", "kind", "occurred_at", "recorded_at", "derived_from"),
     *("data", "metadata", "session_id", "role", "speaker"),
 )
-# Of a long text so much is given, out of so much from its beginning.
+# The characters that are returned of a long text, and those that are read from its beginning.
 MAX_TEXT = 10_000
 MAX_TEXT_READ = 100_000
-# Of an entry the best passages alone, and no passage is as short as this.
+# The passages returned of an entry, and the length up to which text between two passages is empty.
 MOST_PASSAGES = 20
 SHORT_GAP = 2
-# What two models say is put on one scale if each has compared so many passages.
+# The results of two models are put on one scale if each has compared this many passages.
 MIN_COMPARABLE = 32
 
 
 @dataclass(frozen=True)
 class Term:
-    """What a word of the question has to do with a hit: how often it is heard there, in the entry
-    and around it, and its part of the score."""
+    """The contribution of a word of the question to a hit.
+
+    `heard` is how often it occurs in the entry and, with less weight, around it; `score` is its
+    part of the score.
+    """
 
     term: str
     heard: float
@@ -76,8 +79,11 @@ class Term:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a hit is where it is: the rank of its best passage among the entries of its corpus,
-    whether its speaker is named, the terms, and the part of the score that meaning has."""
+    """An explanation of a hit's position.
+
+    It has the rank of its best passage among the entries of its corpus, whether its speaker is
+    named in the question, the terms, and the part of the score that meaning has.
+    """
 
     rank: int
     of: int
@@ -90,8 +96,8 @@ class Explanation:
 class Hit:
     """An entry that was found, and the numbers of the entries that it rests on.
 
-    `score` is from 0 to 1, that of its best passage. Of a long text the passages that were found
-    are given, and `is_cut` says so.
+    `score`, from 0 to 1, is that of its best passage. Of a long text only the matching passages are
+    returned, and `is_cut` is set.
     """
 
     entry: LogEntry
@@ -110,9 +116,9 @@ class Hit:
 
 @dataclass(frozen=True)
 class Meaning:
-    """Which model compared meanings, if any, with how many passages, and what kept it from more.
+    """The model that compared meanings, the number of passages compared, and the problem, if any.
 
-    Where segments of an earlier model are left, both are named.
+    While segments of an earlier model are left, both models are named.
     """
 
     model: str | None
@@ -122,8 +128,11 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Found:
-    """The hits, the best first; the terms looked for; how many entries were ranked; what meaning
-    had to do with it; and the question, as it was completed."""
+    """The result of a search.
+
+    It has the hits, best first; the terms looked for; the number of entries ranked; the part that
+    meaning had; and the question, as it was completed.
+    """
 
     hits: Sequence[Hit]
     terms: Sequence[str]
@@ -145,26 +154,27 @@ def find(
     explain: bool = False,
     outline: Outline | None = None,
 ) -> Found:
-    """Return the entries that answer a question best, by words, by meaning and by who said them.
+    """Return the entries that answer a question best, by words, by meaning and by their speakers.
 
-    What is ranked are passages; an entry is found once, with those of its passages that were. At
-    most `top_k` entries, and together no more than `words` words: what does not fit is left out,
-    and what comes after it and fits is taken. `where` is made by `filters.condition`; entries after
-    `up_to` are not found; nor is what scores less than `threshold`. A question has its first 100
-    different terms, and after 100 passages in a row that do not fit none is looked for. Nothing is
-    ever found that is redacted, and everything that is in the log can be. What completes a
-    `Question` is looked for, too, and counts for less.
-    `outline` is that of the newest version, which is read if it is not given.
+    Passages are ranked; an entry is returned once, with its matching passages. At most `top_k`
+    entries are returned, with no more than `words` words together: an entry that does not fit is
+    left out, and later ones that fit are taken. `where` is made by `filters.condition`; entries
+    after `up_to` or with a score below `threshold` are not returned. The first 100 different terms
+    of a question are used, and after 100 entries in a row that do not fit the search stops.
+    Redacted entries are never found, and all others can be. The completion of a `Question` is
+    looked for, too, with less weight. `outline` is that of the newest version, which is read if not
+    given.
 
-    Where the model fails it is found by words alone, which `meaning` says. Passages that have only
-    an earlier model's vectors are compared by that one, if it can be asked.
+    If the model fails, only words are used, and `meaning` says so. Passages that have only an
+    earlier model's vectors are compared by that model, if it can be used.
     """
     question = Question(question) if isinstance(question, str) else question
     weights = question.weights()
     asked = list(weights)[:MOST_TERMS]
     identities = [identity(term) for term in asked]
     counts = {identity(term): weights[term] for term in asked}
-    # Not whoever else was named before the question, but of whom a pronoun in it speaks.
+    # Only names that the question contains or a pronoun in it refers to, not others from earlier
+    # turns.
     names = [identity(SPEAKER_PREFIX + term) for term in asked if weights[term] >= REFERENT]
     model, vector, problem = _embedded(user, question.meant)
     is_on = model is not None or problem is not None
@@ -245,7 +255,7 @@ def find(
 
 
 def _embedded(user: MemoryUser, question: str) -> tuple[Embedder | None, Floats | None, str | None]:
-    """Return the model and its vector of the question, or what is wrong with it."""
+    """Return the model and its vector of the question, or the problem."""
     try:
         model = embedder(user, hurried=True)
         if model is None:
@@ -259,9 +269,9 @@ def _embedded(user: MemoryUser, question: str) -> tuple[Embedder | None, Floats 
 
 
 class _Comparison:
-    """A question held against passages, each by the model that made its vector.
+    """The comparison of a question with passages, each by the model that made its vector.
 
-    An earlier model is asked once, when the first of its vectors is met.
+    An earlier model is called once, when the first of its vectors is met.
     """
 
     def __init__(
@@ -272,13 +282,15 @@ class _Comparison:
         if model is not None:
             self._questions[model.name] = vector
         self.model = model.name if model is not None else None
-        # By name, how many passages each model has compared.
+        # By name, the number of passages that each model has compared.
         self.models: dict[str, int] = {}
         self.mismatch = ""
 
     def of_all(self, found: Sequence[Segment]) -> list[Floats] | None:
-        """Return how close the passages of each segment are, NaN where that cannot be told; None
-        where the model has failed and no other has compared any."""
+        """Return the closeness of the passages of each segment, NaN if it is unknown.
+
+        None if the model failed and no other has compared any.
+        """
         closeness = [self._of(segment) for segment in found]
         for segment, close in zip(found, closeness, strict=True):
             if number := int(np.isfinite(close).sum()):
@@ -323,8 +335,10 @@ class _Comparison:
 def _put_on_one_scale(
     names: Sequence[str], closeness: list[Floats], models: Mapping[str, int]
 ) -> None:
-    """Give what each model says the mean and the deviation of what the one with the most passages
-    says: a cosine of 0.7 is much for one model and nothing for another."""
+    """Scale each model's closeness to the mean and deviation of the model with most passages.
+
+    A cosine of 0.7 is high for one model and meaningless for another.
+    """
     measures = {}
     for name in models:
         parts = [one for of, one in zip(names, closeness, strict=True) if of == name]
@@ -361,7 +375,7 @@ def _meaning(
 
 
 def _names(compared: _Comparison, close: Sequence[Floats]) -> str | None:
-    """The models, that with the most passages first; where none has any, the one that could."""
+    """Return the models, that with the most passages first; if none has any, the one that could."""
     if not close:
         return None
     by_number = sorted(compared.models, key=lambda name: -compared.models[name])
@@ -369,22 +383,22 @@ def _names(compared: _Comparison, close: Sequence[Floats]) -> str | None:
 
 
 def _passage(entry: LogEntry, passage: Passage) -> str:
-    """What a passage says; beyond the beginning of a very long text it is read from the log."""
+    """Return the text of a passage; far into a very long text it is read from the log."""
     start, end = passage
     if entry.kind == EntryKind.RECORD or end <= MAX_TEXT_READ:
         return text_of(entry)[start:end]
     said = LogEntry.objects.filter(pk=entry.pk).annotate(
         passage=Substr("content", start + 1, end - start)
     )
-    # Its user may be erased meanwhile.
+    # The user may be erased meanwhile.
     return said.values_list("passage", flat=True).first() or ""
 
 
 def _text(entry: LogEntry, passages: Sequence[Passage], asked: Sequence[str]) -> tuple[str, bool]:
-    """What the passages of an entry say, in its order, and whether that is a part of it."""
+    """Return the text of an entry's passages, in order, and whether that is only a part of it."""
     parts: list[Passage] = []
     for start, end in sorted(passages):
-        # Between two that follow each other there are spaces alone.
+        # Consecutive passages have only spaces between them.
         if parts and _is_empty(entry, (parts[-1][1], start)):
             parts[-1] = (parts[-1][0], end)
         else:
@@ -396,13 +410,13 @@ def _text(entry: LogEntry, passages: Sequence[Passage], asked: Sequence[str]) ->
 
 
 def _is_empty(entry: LogEntry, gap: Passage) -> bool:
-    """Tell whether nothing is said between two passages; what is so short says nothing."""
+    """Tell whether the text between two passages is empty; a very short one counts as empty."""
     return gap[1] - gap[0] <= SHORT_GAP or not _passage(entry, gap).strip()
 
 
 @dataclass(frozen=True)
 class _Ranked:
-    """The passages of a corpus, the last entry that counts, and what each passage scores."""
+    """The passages of a corpus, the last entry that may be found, and the score of each passage."""
 
     corpus: Corpus
     up_to: int | None
@@ -410,28 +424,28 @@ class _Ranked:
 
     @cached_property
     def size(self) -> int:
-        """So many entries count."""
+        """The number of entries that may be found."""
         return len(np.unique(self.corpus.seqs[self._counts]))
 
     def passage(self, place: int) -> Passage:
-        """Where the passage at a place is in its entry's text."""
+        """Return the position of a passage in its entry's text."""
         return int(self.corpus.begins[place]), int(self.corpus.ends[place])
 
     def rank_of(self, place: int) -> int:
-        """The rank by score of the passage at a place among the entries that count."""
+        """Return the rank of a passage by score among the entries that may be found."""
         better = np.searchsorted(self._best, self.ranking.scores[place], side="right")
         return 1 + len(self._best) - int(better)
 
     @cached_property
     def _counts(self) -> NDArray[np.bool_]:
-        """Which passages are of entries that count."""
+        """A mask of the passages whose entries may be found."""
         if self.up_to is None:
             return np.ones(len(self.corpus.seqs), np.bool_)
         return self.corpus.seqs <= self.up_to
 
     @cached_property
     def _best(self) -> NDArray[np.float64]:
-        """What the best passage of each entry that counts scores, ascending."""
+        """The score of each entry's best passage, ascending, for entries that may be found."""
         seqs, scores = self.corpus.seqs[self._counts], self.ranking.scores[self._counts]
         order = np.lexsort((scores, seqs))
         is_last = np.diff(seqs[order], append=0) != 0
@@ -444,8 +458,10 @@ _Candidate = tuple[CorpusName, int, int]
 def _candidates(
     rankings: Mapping[CorpusName, _Ranked], threshold: float, size: int
 ) -> Iterator[list[_Candidate]]:
-    """Yield the entries that score, as corpus, place and seq, the best and newest first, in groups,
-    the first of this size."""
+    """Yield groups of entries with a score (corpus, place and seq), best and newest first.
+
+    The first group has this size.
+    """
     corpora = list(rankings)
     places = [
         np.flatnonzero((one.ranking.scores > 0) & (one.ranking.scores >= threshold))
@@ -473,7 +489,7 @@ def _candidates(
 def _best_first(
     scores: NDArray[np.float64], seqs: NDArray[np.int64], size: int
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield groups of indices in order. The most are rarely asked for, and sorted only then."""
+    """Yield groups of indices in order. Most are rarely needed, and are sorted only then."""
     least = np.partition(scores, -size)[-size] if len(scores) > size else 0.0
     for part in (np.flatnonzero(scores >= least), np.flatnonzero(scores < least)):
         order = part[np.lexsort((-seqs[part], -scores[part]))]
@@ -489,10 +505,10 @@ def _read(
     where: RawSQL | Q | None,
     up_to: int | None,
 ) -> Iterator[tuple[CorpusName, int, LogEntry]]:
-    """Read the candidates from the log: those that are not redacted and may be found.
+    """Read the candidates from the log: those that are not redacted and pass the filter.
 
-    A filter that lets little through has the whole log read: all of it in the time of one
-    statement, else it raises what `database.took_too_long` knows.
+    A filter that excludes nearly everything makes it read the whole log; if that takes longer than
+    one statement may, it raises an error that `database.took_too_long` recognises.
     """
     allowed = (
         LogEntry.objects.filter(redacted_at=None)

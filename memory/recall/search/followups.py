@@ -1,11 +1,10 @@
-"""What a question means that leans on what was said before it: "And in May?", "When was she there?"
+"""Follow-up questions, which depend on the turns before: "And in May?", "When was she there?"
 
-No language model is asked here. A question that stands by itself is left as it is. One that leans
-takes words from the turns before it: for "she" the person named last, for "there" a place, for
-"then" a date, else what these turns are about, the newest first and the person's own before the
-assistant's. What is taken counts for less than what the question says itself, so a wrong guess
-costs little. So does what a language model adds, where a request has it complete the question
-(`memory.api.completing`).
+No language model is called here. A complete question is left as it is. A follow-up takes words from
+the turns before it: for "she" the last person named, for "there" a place, for "then" a date,
+otherwise the topic of these turns, newest first and the person's own before the assistant's. Words
+that are taken count for less than those of the question, so a wrong guess costs little. The same
+applies to a completion by a language model, if a request asks for it (`memory.api.completing`).
 """
 
 import re
@@ -30,26 +29,26 @@ from memory.recall.search.words import UNSPACED, number_of_words, terms
 from memory.texts import with_few_marks
 
 USER, ASSISTANT = "user", "assistant"
-# What completes a question.
+# The ways to complete a question.
 WORDS, MODEL = "words", "model"
-# So many turns are looked at, the newest, and of each so many characters, its last.
+# Limits on the turns read (the newest) and on the characters of each (its last).
 MAX_TURNS = 8
 MAX_CHARACTERS = 2000
-# A longer question stands by itself, and a language model needs no more to complete another.
+# A longer question is taken to be complete, and a model needs no more to complete one.
 MAX_QUESTION = 400
 MAX_COMPLETED = 2 * MAX_QUESTION
-# So many words are taken in all, and of one turn; so many of one exchange leave no need of another.
+# Limits on the words taken in all and from one turn; an exchange with this many suffices.
 MAX_TAKEN = 8
 MAX_OF_TURN = 5
 ENOUGH = 2
-# What a word counts that is taken, beside 1 for a word of the question: what a pronoun stands for,
-# or a language model says; what the person said, what the assistant did; and less so with each
-# exchange further back.
+# The weight of a word that is taken, compared with 1 for a word of the question: for a pronoun's
+# referent or a language model's words, for the person's words, and for the assistant's; and the
+# factor for each exchange further back.
 REFERENT, OWN, OTHERS = 0.8, 0.6, 0.4
 FURTHER = 0.8
-# A question that has more words of its own is whole, even if it begins with "and".
+# A question with more words of its own is complete, even if it begins with "and".
 MAX_OWN_WORDS = 3
-# In scripts whose small words are not known, so few words, or characters, may lean.
+# In scripts whose function words are unknown, a question this short may be a follow-up.
 SHORT_WORDS, SHORT_CHARACTERS = 3, 8
 MAX_RUN = 12
 
@@ -58,20 +57,20 @@ _LATIN = re.compile(r"[A-Za-z]")
 
 
 class Leaning(Enum):
-    """How a question leans on what was said before."""
+    """The ways in which a question depends on earlier turns."""
 
     PERSON = auto()
     PLACE = auto()
     TIME = auto()
     THING = auto()
     GOES_ON = auto()
-    """It puts something else in the place of something: "And in May?"."""
+    """It replaces a part of the question before: "And in May?"."""
     IS_SHORT = auto()
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What somebody said before the question."""
+    """A turn of the conversation before the question."""
 
     role: str
     content: str
@@ -79,9 +78,11 @@ class Turn:
 
 @dataclass(frozen=True)
 class Question:
-    """A question, and what completes it: words taken from what was said before it, with what each
-    counts; or the sentence that a language model made of it. `problem` says why none did that was
-    asked to."""
+    """A question and its completion.
+
+    `taken` are words from earlier turns, with their weights; `sentence` is a language model's
+    version of the question. `problem` says why a completion that was asked for failed.
+    """
 
     text: str
     taken: Mapping[str, float] = field(default_factory=dict)
@@ -90,25 +91,25 @@ class Question:
 
     @property
     def taken_as(self) -> str | None:
-        """The question as it was completed; None for one that is left as it is."""
+        """The completed question; None if it is left as it is."""
         if self.sentence:
             return self.sentence
         return " ".join([self.text, *self.taken]) if self.taken else None
 
     @property
     def completed_by(self) -> str | None:
-        """What completed it; None for one that is left as it is."""
+        """The way in which it was completed; None if it is left as it is."""
         if self.sentence:
             return MODEL
         return WORDS if self.taken else None
 
     @property
     def meant(self) -> str:
-        """What it means as one text."""
+        """The question to search for, as one text."""
         return self.taken_as or self.text
 
     def weights(self) -> dict[str, float]:
-        """Return what each term counts, those of the question itself first."""
+        """Return the weight of each term, those of the question itself first."""
         found = dict.fromkeys(terms(self.text), 1.0)
         added = {self.sentence: REFERENT} if self.sentence else self.taken
         for words, weight in added.items():
@@ -118,8 +119,7 @@ class Question:
 
 
 def understand(question: str, turns: Sequence[Turn] = ()) -> Question:
-    """Return the question with what it takes from the turns before it, of which the last is the
-    newest."""
+    """Return the question with the words that it takes from the turns before it, newest last."""
     said = shortened(turns)
     if not _can_lean(question, said):
         return Question(question)
@@ -134,8 +134,10 @@ def understand(question: str, turns: Sequence[Turn] = ()) -> Question:
 
 
 def may_lean(question: str, turns: Sequence[Turn]) -> bool:
-    """Tell whether a question leans on the turns before it; in a language whose small words are not
-    known it may."""
+    """Tell whether a question depends on the turns before it.
+
+    In a language whose function words are unknown it may.
+    """
     if not _can_lean(question, shortened(turns)):
         return False
     asked = Utterance.of(question)
@@ -147,18 +149,18 @@ def _can_lean(question: str, said: Sequence[Turn]) -> bool:
 
 
 def shortened(turns: Sequence[Turn]) -> list[Turn]:
-    """Return the newest of the turns that say something, and of each the end of a long text."""
+    """Return the newest non-empty turns, each cut to the end of a long text."""
     said = [one for one in turns if one.content.strip()]
     return [
         Turn(one.role, with_few_marks(one.content)[-MAX_CHARACTERS:]) for one in said[-MAX_TURNS:]
     ]
 
 
-# -- Whether a question leans ---------------------------------------------------------------------
+# -- Detecting a follow-up ------------------------------------------------------------------------
 
 
 def _leanings(asked: Utterance) -> set[Leaning]:
-    """Return how a question leans on what was said before; nothing if it stands by itself."""
+    """Return the ways in which a question depends on earlier turns; none if it is complete."""
     language = asked.language
     found = {
         leaning
@@ -172,7 +174,7 @@ def _leanings(asked: Utterance) -> set[Leaning]:
         is_whole = asked.at(begins) in language.questions and asked.at(begins + 1)
         if not is_whole and len(own) <= MAX_OWN_WORDS:
             found.add(Leaning.GOES_ON)
-    # "Side effects?" names them of something.
+    # "Side effects?" asks for those of something.
     is_fragment = len(asked.folded) == 3 and asked.at(2) == "?" and not names - {0}
     stands = (
         (len(own) >= 2 and not is_fragment)
@@ -185,8 +187,10 @@ def _leanings(asked: Utterance) -> set[Leaning]:
 
 
 def _is_about_oneself(asked: Utterance, own: Sequence[int]) -> bool:
-    """Tell whether "I" and one word say enough: in "Where do I live?", not in "What did I pay?" nor
-    in "Which seat did I have?"."""
+    """Tell whether "I" and one word suffice: in "Where do I live?", not in "What did I pay?".
+
+    Nor do they in "Which seat did I have?".
+    """
     return (
         any(word in asked.language.first_person for word in asked.folded)
         and any(asked.at(place) not in BARE_VERBS for place in own)
@@ -195,7 +199,7 @@ def _is_about_oneself(asked: Utterance, own: Sequence[int]) -> bool:
 
 
 def _opening(asked: Utterance) -> int | None:
-    """Return where a question begins behind its "and" or "what about"; None if it has neither."""
+    """Return where a question begins after its "and" or "what about"; None if it has neither."""
     for phrase in asked.language.phrases:
         if tuple(asked.folded[: len(phrase)]) == phrase:
             return len(phrase)
@@ -209,7 +213,7 @@ def _opening(asked: Utterance) -> int | None:
 
 
 def _pronoun(asked: Utterance, place: int) -> Leaning | None:
-    """Return what a word of the question stands for that is not in the question itself."""
+    """Return what kind of thing outside the question a pronoun in it refers to."""
     language, word = asked.language, asked.at(place)
     if word in language.persons:
         named = [*(one for one, _ in asked.persons), *(n.start for n in asked.names if not n.is_at)]
@@ -236,7 +240,7 @@ def _foreign_pronoun(asked: Utterance, place: int) -> Leaning | None:
         return Leaning.TIME
     is_article = word in language.determiners and asked.has_content(place + 1)
     before = place - 1 >= 0 and any(asked.has_content(one) for one in range(place))
-    # Of "en mai" and "lo que" the first word stands for nothing.
+    # In "en mai" and "lo que" the first word refers to nothing.
     is_small = word in language.at or asked.at(place + 1) in ("que", "gibt", "geht")
     if word in language.things and not is_article and not is_small and not before:
         return Leaning.THING
@@ -254,7 +258,7 @@ def _is_existential(asked: Utterance, place: int) -> bool:
 
 
 def _thing(asked: Utterance, place: int) -> Leaning | None:
-    """Judge an English "it", "this", "that", "one" or "same"."""
+    """Classify an English "it", "this", "that", "one" or "same"."""
     word, before, after = asked.at(place), asked.at(place - 1), asked.at(place + 1)
     if word in ("this", "these") and (after in SPANS or after == "days"):
         return None
@@ -290,7 +294,7 @@ def _thing(asked: Utterance, place: int) -> Leaning | None:
 
 
 def _has_thing_before(asked: Utterance, place: int) -> bool:
-    """Tell whether an earlier clause of the question has what "it" may be."""
+    """Tell whether an earlier clause of the question contains what "it" may refer to."""
     known = False
     for one in range(place):
         if asked.at(one) in CLAUSES and known:
@@ -306,18 +310,18 @@ def _has_thing_before(asked: Utterance, place: int) -> bool:
     return False
 
 
-# -- What is taken --------------------------------------------------------------------------------
+# -- Taking words ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Said:
-    """A turn, which is read only where its words are wanted."""
+    """A turn, which is parsed only when its words are needed."""
 
     turn: Turn
 
     @property
     def is_own(self) -> bool:
-        """Whether the person said it whose memory is searched."""
+        """Tell whether the person whose memory is searched said it."""
         return self.turn.role == USER
 
     @cached_property
@@ -338,7 +342,7 @@ class _Taking:
         self._taken: dict[str, float] = {}
 
     def words(self) -> Mapping[str, float]:
-        """Return what is taken, each with what it counts, the weightiest first."""
+        """Return the words taken, each with its weight, highest first."""
         found = []
         if Leaning.PERSON in self._leanings:
             found.append(self._refer(self._persons(), others=OWN))
@@ -354,7 +358,7 @@ class _Taking:
         return dict(ordered[:MAX_TAKEN])
 
     def _refer(self, words: Sequence[str], *, others: float = REFERENT) -> bool:
-        """Take what a pronoun stands for, the likeliest first; tell whether there was any."""
+        """Take the referent of a pronoun, the likeliest first; tell whether there is one."""
         for number, one in enumerate(words):
             self._take(one, others if number else REFERENT)
         return bool(words)
@@ -367,8 +371,10 @@ class _Taking:
         return bool(new)
 
     def _persons(self) -> Sequence[str]:
-        """Return who was named last, and who was named beside: in the same turn, or before it as
-        whom "That is your sister." speaks of."""
+        """Return the last person named, and others named with or before them.
+
+        The others are named in the same turn, or in one before "That is your sister."
+        """
         for number, one in enumerate(self._turns):
             said = one.words
             if said.persons:
@@ -381,8 +387,10 @@ class _Taking:
         return next(([one.words.names[-1].written] for one in self._turns if one.words.names), [])
 
     def _place(self) -> Sequence[str]:
-        """Return the place named last: rather the town than the restaurant, which has an article,
-        and rather what is "in" than what is "to"."""
+        """Return the last place named: a town rather than a restaurant, which has an article.
+
+        A name after "in" is preferred to one after "to".
+        """
         kinds: list[Callable[[Name], bool]] = [
             lambda one: one.is_at and not one.has_determiner,
             lambda one: one.is_towards and not one.has_determiner,
@@ -398,7 +406,7 @@ class _Taking:
         return next((one.words.dates for one in self._turns if one.words.dates), [])
 
     def _take_topic(self) -> None:
-        """Take what the newest turns are about, exchange by exchange until there is enough."""
+        """Take the topic of the newest turns, exchange by exchange, until that is enough."""
         factor, taken = 1.0, 0
         goes_on = Leaning.GOES_ON in self._leanings and Leaning.THING not in self._leanings
         # The answer to the question before is not what is asked now.
@@ -413,8 +421,11 @@ class _Taking:
             factor *= FURTHER
 
     def _topic(self, said: Utterance) -> list[str]:
-        """Return the first words of what a turn is about, in their order: names before numbers and
-        dates, and these before other words, of which the longer are the rarer."""
+        """Return the first words of a turn's topic, in order.
+
+        Names come before numbers and dates, and these before other words, of which longer ones are
+        rarer.
+        """
         left_out = self._replaced(said)
         in_names = {place for one in said.names for place in range(one.start, one.end)}
         names = [(one.start, one.written) for one in said.names if one.start not in left_out]
@@ -433,7 +444,7 @@ class _Taking:
         return [word for _, word in sorted(first)]
 
     def _replaced(self, said: Utterance) -> set[int]:
-        """Return where the names of a turn begin in whose place the question puts another."""
+        """Return where the names of a turn begin that the question replaces."""
         own = self._asked.names
         if Leaning.GOES_ON not in self._leanings:
             return set()
@@ -444,8 +455,10 @@ class _Taking:
 
 
 def _exchanges(newest_first: Sequence[_Said]) -> Iterator[list[_Said]]:
-    """Yield what the person said with the answers to it, the newest exchange first and in each
-    what the person said first."""
+    """Yield the exchanges of what the person said and the answers, newest first.
+
+    In each exchange, what the person said comes first.
+    """
     exchange: list[_Said] = []
     for one in newest_first:
         exchange.insert(0, one)
@@ -457,7 +470,7 @@ def _exchanges(newest_first: Sequence[_Said]) -> Iterator[list[_Said]]:
 
 
 def _of_other_script(asked: Utterance, question: str, said: Sequence[Turn]) -> Mapping[str, float]:
-    """Take the words of the last turn, and of the person's, where a question is short."""
+    """Take the words of the last turn, and of the person's last, if the question is short."""
     is_unspaced = _UNSPACED.search(question) is not None
     most = SHORT_CHARACTERS if is_unspaced else SHORT_WORDS
     if number_of_words(question) - is_unspaced > most:

@@ -1,12 +1,12 @@
-"""The index as rows: read for a question, and kept up by workers.
+"""The stored index: read for each search, and maintained by workers.
 
-What no segment covers is made into one in memory whenever it is searched, so an index may be
-behind, incomplete or gone, and no search notices but by its speed, up to a bound; of a long tail
-the newest part has vectors. Segments keep the vectors of an earlier model until a worker has
-embedded them anew, which the first search that meets them asks for; what is embedded of a large one
-is stored step by step, behind the vectors that still answer. Segments of one model are merged so
-that each has at least twice the postings of the next: few are read, and an entry is merged a few
-times.
+Entries that no segment covers are indexed in memory at every search, so an index may be behind,
+incomplete or gone without affecting results: only speed suffers, up to a bound, and in a long tail
+only the newest part has vectors. Segments keep the vectors of an earlier model until a worker has
+embedded them again, which the first search that meets them requests; the new vectors of a large
+segment are stored step by step, behind those that still answer. Segments of one model are merged so
+that each has at least twice the postings of the next: so few are read, and an entry is merged only
+a few times.
 """
 
 import datetime
@@ -39,30 +39,31 @@ from memory.work import leases
 
 logger = structlog.get_logger(__name__)
 
-# A segment is built of so many entries or characters at most; and merged up to so many postings.
+# A segment is built from at most this many entries or characters, and merged up to this many
+# postings.
 BUILD_ENTRIES = 2048
 BUILD_CHARACTERS = 4_000_000
 MERGE_POSTINGS = 4_000_000
-# So many passages, or characters, of a stored segment are embedded between two commits; and a new
-# segment is embedded before it is stored if it has no more. What a provider has been paid for is
-# not lost with what comes after it.
+# Passages or characters of a stored segment that are embedded between two commits; a new segment
+# with no more is embedded before it is stored. So vectors that a provider was paid for survive a
+# later failure.
 STEP_PASSAGES = 512
 STEP_CHARACTERS = 50_000
-# Of what is not indexed, so many characters are embedded during a search, the newest.
+# Characters of the unindexed tail, the newest, that a search embeds.
 LIVE_CHARACTERS = 60_000
-# What is not indexed is indexed by the search itself, which takes half a second for each million
-# characters: more than so many in two searches at a time, of a workspace in one; and no more than
-# that at all, before a worker has come to it.
+# A search indexes the unindexed tail itself, at half a second per million characters. A larger tail
+# than the first limit is indexed by two searches at a time, one per workspace; one larger than the
+# second must wait for a worker.
 QUICK_CHARACTERS = 1_000_000
 MAX_LIVE_CHARACTERS = 20_000_000
 _places = Places(2, factor=1)
 LIVE_RETRY_SECONDS, INDEX_RETRY_SECONDS = 1.0, 10.0
-# So long an index waits, from and to, that finds all places taken at which indexes are embedded.
+# The range of an index's wait, if all threads that embed indexes are busy.
 BUSY_SECONDS = (10.0, 30.0)
-# Vectors that a process keeps, of the users that were searched last.
+# Vectors that a process caches, of the users that were searched last.
 CACHED_BYTES = 64 * 1024 * 1024
 
-# Vectors are the last block. They are by far the largest: those at hand are not read again.
+# Vectors are the last block, and by far the largest: cached ones are not read again.
 _READ = """
 SELECT s.id, s.first_seq, s.last_seq, b.number > s.blocks, b.data
 FROM memory_searchsegment s JOIN memory_searchblock b ON b.segment_id = s.id
@@ -94,17 +95,17 @@ def read(
     with_vectors: bool = False,
     live: dict[Range, Segment] | None = None,
 ) -> list[Segment]:
-    """Return segments of the whole log, in its order, that have the postings of these terms.
+    """Return segments that cover the whole log, in its order, with the postings of these terms.
 
-    With a model, or `with_vectors` where it has just failed, they have their vectors, too, as far
-    as these are there, be they an earlier model's. What the user's index does not cover is read
-    from the log, up to the newest entry, and embedded with the model; `live` keeps that for the
-    next call. Raises `usage.Exceeded` where that is too much, or too many do so.
+    With a model, or `with_vectors` if it has just failed, they include their vectors, as far as
+    there are any, even an earlier model's. Entries that the user's index does not cover are read
+    from the log and embedded with the model; `live` caches them for the next call. Raises
+    `usage.Exceeded` if they are too many, or too many searches do so.
     """
     live = {} if live is None else live
     with_vectors = with_vectors or embedder is not None
     cached = _cache.of(user.pk) if with_vectors else {}
-    # One statement, one snapshot: a merge that commits meanwhile is seen whole or not at all.
+    # One statement, one snapshot: a merge that commits meanwhile is seen completely or not at all.
     with connection.cursor() as cursor:
         parameters: list[Any] = [user.pk, VERSION, list(terms), with_vectors, list(cached)]
         cursor.execute(_READ, parameters)
@@ -143,7 +144,7 @@ def read(
 
 
 def _is_behind(tail: Segment) -> bool:
-    """Tell whether what no segment has is more than a tail: an older server has indexed the log."""
+    """Tell whether the tail is too long or lacks vectors: an older server indexed the log."""
     has_all = tail.vectors is None or bool(np.isfinite(tail.vectors.factors).all())
     return not has_all or len(np.unique(tail.seqs)) > TAIL
 
@@ -151,7 +152,7 @@ def _is_behind(tail: Segment) -> bool:
 def _vectors(
     cached: Mapping[int, Vectors | None], segment: int, read: Mapping[int, bytes], number: int
 ) -> Vectors | None:
-    """The vectors of a segment; raises ValueError if they are not those of its documents."""
+    """Return the vectors of a segment; raises ValueError if they do not match its documents."""
     found = cached[segment] if segment in cached else vectors.decode(read.get(segment, b""))
     if found is not None and len(found.values) != number:
         raise ValueError(f"{len(found.values)} vectors of {number} documents")
@@ -161,7 +162,7 @@ def _vectors(
 class _Cache:
     """The vectors of the segments that were read last, which never change.
 
-    A segment that is gone is not asked for again, and goes with the next search of its user.
+    A deleted segment is not requested again, and is dropped at the next search of its user.
     """
 
     def __init__(self) -> None:
@@ -170,12 +171,12 @@ class _Cache:
         self._bytes = 0
 
     def of(self, user_pk: int) -> Mapping[int, Vectors | None]:
-        """Return what is at hand of a user: segment → vectors."""
+        """Return the cached vectors of a user by segment."""
         with self._lock:
             return self._users.get(user_pk, {})
 
     def keep(self, user_pk: int, found: Mapping[int, Vectors | None]) -> None:
-        """Keep what was found of a user instead of what was there before."""
+        """Replace a user's cached vectors."""
         size = _size(found)
         with self._lock:
             self._bytes -= _size(self._users.pop(user_pk, {}))
@@ -231,7 +232,7 @@ def _too_much(user: MemoryUser, seconds: float) -> Exceeded:
 
 
 def _embedded_live(documents: Sequence[Document], embedder: Embedder) -> Vectors:
-    """The vectors of the newest of these documents; how close the others are cannot be told."""
+    """Return the vectors of the newest of these documents; closeness of others is unknown."""
     room = LIVE_CHARACTERS
     first = len(documents)
     while first and room >= len(documents[first - 1].text):
@@ -246,7 +247,7 @@ def _embedded_live(documents: Sequence[Document], embedder: Embedder) -> Vectors
 
 
 def _uncovered(covered: Sequence[Range], last: int | None) -> list[Range]:
-    """Return the ranges of the log between those that are covered, and after them, up to `last`.
+    """Return the ranges of the log that are not covered, up to `last`.
 
     Without `last` the log has no end.
     """
@@ -264,14 +265,14 @@ def _uncovered(covered: Sequence[Range], last: int | None) -> list[Range]:
 _ENDLESS = 2**63 - 1
 
 
-# -- Keeping up -----------------------------------------------------------------------------------
+# -- Maintenance ----------------------------------------------------------------------------------
 
 
 def keep_up(user_pk: int) -> None:
-    """Index what is due of a user's log, and merge, unless somebody else does.
+    """Index the due part of a user's log, and merge, unless another worker does.
 
-    Each step commits by itself, and only under a lease that nobody has taken since: whoever is
-    killed leaves what he has done, and doing it twice does no harm.
+    Each step commits by itself, and only under a lease that is still held: a killed worker leaves
+    what it has done, and repeating a step does no harm.
     """
     index = leases.claim(waiting().filter(user_id=user_pk))
     if index is None:
@@ -294,19 +295,22 @@ def keep_up(user_pk: int) -> None:
 
 @dataclass(frozen=True)
 class _Plan:
-    """A segment to be made: of the entries of a range, or of these segments; of a single segment
-    the next vectors of the model, and the same segment with them when all are made."""
+    """The next segment to make: from the entries of a range, or from these segments.
+
+    For a single segment, the model's next vectors are computed, and the segment is stored again
+    once all are there.
+    """
 
     covers: Range
     merged: Sequence[SearchSegment] = ()
 
 
 def _step(index: SearchIndex) -> bool:
-    """Make one segment; False when there was nothing to do, and the index was given back."""
+    """Make one segment; return False if there was nothing to do and the index was given back."""
     plan = _plan(index)
     if plan is None:
         with transaction.atomic():
-            leases.check(index)  # whoever appends now waits, or has and is seen
+            leases.check(index)  # a concurrent append now waits, or is seen
             if _plan(index) is None:
                 leases.write(
                     index,
@@ -330,15 +334,17 @@ def _step(index: SearchIndex) -> bool:
         logger.error("search_segments_unreadable", user=index.user_id, error=str(error))
         with transaction.atomic():
             leases.check(index)
-            _remove([one.pk for one in plan.merged])  # they are built anew
+            _remove([one.pk for one in plan.merged])  # they are rebuilt
     else:
         _write(index, plan.covers, merged)
     return True
 
 
 def _plan(index: SearchIndex) -> _Plan | None:
-    """Decide what to make next: a segment where one is missing, then of several one, and last the
-    vectors that are missing. What differs in its vectors is not merged, which would lose them."""
+    """Decide what to make next: a missing segment, then a merge, then missing vectors.
+
+    Segments with vectors of different models are not merged, since the vectors would be lost.
+    """
     rows = list(
         SearchSegment.objects.filter(user_id=index.user_id, version=VERSION).order_by("first_seq")
     )
@@ -363,7 +369,7 @@ def _plan(index: SearchIndex) -> _Plan | None:
     made_by = embedder(_user(index))
     if made_by is None:
         return None
-    for row in reversed(rows):  # the newest are asked for most
+    for row in reversed(rows):  # the newest are searched most
         if row.pk not in kinds or kinds[row.pk].model != made_by.name:
             return _Plan((row.first_seq, row.last_seq), [row])
     return None
@@ -371,7 +377,10 @@ def _plan(index: SearchIndex) -> _Plan | None:
 
 @dataclass(frozen=True)
 class _Kind:
-    """Which vectors a segment has; of one that is being embedded, which segment it is."""
+    """The vectors of a segment: their model and dimensions.
+
+    `embedded` is the segment's own key while it is being embedded again, so that it is not merged.
+    """
 
     model: str
     dimensions: int
@@ -401,7 +410,7 @@ def _follow(rows: Sequence[SearchSegment], place: int) -> bool:
 
 
 def _is_long(index: SearchIndex, tail: Range) -> bool:
-    """Whether the newest entries are worth a segment."""
+    """Return whether the newest entries are worth a segment."""
     if tail[1] - tail[0] + 1 >= TAIL:
         return True
     entries = LogEntry.objects.filter(user_id=index.user_id, seq__range=tail)
@@ -410,9 +419,9 @@ def _is_long(index: SearchIndex, tail: Range) -> bool:
 
 
 def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
-    """Return a segment of the first entries of the range, and what it covers of it.
+    """Return a segment of the first entries of the range, and the range that it covers.
 
-    If it is large, or the model fails, it has no vectors: they are made in steps of their own.
+    If it is large, or the model fails, it has no vectors: they are computed in steps of their own.
     Raises LeaseLost.
     """
     user = _user(index)
@@ -441,7 +450,7 @@ def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
 
 
 def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
-    """Embed the next passages of a stored segment, or store it anew if these are the last.
+    """Embed the next passages of a stored segment; after the last, store it with its vectors.
 
     Raises EmbeddingFailed; ValueError if the log has other passages; LeaseLost.
     """
@@ -472,8 +481,10 @@ def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
 
 
 def _made_so_far(index: SearchIndex, row: SearchSegment, model: str) -> list[Vectors]:
-    """Return the vectors of a segment's first passages that are stored behind it; those of another
-    model, or that cannot be read, are removed."""
+    """Return the vectors of a segment's first passages that are stored behind it.
+
+    Those of another model, or that cannot be read, are removed.
+    """
     found = SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1).order_by("number")
     try:
         made = [vectors.decode(bytes(data)) for data in found.values_list("data", flat=True)]
@@ -492,7 +503,7 @@ def _forget_made(index: SearchIndex, row: SearchSegment) -> None:
 
 
 def _step_size(documents: Segment, first: int) -> int:
-    """So many passages from the first on are embedded at a time."""
+    """Return how many passages, from `first` on, are embedded in one step."""
     here = slice(first, first + STEP_PASSAGES)
     lengths = documents.ends[here].astype(np.int64) - documents.begins[here]
     fitting = int(np.searchsorted(np.cumsum(lengths), STEP_CHARACTERS, side="right"))
@@ -500,7 +511,7 @@ def _step_size(documents: Segment, first: int) -> int:
 
 
 def _passages(index: SearchIndex, documents: Segment, first: int, last: int) -> list[str]:
-    """Return what some passages of a segment say; ValueError if the log has others."""
+    """Return the text of some passages of a segment; ValueError if the log has others."""
     wanted = documents.seqs[first:last]
     if not len(wanted):
         return []
@@ -529,7 +540,7 @@ def _stored(row: SearchSegment) -> Segment:
 
 
 def _write(index: SearchIndex, covered: Range, segment: Segment) -> None:
-    """Store a segment in the place of all that overlap it; raises LeaseLost."""
+    """Store a segment in place of all that overlap it; raises LeaseLost."""
     blocks = segments.encode(segment)
     first, last = covered
     with transaction.atomic():

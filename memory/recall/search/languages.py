@@ -1,6 +1,6 @@
-"""The small words of four languages by which a question leans on what was said before it.
+"""The function words of four languages that mark follow-up questions.
 
-Lists, not grammars: what they miss is searched as it was asked.
+They are lists, not grammars: a question that they miss is searched for as it is.
 """
 
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ def words_of(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Language:
-    """A language's words without content, and those of them that stand for something else."""
+    """A language's function words, and those of them that refer to something else."""
 
     function_words: frozenset[str]
-    """Words that say nothing of what a text is about; all sets below are among them."""
+    """Words that say nothing about a text's topic; all sets below are among them."""
     questions: frozenset[str]
-    """What a whole question begins with: question words and auxiliaries."""
+    """Words that begin a complete question: question words and auxiliaries."""
     first_person: frozenset[str]
     openers: frozenset[str]
-    """What goes on with the question before: and, but."""
+    """Words that continue the question before: and, but."""
     phrases: tuple[tuple[str, ...], ...]
-    """The same in several words: what about."""
+    """The same as phrases: what about."""
     persons: frozenset[str]
     things: frozenset[str]
     places: frozenset[str]
@@ -38,7 +38,7 @@ class Language:
     relations: frozenset[str]
     """Persons without a name: sister, boss."""
     dates: frozenset[str]
-    """Months, days of the week, feasts."""
+    """Months, days of the week, holidays."""
 
 
 def _language(**words: str) -> Language:
@@ -182,7 +182,7 @@ SPANISH = _language(
 )
 LANGUAGES = (ENGLISH, GERMAN, SPANISH, FRENCH)
 
-# What people say without saying what it is about.
+# Words that people say without a topic.
 FILLERS = words_of(
     """
     yes no yeah ok okay sure thanks thank please hello hi hey well really lot lots thing
@@ -196,30 +196,30 @@ FILLERS = words_of(
     gracias vale bueno claro
     """
 )
-# Verbs that ask for what the turns before were about, where nothing else is said.
+# Verbs that, on their own, ask about the topic of the turns before.
 BARE_VERBS = words_of(
     """
     pay paid spend cost buy bought order ordered book booked choose decide recommend eat
     drink see meet use bring leave start end finish return arrive last happen
     """
 )
-# What is followed by "that" and what was said.
+# Verbs that "that" and a statement may follow.
 SAYING = words_of(
     """
     say says said tell told think thought know knew mean meant true hope hoped so
     """
 )
 BE = words_of("is are was were be been s")
-# What "that" joins to what was said before it in the same question.
+# Words before which "that" refers to something earlier in the same question.
 SUBJECTS = BE | {"i", "you", "he", "she", "it", "we", "they"}
-# It is of the world, not of the turns: it rains, it takes an hour to, is it true that.
+# Impersonal uses of "it": it rains, it takes an hour to, is it true that.
 WEATHER = words_of(
     """
     rain raining rained snow snowing snowed sunny cold warm hot dark
     """
 )
 IMPERSONAL = words_of("true possible ok okay hard easy safe important take takes")
-# This week is the present one, that week one that was spoken of.
+# "This week" is the present one; "that week" one that was mentioned.
 SPANS = words_of(
     """
     day night morning afternoon evening week weekend month year time summer winter spring
@@ -231,13 +231,13 @@ CLAUSES = words_of(
     , ; and but when if because after before that while so since
     """
 )
-# What follows a name that begins a sentence, beside words that end as verbs do.
+# Words that follow a name at the beginning of a sentence, besides those with verb endings.
 VERBS = words_of(
     """
     is was has had will can does did and s met came went said told got made took gave bought ate
     saw ran left knew found brought sold won lost sent kept wrote spoke told fell broke drove flew
     """
 )
-# English words that are months and others, too.
+# English words that are months, and other words too.
 AMBIGUOUS_DATES = words_of("may march spring")
 BEFORE_DATES = words_of("in of last next since until by this early late mid during")

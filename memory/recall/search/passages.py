@@ -1,7 +1,7 @@
-"""Texts as passages: what is ranked, embedded and returned of a long text.
+"""Passages of texts: the units in which a long text is ranked, embedded and returned.
 
-Where an assistant writes 400 words, one sentence of them matters. A text of fewer than 120 words is
-one passage; a longer one is cut evenly into passages of 60 words, or a few more.
+Of an assistant's 400 words, usually one sentence matters. A text of fewer than 120 words is one
+passage; a longer one is cut evenly into passages of 60 words, or a few more.
 """
 
 import re
@@ -13,7 +13,8 @@ WORDS = 60
 # Per text. A longer text has longer passages.
 MAX_PASSAGES = 1000
 
-# Of scripts without spaces each character counts as a word, and of what nobody writes 64 do.
+# In scripts without spaces each character counts as a word; in runs longer than any word, each 64
+# characters do.
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]{{1,64}}")
 
 Passage = tuple[int, int]

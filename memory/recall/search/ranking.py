@@ -1,14 +1,14 @@
-"""How well the passages of a corpus answer a question: one formula, without a database.
+"""Ranking of a corpus' passages for a question: one formula, without a database.
 
-Two signals are added up: words, and meaning, which is how close the vector of a passage is to that
-of the question. Each is measured by how much it differs from passage to passage: what is common to
-all says nothing. What the person remembered said counts for more than what others answered, and the
-second passage of a text for less than the first of another.
+Two signals are added: words, and meaning, which is the closeness of a passage's vector to the
+question's. Each is measured by how much it differs between passages: what is common to all carries
+no information. The person's own words count for more than others' answers, and the second passage
+of a text for less than the first of another.
 
-By words it is BM25 over what is heard around each passage: a word counts fully where it stands, and
-half, a quarter … at the passages next to it in the same session. What answers a question is often
-said beside its words, and single entries of a conversation are too short to judge by what they
-lack.
+The signal of words is BM25 over the surroundings of each passage: a word counts fully where it
+stands, and half, a quarter … at the adjacent passages of the same session. The answer to a question
+often stands next to its words, and single entries of a conversation are too short to be judged by
+the words that they lack.
 """
 
 import math
@@ -21,37 +21,39 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
-# BM25's own two: how fast repetition stops counting, and how much length does.
+# BM25's two parameters: the saturation of repetition, and the weight of length.
 SATURATION = 1.2
 LENGTH = 0.75
-# How much of a word is heard so many entries away.
+# The weight of a word at this distance in entries.
 HEARD = (1.0, 0.5, 0.25, 0.125, 0.0625)
-# An entry whose speaker is named in the question counts so much more.
+# The bonus of an entry whose speaker is named in the question.
 SPEAKER = 0.5
-# By words alone, what others than the person said counts so much less.
+# The factor, in rankings by words alone, of what others than the person said.
 OTHERS = 0.5
-# What is less close than this, and has none of the words, is not found. Low, since one in five
-# answers that share no word with their question is less close than 0.12: benchmarks/paraphrases.py.
+# A passage that is less close than this, and has none of the words, is not found. Low, since one in
+# five answers that share no word with their question is less close than 0.12:
+# benchmarks/paraphrases.py.
 FLOOR = 0.05
-# Short messages are about what was said around them: closeness is heard half as much so many
-# characters away. Whole passages of long texts hear little of each other.
+# Short messages are about their surroundings: closeness carries over, halved at each of this many
+# characters. Whole passages of long texts get hardly any from each other.
 REACH = 150
-# The weight of words beside meaning; what is added for the person's own words, and taken off for
+# The weight of words beside meaning; the bonus for the person's own words; and the deduction for
 # each earlier passage of the same text, up to five. All in standard deviations of closeness, chosen
 # once on two sets of recorded conversations (benchmarks/retrieval.py).
 WORDS = 0.9
 OWN = 3.0
 AGAIN = 1.0
-# The deviations of few passages tell little: as if there were a hundred with these, too.
+# The deviations of few passages tell little: they are computed as if there were a hundred more with
+# these deviations.
 USUAL_NUMBER = 100
 USUAL_CLOSENESS, USUAL_WORDS = 0.1, 0.05
-# What is so many deviations apart scores a half.
+# The number of deviations above the rest that scores a half.
 HALF = 8.0
 
 
 @dataclass(frozen=True)
 class Postings:
-    """Where a term stands: entries by their place in the corpus, ascending, and how often."""
+    """The occurrences of a term: places of entries in the corpus, ascending, and counts."""
 
     places: Places
     counts: Floats
@@ -59,25 +61,25 @@ class Postings:
 
 @dataclass(frozen=True)
 class Corpus:
-    """What is to be known of the entries that are ranked together, in the order of the log."""
+    """The data of the entries that are ranked together, in the order of the log."""
 
     seqs: NDArray[np.int64]
     lengths: Floats
     sessions: NDArray[np.uint32]
     postings: Mapping[int, Postings]
-    """By identity of the term; those of speakers' names by `segments.SPEAKER_PREFIX` and it."""
+    """By identity of the term; for speakers' names, of `segments.SPEAKER_PREFIX` and name."""
     begins: NDArray[np.uint32]
     ends: NDArray[np.uint32]
     is_users: NDArray[np.bool_]
     closeness: NDArray[np.float32] | None
-    """To the question; None where meaning does not count, and NaN for what has no vector."""
+    """To the question; None if meaning does not count, and NaN for passages without a vector."""
     is_conversation: bool = False
-    """Whether what stands beside a passage was said beside it."""
+    """Whether neighbouring passages are from one conversation."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one term contributes: at every place how much it is heard, and its part of the score."""
+    """The contribution of one term at every place: its weighted count, and its score."""
 
     heard: Floats
     score: Floats
@@ -85,13 +87,13 @@ class Share:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The score of every passage of a corpus, 0 to 1, and what it is made of."""
+    """The score of every passage of a corpus, from 0 to 1, and its components."""
 
     scores: Floats
     spoken: NDArray[np.bool_]
     shares: Mapping[int, Share]
     meaning: Floats | None = None
-    """Its part of each score; None where there are words alone."""
+    """Its part of each score; None for a ranking by words alone."""
 
 
 def rank(
@@ -102,11 +104,11 @@ def rank(
     *,
     explain: bool = True,
 ) -> Ranking:
-    """Score the passages by the terms looked for, and by whose speaker has one of these names.
+    """Score passages by the terms looked for, and by whether the speaker has one of the names.
 
-    1 would be a passage that is full of all the terms, said by whoever is named. `weights` has the
-    terms that count for less than one that was asked for. The shares of the
-    terms, each as large as the corpus, are kept to `explain` alone.
+    1 would be a passage that is full of all the terms, said by a named speaker. `weights` has the
+    terms that count for less than 1. The shares of the terms, each as large as the corpus, are only
+    kept to `explain`.
     """
     number = len(corpus.seqs)
     lengths = _heard_of_all(corpus.lengths, corpus.sessions)
@@ -135,7 +137,7 @@ def rank(
 
 
 def prefer_own(corpus: Corpus, ranking: Ranking) -> Ranking:
-    """Return a ranking by words in which what the person said counts for more."""
+    """Return a ranking by words in which the person's own words count for more."""
     own = corpus.is_users
     factor = np.where(own | ~own.any(), 1.0, OTHERS)
     shares = {term: Share(one.heard, one.score * factor) for term, one in ranking.shares.items()}
@@ -143,9 +145,9 @@ def prefer_own(corpus: Corpus, ranking: Ranking) -> Ranking:
 
 
 def fuse(ranked: Sequence[tuple[Corpus, Ranking]]) -> list[Ranking]:
-    """Return the rankings with what meaning, and who said it, add to words.
+    """Return the rankings with meaning and speakers added to words.
 
-    A score is no share of the words any more: 0.5 is what stands out by `HALF` deviations.
+    A score is not a share of the words any more: 0.5 stands out by `HALF` deviations.
     """
     close = [_close(corpus) for corpus, _ in ranked]
     by_closeness = deviation_of(close, USUAL_CLOSENESS)
@@ -163,7 +165,7 @@ def _fused(corpus: Corpus, ranking: Ranking, meaning: Floats, words: Floats) -> 
     total -= AGAIN * np.minimum(_earlier(corpus.seqs, total), 5)
     total = np.where(is_found, np.maximum(total, 0.01), 0.0)
     scores = total / (total + HALF)
-    # What each part has of the score; the rest is for who said it.
+    # The part of each signal in the score; the rest is for the speaker.
     unit = 1 / (total + HALF)
     shares = {
         term: Share(one.heard, one.score / np.maximum(ranking.scores, 1e-6) * words * unit)
@@ -173,10 +175,11 @@ def _fused(corpus: Corpus, ranking: Ranking, meaning: Floats, words: Floats) -> 
 
 
 def _close(corpus: Corpus) -> Floats:
-    """The closeness of passages, and in a conversation of what was said around them."""
+    """Return the closeness of passages; in a conversation, including that of their surroundings."""
     assert corpus.closeness is not None
     near = corpus.closeness.astype(np.float64)
-    # What has no vector is neither close nor far: by some models all texts are close to each other.
+    # A passage without a vector is neither close nor far: for some models all texts are close to
+    # each other.
     is_unknown = np.isnan(near)
     if is_unknown.any():
         near[is_unknown] = near[~is_unknown].mean() if not is_unknown.all() else 0.0
@@ -195,7 +198,7 @@ def _close(corpus: Corpus) -> Floats:
 
 
 def deviation_of(signals: Sequence[Floats], usual: float) -> float:
-    """The standard deviation of a signal, of few passages rather the usual one."""
+    """Return the standard deviation of a signal; for few passages, mostly the usual one."""
     values = np.concatenate(signals)
     squares = float(((values - values.mean()) ** 2).sum()) if len(values) else 0.0
     whole = squares + USUAL_NUMBER * usual**2
@@ -203,7 +206,7 @@ def deviation_of(signals: Sequence[Floats], usual: float) -> float:
 
 
 def _earlier(seqs: NDArray[np.int64], scores: Floats) -> Places:
-    """How many passages of the same entry score more than each."""
+    """Return for each passage how many of the same entry have a higher score."""
     order = np.lexsort((-scores, seqs))
     places = np.arange(len(order))
     is_first = np.append(True, seqs[order][1:] != seqs[order][:-1])[: len(order)]
@@ -214,26 +217,26 @@ def _earlier(seqs: NDArray[np.int64], scores: Floats) -> Places:
 
 
 def _rarity(corpus: Corpus, term: int) -> float:
-    """BM25's weight of a term; of one that stands nowhere it is the largest."""
+    """Return BM25's weight of a term; that of a term without occurrences is the largest."""
     found = corpus.postings.get(term)
     having = len(found.places) if found else 0
     return math.log(1 + (len(corpus.seqs) - having + 0.5) / (having + 0.5))
 
 
 def _heard(places: Places, amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
-    """Sum up the amounts at these places as they are heard at every place."""
+    """Return, for every place, the weighted sum of the amounts at these places."""
     heard = np.zeros(len(sessions))
     heard[places] = amounts
     for distance, weight in enumerate(HEARD[1:], 1):
         for here, there in _apart(places, distance, len(sessions)):
             same = sessions[places[here]] == sessions[there]
-            # Each place is named once, so that += adds to all of them.
+            # Each place occurs once, so that += adds to all of them.
             heard[there[same]] += weight * amounts[here][same]
     return heard
 
 
 def _heard_of_all(amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
-    """The same of amounts at every place."""
+    """Return the same for amounts at every place."""
     heard = amounts.copy()
     for distance, weight in enumerate(HEARD[1:], 1):
         same = weight * (sessions[distance:] == sessions[:-distance])
@@ -243,7 +246,7 @@ def _heard_of_all(amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
 
 
 def _apart(places: Places, distance: int, number: int) -> Iterator[tuple[slice, Places]]:
-    """Those of the places that have one so far after, or before, them; and that one."""
+    """Yield the places with another one at this distance after, or before, them, and that one."""
     last = int(np.searchsorted(places, number - distance))
     yield slice(0, last), places[:last] + distance
     first = int(np.searchsorted(places, distance))

@@ -1,9 +1,9 @@
-"""What typed records are found by besides the words of their entries.
+"""Additional matches of typed records, besides the words of their entries.
 
-A record is also found by the name of its collection, by what its class says of itself, and, for
-less, by what the records say that it refers to. All of this is read when somebody searches, from
-the newest version and from the index as they are; of an entry nothing but marks is indexed for it.
-So nothing of one entry is in the index of another, where a redaction would have to find it.
+A record is also found by the name of its collection, its class's docstring, and, with less weight,
+the words of the records that it refers to. All of this is read at search time, from the current
+newest version and index; only marks are indexed with an entry for it. So nothing of one entry is in
+another's index, where a redaction would have to find it.
 """
 
 from collections import defaultdict
@@ -22,7 +22,8 @@ from memory.recall.search.ranking import Corpus, Places, Postings
 from memory.recall.search.segments import Segment, corpus_of
 from memory.recall.search.words import identity, terms
 
-# What a record says counts so much for those that refer to it; of so many, the best, it is known.
+# The weight of a record's words for records that refer to it, and the number of records, the best,
+# for which this is done.
 REFERRED = 0.5
 MOST_REFERRED = 5
 
@@ -30,15 +31,15 @@ MOST_REFERRED = 5
 def classes_described(
     user: MemoryUser, asked: Sequence[str], outline: Outline | None = None
 ) -> dict[int, set[int]]:
-    """Return mark of a class → those of these terms by which it is described; of others nothing.
+    """Return mark of a class → those of these terms in its description; other classes are left out.
 
-    `outline` is that of the newest version, which is read if it is not given.
+    `outline` is that of the newest version, which is read if not given.
     """
     if user.head_id is None or not asked:
         return {}
     if outline is None:
         head = Checkpoint.objects.filter(pk=user.head_id).values_list("outline", flat=True)
-        stored = head.first()  # None if the user is erased meanwhile
+        stored = head.first()  # None if the user was erased meanwhile
         outline = Outline.from_json(stored) if stored else Outline()
     found = {}
     for domain in outline.domains.values():
@@ -62,8 +63,10 @@ def with_context(
     described: Mapping[int, set[int]],
     live: dict[index.Range, Segment],
 ) -> Corpus:
-    """Return a corpus whose records also have the terms of the records that they refer to, and
-    those by which their classes are described. `live` is what `index.read` has kept."""
+    """Return a corpus whose records have the terms of records they refer to and of their class.
+
+    `live` is the cache of `index.read`.
+    """
     if user.head_id is None:
         return corpus
     more = defaultdict[int, list[Postings]](list)
@@ -85,7 +88,7 @@ def _referring(
     asked: Sequence[int],
     live: dict[index.Range, Segment],
 ) -> Iterator[tuple[int, Places]]:
-    """Yield terms that records say, and the places of those that refer to these records."""
+    """Yield terms of records, with the places of other records that refer to these."""
     said = {term: corpus.postings[term] for term in asked if term in corpus.postings}
     weights = np.zeros(len(corpus.seqs))
     for found in said.values():
@@ -104,7 +107,7 @@ def _referring(
     for seq, mark in marks.items():
         if (having := others.postings.get(mark)) is None:
             continue
-        # What was read a moment later may have other entries.
+        # A later read may have other entries.
         places = np.flatnonzero(np.isin(corpus.seqs, others.seqs[having.places]))
         for term, own in said.items():
             if (corpus.seqs[own.places] == seq).any():
@@ -112,7 +115,7 @@ def _referring(
 
 
 def _joined(postings: Sequence[Postings]) -> Postings:
-    """All of these, where several name a place the largest."""
+    """Return the union of these postings, with the largest count at each place."""
     places, where = np.unique(np.concatenate([one.places for one in postings]), return_inverse=True)
     counts = np.zeros(len(places))
     np.maximum.at(counts, where, np.concatenate([one.counts for one in postings]))

@@ -1,9 +1,9 @@
-"""Segments: the form of an index. Immutable, mergeable, and read in part.
+"""Segments: the format of an index. Immutable, mergeable, and readable in part.
 
-A segment tells of consecutive entries of one log, passage by passage: each is a document. What is
-known of the documents themselves is one block; the postings are spread over others by the number of
-their term, so that a question reads the few blocks that its terms are in; the last block has the
-documents' vectors. Nothing here knows of a database.
+A segment covers consecutive entries of one log, passage by passage: each is a document. The data of
+the documents themselves is one block; the postings are spread over others by the number of their
+term, so that a question reads only the few blocks with its terms; the last block has the documents'
+vectors. This module does not use a database.
 """
 
 import struct
@@ -19,11 +19,11 @@ from memory.recall.search import vectors
 from memory.recall.search.ranking import Corpus, Postings
 from memory.recall.search.vectors import Vectors
 
-# Of what is stored. Blocks of another version are not read but made anew.
+# The version of the stored format. Blocks of another version are not read but rebuilt.
 VERSION = 4
-# Postings in a block, about.
+# The approximate number of postings in a block.
 BLOCK = 1024
-# Before a term: it is part of the speaker's name.
+# The prefix of a term from a speaker's name.
 SPEAKER_PREFIX = "@"
 
 _HEADER = struct.Struct("<BII")
@@ -33,27 +33,27 @@ _DOCUMENT_FIELDS = ("<i8", "<u1", "<u4", "<u4", "<u4", "<u4", "<u1")
 
 @dataclass(frozen=True)
 class Document:
-    """What an index is told of a passage of an entry; the terms by their identities."""
+    """An indexed passage of an entry, with its terms by their identities."""
 
     seq: int
     corpus: int
     session: int
     terms: Mapping[int, int]
-    """Term → how often. Its length is all of these."""
+    """Term → count. Their sum is its length."""
     marks: Sequence[int] = ()
-    """Names of speakers, and what records are marked with: found, and no part of the length."""
+    """Names of speakers, and marks of records: searchable, but not part of the length."""
     start: int = 0
     end: int = 0
-    """Where the passage is in the entry's text."""
+    """The position of the passage in the entry's text."""
     is_users: bool = False
-    """Whether the person remembered said it, or somebody of whom no role is known."""
+    """Whether the person remembered said it, or somebody without a known role."""
     text: str = field(default="", compare=False)
-    """What its vector is made of; not kept."""
+    """The text of which its vector is made; not stored."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """An index of some entries, or what was read of it: all documents, the postings of some terms.
+    """An index of some entries, or the part that was read: documents, and terms' postings.
 
     `starts` has one number more than `terms`: the postings of the n-th term begin at the n-th and
     end before the next. Places count the documents of this segment from 0. Without a model, or
@@ -101,7 +101,7 @@ def build(documents: Sequence[Document]) -> Segment:
 
 
 def merge(segments: Sequence[Segment]) -> Segment:
-    """Return one segment of several that follow each other in the log."""
+    """Return one segment made of several consecutive ones."""
     offsets = np.cumsum([0, *(len(one.seqs) for one in segments)])
     merged = _sorted(
         tuple(np.concatenate(field) for field in zip(*map(_documents, segments), strict=True)),
@@ -158,7 +158,7 @@ def corpus_of(
     close = np.concatenate(closeness) if closeness else None
     segments = [build([]), *segments]
     mine = np.concatenate([one.corpora for one in segments]) == corpus
-    # The place of a document among those of its corpus, by its place among all.
+    # Maps the place of a document among all to its place in its corpus.
     renumbered = np.cumsum(mine) - 1
     offsets = np.cumsum([0, *(len(one.seqs) for one in segments)])
     postings = {}
@@ -188,7 +188,7 @@ def corpus_of(
     )
 
 
-# -- As bytes -------------------------------------------------------------------------------------
+# -- Encoding -------------------------------------------------------------------------------------
 
 
 def encode(segment: Segment) -> list[bytes]:
@@ -209,7 +209,7 @@ def encode(segment: Segment) -> list[bytes]:
                 [
                     segment.terms[mine].astype("<i8"),
                     amounts[mine].astype("<u4"),
-                    # Differences are small, which the compression takes advantage of.
+                    # Differences are small, so they compress well.
                     np.diff(places, prepend=0).astype("<i4"),
                     segment.counts[postings],
                 ],
@@ -221,9 +221,9 @@ def encode(segment: Segment) -> list[bytes]:
 
 
 def decode(documents_block: bytes, blocks: Sequence[bytes]) -> Segment:
-    """Return what these blocks of one segment hold: its documents, and some of its postings.
+    """Return the documents, and some of the postings, in these blocks of one segment.
 
-    Raises ValueError if that cannot be read.
+    Raises ValueError if they cannot be read.
     """
     number, _, data = _unpack(documents_block)
     documents = _arrays(data, [(kind, number) for kind in _DOCUMENT_FIELDS])
@@ -269,7 +269,7 @@ def _document_arrays(segment: Segment) -> list[NDArray[Any]]:
 
 
 def _ranges(starts: NDArray[np.int64], amounts: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the numbers from each start on, so many of each, one range after the other."""
+    """Return `amounts` consecutive numbers from each start on, one range after the other."""
     amounts = amounts.astype(np.int64)
     before = np.cumsum(amounts) - amounts
     firsts = np.repeat(starts.astype(np.int64) - before, amounts)

@@ -1,4 +1,4 @@
-"""What somebody said, read without grammar: words, and the names, persons and dates among them."""
+"""Utterances, parsed without grammar: words, and the names, persons and dates among them."""
 
 import re
 import unicodedata
@@ -18,7 +18,7 @@ from memory.recall.search.languages import (
 from memory.recall.search.words import LETTER, UNSPACED
 from memory.texts import with_few_marks
 
-# A name has so many words at most, and no word that people write is longer.
+# Limits on the words of a name, and on the characters of a word.
 MAX_NAME = 4
 MAX_WORD = 40
 
@@ -34,7 +34,7 @@ BREAKS = ENDS | {",", ":", ""}
 
 @dataclass(frozen=True)
 class Name:
-    """Capitalised words in a row, and what stands before them."""
+    """Consecutive capitalised words, and the kind of word before them."""
 
     start: int
     end: int
@@ -43,22 +43,22 @@ class Name:
     is_towards: bool
     has_determiner: bool
     is_alone: bool
-    """Whether it is a sentence by itself: "Espresso."."""
+    """Whether it is a sentence by itself, such as "Espresso"."""
 
     @property
     def may_be_place(self) -> bool:
-        """Whether a preposition stands before it that may lead to a place."""
+        """Tell whether a preposition before it may introduce a place."""
         return self.is_at or self.is_towards
 
     @property
     def may_be_person(self) -> bool:
-        """Whether nothing tells that it is a place or a thing."""
+        """Tell whether nothing marks it as a place or a thing."""
         return not self.is_at and not self.has_determiner and not self.is_alone
 
 
 @dataclass(frozen=True)
 class Utterance:
-    """A text as words and marks."""
+    """A text as words and punctuation marks."""
 
     written: Sequence[str]
     folded: Sequence[str]
@@ -66,28 +66,28 @@ class Utterance:
 
     @classmethod
     def of(cls, text: str) -> "Utterance":
-        """Read a text."""
+        """Parse a text."""
         written = _TOKEN.findall(unicodedata.normalize("NFC", with_few_marks(text)))
         folded = [word.casefold() for word in written]
-        # The first of equals is English.
+        # Of several that match equally, English comes first.
         language = max(LANGUAGES, key=lambda one: sum(w in one.function_words for w in folded))
         return cls(written, folded, language)
 
     @property
     def is_of_known_language(self) -> bool:
-        """Whether it has a small word of its language."""
+        """Tell whether it has a function word of its language."""
         return any(word in self.language.function_words for word in self.folded)
 
     def at(self, place: int) -> str:
-        """Return the folded word at a place, "" beyond the text's ends."""
+        """Return the folded word at a place, "" beyond the ends of the text."""
         return self.folded[place] if 0 <= place < len(self.folded) else ""
 
     def is_initial(self, place: int) -> bool:
-        """Tell whether a sentence begins there."""
+        """Tell whether a sentence begins at a place."""
         return place == 0 or self.at(place - 1) in ENDS | {":"}
 
     def has_content(self, place: int) -> bool:
-        """Tell whether a word says what the text is about."""
+        """Tell whether a word belongs to the text's topic."""
         word = self.at(place)
         if word in BREAKS or word in self.language.function_words or word in FILLERS:
             return False
@@ -96,7 +96,7 @@ class Utterance:
         return len(word) > 1 or word.isdigit()
 
     def is_date(self, place: int) -> bool:
-        """Tell whether a word is one of a date: a month, a day, a year."""
+        """Tell whether a word is part of a date: a month, a day, a year."""
         word = self.at(place)
         if _ISO_DAY.fullmatch(word) or _YEAR.fullmatch(word):
             return True
@@ -118,8 +118,10 @@ class Utterance:
 
     @cached_property
     def names(self) -> Sequence[Name]:
-        """The names in it, in its order: capitalised words, of a sentence's first those that
-        look like one."""
+        """The names in the text, in order: capitalised words.
+
+        At the start of a sentence, only likely names count.
+        """
         found = []
         place = 0
         while place < len(self.written):
@@ -167,7 +169,7 @@ class Utterance:
 
     @cached_property
     def persons(self) -> Sequence[tuple[int, str]]:
-        """Who is named in it, or called sister or boss, and where."""
+        """The persons named in it, or called sister or boss, with their places."""
         called = [
             (place, self.written[place])
             for place, word in enumerate(self.folded)

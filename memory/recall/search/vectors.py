@@ -1,8 +1,8 @@
-"""Vectors of passages: how an index keeps them, and how close they are to that of a question.
+"""Vectors of passages: their stored format, and their closeness to a question's vector.
 
-Each is 8-bit integers and one factor: 256 numbers take 260 bytes, and the order of what is close
-stays the same. All vectors of a user are compared, which a processor does with 100,000 in some 10
-milliseconds; docs/search.md says where that ends, and what would come then.
+Each is stored as 8-bit integers and one factor: 256 numbers take 260 bytes, and the order of
+closeness stays the same. All vectors of a user are compared, which takes some 10 milliseconds for
+100,000; docs/search.md describes the limit, and the next step beyond it.
 """
 
 import struct
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 
-# Of the model's name, in bytes of UTF-8; the numbers of vectors and of what each has.
+# The length of the model's name in bytes of UTF-8, the number of vectors, and their dimensions.
 _HEADER = struct.Struct("<BHII")
 _VERSION = 1
 MAX_NAME = 200
-# What is converted at a time to compare it: it fits into a processor's cache.
+# The number of vectors converted at a time: they fit into a processor's cache.
 _ROWS = 2048
 
 
@@ -32,16 +32,16 @@ class Vectors:
 
     @property
     def dimensions(self) -> int:
-        """How many numbers each has."""
+        """The number of dimensions."""
         return int(self.values.shape[1])
 
     @property
     def bytes(self) -> int:
-        """What they take in memory."""
+        """The memory that they take, in bytes."""
         return self.values.nbytes + self.factors.nbytes
 
     def closeness(self, question: Floats) -> Floats:
-        """Return the cosine of the angle between each and the vector of a question."""
+        """Return the cosine between each vector and that of a question."""
         found = np.empty(len(self.values), np.float32)
         for start in range(0, len(found), _ROWS):
             rows = slice(start, start + _ROWS)
@@ -51,7 +51,7 @@ class Vectors:
 
 
 def quantised(model: str, vectors: Floats) -> Vectors:
-    """Return vectors of length 1, or 0, as an index keeps them."""
+    """Return vectors of length 1, or 0, in the stored format."""
     largest = np.abs(vectors).max(axis=1, initial=0.0)
     factors = np.where(largest > 0, largest / 127, 1.0).astype(np.float32)
     values = np.rint(vectors / factors[:, None]).astype(np.int8)
@@ -59,9 +59,9 @@ def quantised(model: str, vectors: Floats) -> Vectors:
 
 
 def joined(parts: Sequence[Vectors | None]) -> Vectors | None:
-    """Return the vectors of several segments as one; None if they are not of one model."""
+    """Return the vectors of several segments as one; None if they are of different models."""
     found = [part for part in parts if part is not None]
-    # Of blank texts alone the vectors have no numbers.
+    # Vectors of blank texts alone have no dimensions.
     filled = [part for part in found if len(part.values) and part.dimensions] or found[:1]
     kinds = {(part.model, part.dimensions) for part in filled}
     if not found or len(found) < len(parts) or len(kinds) > 1:
@@ -77,7 +77,7 @@ def joined(parts: Sequence[Vectors | None]) -> Vectors | None:
 
 
 def encode(vectors: Vectors | None) -> bytes:
-    """Return the block of a segment's vectors, which there is even without any."""
+    """Return the block of a segment's vectors, which exists even without any."""
     if vectors is None:
         return _HEADER.pack(_VERSION, 0, 0, 0)
     name = vectors.model.encode()[:MAX_NAME]
@@ -88,15 +88,15 @@ def encode(vectors: Vectors | None) -> bytes:
 
 
 def kind_of(block: bytes) -> tuple[str, int]:
-    """Return which model made the vectors of a block, "" for none, and their dimensions.
+    """Return the model that made the vectors of a block, "" for none, and their dimensions.
 
-    The beginning of the block suffices. Raises ValueError if that cannot be read.
+    The beginning of the block suffices. Raises ValueError if it cannot be read.
     """
     name, _, dimensions, _ = _read_header(block)
     return name, dimensions
 
 
-# So much of a block has the name of the model.
+# The part of a block that contains the name of the model.
 BEGINNING = _HEADER.size + MAX_NAME
 
 

@@ -1,7 +1,7 @@
-"""Texts as terms: what an index holds of a text, and what is looked for.
+"""Terms of texts: the units that an index holds and a search looks for.
 
-A term is a word without case, accents and English endings. Words of other languages are found as
-they are written; scripts that put no spaces between words are cut into pairs of characters.
+A term is a word without case, accents and English endings. Words of other languages are matched as
+they are written; scripts without spaces between words are cut into pairs of characters.
 """
 
 import datetime
@@ -17,7 +17,7 @@ import Stemmer
 
 from memory.texts import with_few_marks
 
-# English words that say nothing of what a text is about; the last are what apostrophes leave over.
+# English words without a topic; the last are remainders of apostrophes.
 _STOP_TEXT = """
     a about above after again against all am an and any are as at be because been before being
     below between both but by can could did do does doing down during each few for from further had
@@ -38,7 +38,7 @@ UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"
     "\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 )
-# The signs of Indian scripts are no letters to the library, and parts of words.
+# The marks of Indian scripts are not letters for the library, but parts of words.
 LETTER = rf"(?:[^\W_{UNSPACED}]|[\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(
     rf"(?P<day>(?<!\d)\d{{4}}-\d{{2}}-\d{{2}}(?!\d))|(?P<unspaced>[{UNSPACED}]+)|(?P<word>{LETTER}+)"
@@ -46,7 +46,7 @@ _WORD = re.compile(
 _UNSPACED_RUNS = re.compile(f"[{UNSPACED}]+")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")
 _ACCENTS = re.compile("[\u0300-\u036f]")
-# Nothing that people write is longer; of what is, the beginning will do.
+# No real word is longer; longer ones are matched by their beginning.
 _LONGEST = 64
 
 _local = threading.local()  # a stemmer serves one thread
@@ -75,7 +75,7 @@ def number_of_words(text: str) -> int:
 
 
 def best_part(text: str, wanted: Collection[str], length: int) -> str:
-    """Return the text, or of a longer one the part of this length that has most of these terms."""
+    """Return the text; if it is longer than `length`, the part with most of these terms."""
     if len(text) <= length:
         return text
     places = [
@@ -93,7 +93,7 @@ def best_part(text: str, wanted: Collection[str], length: int) -> str:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """Where in a text there are words, and how they are written."""
+    """Yield the words of a text with their positions."""
     for match in _WORD.finditer(text):
         start, written = match.start(), match[0]
         if match.lastgroup == "unspaced":
@@ -119,7 +119,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _named(day: str) -> list[str]:
-    """The words of a day that is written as 2026-03-01; of what is none, its numbers."""
+    """Return the terms of a day written as 2026-03-01; of an invalid one, its numbers."""
     try:
         date = datetime.date.fromisoformat(day)
     except ValueError:

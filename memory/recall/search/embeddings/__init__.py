@@ -1,7 +1,7 @@
-"""Embedding models: texts as vectors, which are close where texts mean the same.
+"""Embedding models: they map texts to vectors, which are close if the texts mean the same.
 
-`embedder` returns the one that the settings name. A model may fail at any time: a search goes on by
-words then, and says so.
+`embedder` returns the configured model. A model may fail at any time: then a search uses words
+only, and says so.
 """
 
 import functools
@@ -27,11 +27,11 @@ Floats = NDArray[np.float32]
 
 
 class EmbeddingFailed(Exception):
-    """The model gave no vectors; the message says why."""
+    """The model returned no vectors; the message says why."""
 
 
 class EmbedderBusy(EmbeddingFailed):
-    """As many threads of this process wait for the model as may; it is nobody's failure."""
+    """The maximum number of threads of this process wait for the model; this is no failure."""
 
 
 class Embedder(Protocol):
@@ -39,23 +39,23 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """What tells its vectors from those of another model."""
+        """The name that distinguishes its vectors from those of other models."""
 
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
         """Return a vector of length 1 for each text, of length 0 for a text without tokens.
 
-        Raises EmbeddingFailed; LeaseLost if the texts were read for work that was taken away.
+        Raises EmbeddingFailed; LeaseLost if the texts belong to work that was taken away.
         """
 
 
 def embedder(
     user: "MemoryUser", *, hurried: bool = False, lease: "LeasedWork | None" = None
 ) -> Embedder | None:
-    """Return the model that the settings name, None for none; raises EmbeddingFailed.
+    """Return the configured model, None if there is none; raises EmbeddingFailed.
 
-    A model of the server's own is loaded with the first use, and once in a process. A provider is
-    asked for the user, whose workspace it is counted to; `hurried` is for somebody who waits, and
-    `lease` the work for which texts are read: it is sent none after that was taken away, since they
+    A local model is loaded at its first use, once per process. A provider's model is used on behalf
+    of the user, whose workspace pays; `hurried` is for requests that somebody waits for, and
+    `lease` is the work that the texts belong to: once it is taken away no text is sent, since they
     may have been redacted.
     """
     from memory.recall.search.embeddings import remote
@@ -66,17 +66,18 @@ def embedder(
 
 
 def find_earlier(name: str, user: "MemoryUser") -> Embedder | None:
-    """Return the model that made vectors of this name, if it can be asked though another is set:
-    UAC_EMBEDDINGS_PREVIOUS names it, it is the one that is set with other dimensions, or it is part
-    of the installation. Raises EmbeddingFailed.
+    """Return the model that made vectors of this name, if it can be used beside the configured one.
 
-    No other is asked: a question must not go to a provider whom nobody has named.
+    It must be named by UAC_EMBEDDINGS_PREVIOUS, be the configured model with other dimensions, or
+    be part of the installation. Raises EmbeddingFailed.
+
+    No other model is used: a question must not go to a provider that nobody has configured.
     """
     from memory.recall.search.embeddings import remote
 
     current, previous = settings.UAC_EMBEDDINGS, settings.UAC_EMBEDDINGS_PREVIOUS
     if is_remote(current) and remote.make(current, user).name == name:
-        return None  # it has just failed
+        return None  # it failed a moment ago
     for named in (previous, current):
         if is_remote(named) and (found := remote.make_earlier(name, named, user)):
             return found
@@ -95,10 +96,10 @@ def is_remote(named: str) -> bool:
 
 
 def closeness(question: str, texts: Sequence[str]) -> list[float]:
-    """Return how close each text is to a question, from 0 to 1; without a model, 0 throughout.
+    """Return the closeness of each text to a question, from 0 to 1; without a model, all zeros.
 
-    The texts are embedded for this question alone, so where a provider's model is set the
-    installation's own compares them.
+    The texts are embedded for this question only, so if a provider's model is configured, the local
+    model compares them.
     """
     nothing = [0.0] * len(texts)
     named = settings.UAC_EMBEDDINGS
@@ -114,7 +115,7 @@ def closeness(question: str, texts: Sequence[str]) -> list[float]:
 
 
 def validate(named: str) -> str | None:
-    """Return what is wrong with the value of UAC_EMBEDDINGS, None if nothing is."""
+    """Return the problem of a value of UAC_EMBEDDINGS, None if it is valid."""
     from memory.recall.search.embeddings import remote, static
 
     if named in (OFF, WORDLLAMA):
@@ -135,7 +136,7 @@ def validate(named: str) -> str | None:
 
 
 def wrong_settings() -> dict[str, str]:
-    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    """Return the invalid settings, each with its problem, by name."""
     from memory.recall.search.embeddings import remote
 
     found = remote.wrong_settings()
@@ -150,7 +151,7 @@ def wrong_settings() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=3)
 def _load(named: str) -> Embedder | None:
-    from memory.recall.search.embeddings import static  # its libraries take a while
+    from memory.recall.search.embeddings import static  # its libraries take a while to import
 
     if named == OFF:
         return None

@@ -1,13 +1,13 @@
-"""Embeddings of a provider, by HTTP: `POST {base URL}/embeddings`, as OpenAI's protocol has it.
+"""Embeddings of a provider over HTTP: `POST {base URL}/embeddings`, OpenAI's protocol.
 
 Every attempt is a row among the calls of language models (`memory.llm.llm_calls`), with a budget of
-its own. Of the texts the row says how many they were and how long, nothing else: what is embedded
-are people's words, one by one, and the hash of a short one can be guessed.
+its own. The row holds only the number and length of the texts: they are people's words, one by one,
+and a short one can be guessed from its hash.
 
-An index is embedded with patience: in batches, each tried again, and a text that the provider
-refuses does not keep the others from their vectors. Whoever searches is in a hurry: one attempt
-within UAC_EMBEDDINGS_QUERY_SECONDS, and after a failure none for a moment, so that a provider that
-hangs does not hold every thread that answers searches.
+Indexing is patient: it works in batches, retries each, and a text that the provider refuses does
+not keep the others from their vectors. Searches are hurried: one attempt within
+UAC_EMBEDDINGS_QUERY_SECONDS, and none for a moment after a failure, so that a provider that hangs
+does not occupy every thread that answers searches.
 """
 
 import email.utils
@@ -41,40 +41,40 @@ logger = structlog.get_logger(__name__)
 
 PROVIDER = "openai"
 PREFIX = f"{PROVIDER}:"
-# Of a text; what is longer counts by its beginning.
+# Of a longer text only the beginning is embedded.
 MAX_CHARACTERS = 8000
-# A text that is refused is tried by ever shorter beginnings, down to so many characters; and a text
-# that every model takes tells whether it is the text that is refused, or everything.
+# A refused text is retried with ever shorter beginnings, down to this many characters; and a text
+# that every model accepts tells whether the provider refuses the text, or everything.
 SHORTEST_BEGINNING = 500
 PROBE = "text"
-# So many characters, at least a text, are sent at a time.
+# Characters sent at a time, but at least one text.
 BATCH_CHARACTERS = 100_000
-# As many texts as OpenAI takes at a time, and numbers as any model gives a text.
+# The number of texts that OpenAI accepts at a time, and an upper bound of any model's dimensions.
 MAX_BATCH = 2048
 MAX_DIMENSIONS = 16_384
-# Of what is sent, a token has more bytes in any text.
+# A lower bound of the bytes per token in any text sent.
 BYTES_PER_TOKEN = 3
-# Of an answer, at least and for each text: its numbers are written out.
+# Limits of a response, fixed and per text, whose numbers are written out in decimal.
 ANSWER_BYTES, ANSWER_BYTES_OF_TEXT = 1024 * 1024, 24 * MAX_DIMENSIONS
-# Calls of one workspace at a time.
+# Concurrent calls of one workspace.
 MAX_CALLS = 64
-# The smallest budget with which an index gets on: what is embedded between two commits
+# The smallest budget with which indexing makes progress: the work between two commits
 # (`index.STEP_CHARACTERS`) takes less.
 MIN_TOKENS_PER_DAY = 100_000
-# So many threads of a process embed indexes at a time: a provider that hangs must leave threads for
-# the other work of the queue.
+# The number of threads of a process that embed indexes at a time: a provider that hangs must leave
+# threads for the other work of the queue.
 MAX_INDEXING = 4
-# After a question, or a log's end, that was not embedded, no other is sent for so many seconds: of
-# anybody where the provider has failed, else of the user or workspace whose text or budget it was.
+# After a question or tail that could not be embedded, no other is sent for this many seconds: for
+# anybody if the provider failed, else for the user or workspace whose text or budget it was.
 REST_SECONDS = 10.0
-# Vectors of questions and of the ends of logs that a process keeps.
+# Vectors of questions and of tails of logs that a process caches.
 RECENT_BYTES = 16 * 1024 * 1024
 
 
 def validate(named: str) -> str | None:
-    """Return what is wrong with a model's name, None if nothing is."""
+    """Return the problem of a model's name, None if it is valid."""
     model = named.removeprefix(PREFIX)
-    # The index keeps the name in 200 bytes, with the dimensions.
+    # The index stores the name with the dimensions in 200 bytes.
     if not 0 < len(model.encode()) <= 180 or model != model.strip() or not model.isprintable():
         return f"Name a model after {PREFIX}, such as {PREFIX}text-embedding-3-small."
     if "@" in model:
@@ -85,7 +85,7 @@ def validate(named: str) -> str | None:
 
 
 def wrong_settings() -> dict[str, str]:
-    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    """Return the invalid settings, each with its problem, by name."""
     found: dict[str, str] = {}
     for name, least, most in (
         ("UAC_EMBEDDINGS_DIMENSIONS", 1, MAX_DIMENSIONS),
@@ -117,14 +117,16 @@ def wrong_settings() -> dict[str, str]:
 def make(
     named: str, user: MemoryUser, *, hurried: bool = False, lease: LeasedWork | None = None
 ) -> "RemoteEmbedder":
-    """Return the model of this name (`openai:…`) as the settings lead to it."""
+    """Return the model of this name (`openai:…`) with the configured connection."""
     dimensions = settings.UAC_EMBEDDINGS_DIMENSIONS
     return _make(named.removeprefix(PREFIX), dimensions, user, hurried, lease)
 
 
 def make_earlier(name: str, named: str, user: MemoryUser) -> "RemoteEmbedder | None":
-    """Return the model called `named`, for questions, whose vectors have this name; None if it is
-    another one. It may have had other dimensions than are set now."""
+    """Return the model `named`, for questions, if its vectors have this name; otherwise None.
+
+    It may have had other dimensions than those configured now.
+    """
     if name == named:
         return _make(named.removeprefix(PREFIX), None, user, hurried=True)
     base, _, dimensions = name.rpartition("@")
@@ -151,9 +153,9 @@ def _make(
 
 @dataclass(frozen=True)
 class RemoteEmbedder:
-    """A provider's model, asked for one user, whose workspace it is counted to.
+    """A provider's model, used on behalf of one user, whose workspace pays.
 
-    `lease` is the work that the texts were read for: without it they are not sent any more.
+    `lease` is the work that the texts belong to: once it is lost, they are not sent any more.
     """
 
     connection: Connection
@@ -164,15 +166,15 @@ class RemoteEmbedder:
 
     @property
     def name(self) -> str:
-        """Provider and model, and the dimensions if they are set: others are other vectors."""
+        """Provider and model, with the dimensions if configured, since these change vectors."""
         name = self.connection.name
         return f"{name}@{self.dimensions}" if self.dimensions else name
 
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
-        """Return a vector of length 1 for each text, of length 0 for one without words, or that
-        the provider always refuses.
+        """Return a vector of length 1 for each text.
 
-        Holds no transaction while it waits. Raises EmbeddingFailed; LeaseLost.
+        It is of length 0 for a text without words, or one that the provider always refuses. Holds
+        no transaction while it waits. Raises EmbeddingFailed; LeaseLost.
         """
         clean = [_clean(text) for text in texts]
         known = _recent.get(self._place, clean) if self.hurried else {}
@@ -198,8 +200,8 @@ class RemoteEmbedder:
         return f"{self.connection.base_url} {self.name}"
 
     def _ask_in_a_hurry(self, texts: Sequence[str], is_question: bool) -> dict[str, Floats]:
-        """Ask once, unless the same has just failed; keep the answers for the next question."""
-        # A question may be embedded where the end of a log, which is longer, is not.
+        """Ask once, unless the same failed a moment ago; cache the vectors."""
+        # A question may succeed where the tail of a log, which is longer, does not.
         kind = f"{self._place} {is_question}"
         of_workspace = f"{kind} workspace {self.user.workspace_id}"
         of_user = f"{kind} user {self.user.pk}"
@@ -216,7 +218,7 @@ class RemoteEmbedder:
                     raise _CallFailed(LlmOutcome.TIMEOUT, self.name)
                 made = dict(zip(batch, self._attempt(work, turn, 1, batch, seconds), strict=True))
             except _CallFailed as failure:
-                # Of many texts the last batches have less than the whole time.
+                # The last batches of many texts have less than the whole time.
                 is_late = failure.outcome == LlmOutcome.TIMEOUT and turn > 1
                 is_own = failure.may_be_of_texts or is_late
                 _resting.rest(of_user if is_own else kind, str(failure))
@@ -252,7 +254,7 @@ class RemoteEmbedder:
         )
 
     def _embed_patiently(self, work: Work, turn: int, texts: Sequence[str]) -> list[Floats]:
-        """Return the vectors of a batch; what is refused of it is embedded apart from the rest."""
+        """Return the vectors of a batch; refused texts are embedded apart from the rest."""
         try:
             return self._try_again(work, turn, texts)
         except _CallFailed as failure:
@@ -264,8 +266,10 @@ class RemoteEmbedder:
     def _embed_apart(
         self, work: Work, turn: int, texts: Sequence[str], refused: "_CallFailed"
     ) -> list[Floats]:
-        """Return the vectors of texts that were refused together: those of each half, and of a
-        single one that of its beginning, or a vector of length 0."""
+        """Return the vectors of texts that were refused together, by embedding each half.
+
+        A single text is replaced by its beginning, or gets a vector of length 0.
+        """
         first, half = texts[0], len(texts) // 2
         parts: list[Sequence[str]]
         if half:
@@ -287,8 +291,10 @@ class RemoteEmbedder:
         return found
 
     def _probe(self, work: Work, turn: int, refused: "_CallFailed") -> Floats:
-        """Return the vector of a text that nobody refuses; EmbeddingFailed if that is refused, too:
-        then it is not for the texts."""
+        """Return the vector of an acceptable text; EmbeddingFailed if even that is refused.
+
+        In that case the texts are not to blame.
+        """
         try:
             made = self._attempt(work, turn, 1, [PROBE], settings.UAC_EMBEDDINGS_TIMEOUT_SECONDS)
         except _CallFailed:
@@ -297,7 +303,7 @@ class RemoteEmbedder:
         return vector
 
     def _try_again(self, work: Work, turn: int, texts: Sequence[str]) -> list[Floats]:
-        """Ask until there is an answer, or no hope of one; raises _CallFailed."""
+        """Retry until there is an answer, or no hope of one; raises _CallFailed."""
         seconds = settings.UAC_EMBEDDINGS_TIMEOUT_SECONDS
         attempt = 0
         while True:
@@ -315,7 +321,7 @@ class RemoteEmbedder:
     def _attempt(
         self, work: Work, turn: int, attempt: int, texts: Sequence[str], seconds: float
     ) -> Floats:
-        """Ask once, and write what came of it, whatever it was."""
+        """Ask once, and record the result, whatever it is."""
         about = {"texts": len(texts), "characters": sum(map(len, texts))}
         most = Usage(input_tokens=sum(map(_tokens, texts)), output_tokens=0)
         try:
@@ -387,7 +393,7 @@ def _budget() -> Budget:
 
 
 def _clean(text: str) -> str:
-    # Half a character, which JSON may hold, is no Unicode.
+    # JSON may contain lone surrogates, which are not valid Unicode.
     return text[:MAX_CHARACTERS].encode("utf-8", "replace").decode()
 
 
@@ -439,7 +445,7 @@ _PASSING = (
     LlmOutcome.RATE_LIMITED,
     LlmOutcome.UNAVAILABLE,
 )
-# Other texts may be answered.
+# Other texts may succeed.
 _OF_TEXTS = (LlmOutcome.REJECTED, LlmOutcome.INVALID_ANSWER)
 
 
@@ -448,7 +454,7 @@ def _summary(outcome: LlmOutcome, name: str, detail: str = "") -> str:
 
 
 class _CallFailed(Exception):
-    """A call that came to no vectors. The message is ours: what a provider says may quote texts."""
+    """A call that returned no vectors. The message is ours: a provider's may quote texts."""
 
     def __init__(
         self,
@@ -470,7 +476,7 @@ class _CallFailed(Exception):
 
     @property
     def may_be_of_texts(self) -> bool:
-        """Whether other texts may be answered. Of some texts servers fail instead of refusing."""
+        """Tell whether other texts may succeed. On some texts servers fail instead of refusing."""
         has_failed = self.status == 500 and self.retry_after is None
         return self.outcome in _OF_TEXTS or has_failed
 
@@ -478,7 +484,7 @@ class _CallFailed(Exception):
 def _post(
     connection: Connection, body: bytes, seconds: float, number: int, name: str
 ) -> Mapping[str, Any]:
-    """Return the answer as JSON; raises _CallFailed."""
+    """Return the response as JSON; raises _CallFailed."""
     deadline = time.monotonic() + seconds
     parts = urlsplit(connection.base_url)
     host, port = parts.hostname or "", parts.port or destinations.PORTS[parts.scheme]
@@ -510,7 +516,7 @@ def _post(
     except (ValueError, RecursionError):
         payload = None
     if not isinstance(payload, dict):
-        # A proxy that answers in its place may be gone in a moment.
+        # A proxy that answers in the provider's place may be gone in a moment.
         raise _CallFailed(LlmOutcome.INVALID_ANSWER, name, "it is no JSON object", passing=True)
     return payload
 
@@ -547,7 +553,7 @@ def _refused(status: int, retry_after: str, answer: bytes, name: str) -> _CallFa
 
 
 def _seconds(retry_after: str) -> float | None:
-    """Return what Retry-After says in seconds; None for nothing that can be read."""
+    """Return Retry-After in seconds; None if it cannot be read."""
     try:
         seconds = float(retry_after)
     except ValueError:
@@ -560,7 +566,7 @@ def _seconds(retry_after: str) -> float | None:
 
 
 def _usage(answer: Mapping[str, Any]) -> Usage | None:
-    """Return the tokens that the provider tells; None where it tells none, or nonsense."""
+    """Return the tokens that the provider reports; None if there are none, or nonsense."""
     told = answer.get("usage")
     tokens = told.get("prompt_tokens") if isinstance(told, dict) else None
     if not isinstance(tokens, int) or isinstance(tokens, bool) or not 0 <= tokens < 10**12:
@@ -569,7 +575,7 @@ def _usage(answer: Mapping[str, Any]) -> Usage | None:
 
 
 def _read(answer: Mapping[str, Any], number: int, dimensions: int | None, name: str) -> Floats:
-    """Return the vectors of an answer, each of length 1, in the order of what was asked."""
+    """Return the vectors of a response, each of length 1, in the order of the texts."""
 
     def wrong(detail: str) -> _CallFailed:
         return _CallFailed(LlmOutcome.INVALID_ANSWER, name, detail)
@@ -598,18 +604,18 @@ def _read(answer: Mapping[str, Any], number: int, dimensions: int | None, name: 
     return unit
 
 
-# -- What a process remembers for those in a hurry -------------------------------------------------
+# -- Caches for hurried requests -------------------------------------------------------------------
 
 
 class _Resting:
-    """What has just failed, and why: it is not asked again for a moment."""
+    """Recent failures and their reasons: the same is not tried again for a moment."""
 
     def __init__(self) -> None:
         self._until: dict[str, tuple[float, str]] = {}
 
     def rest(self, place: str, reason: str) -> None:
         now = time.monotonic()
-        # Put in its place as a whole: other threads read it meanwhile.
+        # Replaced as a whole: other threads read it meanwhile.
         kept = {of: one for of, one in self._until.items() if one[0] > now}
         self._until = {**kept, place: (now + REST_SECONDS, reason)}
 
@@ -622,9 +628,9 @@ class _Resting:
 
 
 class _Recent:
-    """The vectors of questions, and of what is not indexed yet, by the digest of their texts.
+    """Cached vectors of questions and of entries not indexed yet, by the digest of their texts.
 
-    A vector is returned to whoever has its text: of an entry that was redacted nobody has.
+    A vector is returned to a caller that has its text; nobody has the text of a redacted entry.
     """
 
     def __init__(self) -> None:
@@ -667,6 +673,6 @@ _recent = _Recent()
 
 
 def forget_recent() -> None:
-    """Forget which calls have failed lately, and the vectors of questions."""
+    """Clear the recent failures and cached vectors."""
     _resting.clear()
     _recent.clear()

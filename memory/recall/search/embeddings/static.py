@@ -1,7 +1,7 @@
-"""Static embeddings: each token has a vector, and that of a text is their mean.
+"""Static embeddings: each token has a vector, and a text has their mean.
 
-They need no network and no GPU, and a thousandth of a transformer's time. The default is what the
-package `wordllama` carries; its own loader looks for the tokenizer in a cache folder and on the
+They need no network and no GPU, and a thousandth of a transformer's time. The default model comes
+with the package `wordllama`; its own loader looks for the tokenizer in a cache folder and on the
 network, so the files are read here.
 """
 
@@ -24,25 +24,25 @@ from memory.recall.search.embeddings import EmbeddingFailed, Floats
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# Of a text; what is longer counts by its beginning. An emoji alone may be four tokens.
+# Of a longer text only the beginning is embedded. An emoji alone may be four tokens.
 MAX_CHARACTERS = 10_000
 MAX_TOKENS = 4096
-# So many characters, at least a text, are made tokens at a time, and of so many tokens the vectors
-# looked up: that is some 30 MB.
+# Limits on the characters tokenized at a time (but at least one text), and on the tokens whose
+# vectors are looked up: that is some 30 MB.
 _CHARACTERS = 50_000
 _TOKENS = 4 * MAX_TOKENS
-# What a file may say of itself.
+# The largest header of a file.
 _MAX_HEADER = 10_000_000
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4"}
-# As model2vec, sentence-transformers and wordllama call the tensor.
+# The names of the tensor in model2vec, sentence-transformers and wordllama.
 _NAMES = ("embeddings", "embedding.weight")
-# Where they put it.
+# The folders in which they store it.
 _FOLDERS = ("", "0_StaticEmbedding")
 
 
 @dataclass(frozen=True)
 class StaticEmbedder:
-    """A model of token vectors; `weights` and `rows` of the tokens where it has them."""
+    """A model of token vectors; `weights` and `rows` by token if it has them."""
 
     name: str
     tokenizer: "Tokenizer"
@@ -55,7 +55,7 @@ class StaticEmbedder:
         found = np.zeros((len(texts), self.vectors.shape[1]), np.float32)
         cut = [text[:MAX_CHARACTERS] for text in texts]
         for batch in _groups([len(text) for text in cut], _CHARACTERS):
-            # Half a character, which JSON may hold, is no Unicode.
+            # JSON may contain lone surrogates, which are not valid Unicode.
             clean = [cut[place].encode("utf-8", "replace").decode() for place in batch]
             encoded = self.tokenizer.encode_batch_fast(clean, add_special_tokens=False)
             ids = [one.ids[:MAX_TOKENS] for one in encoded]
@@ -64,7 +64,7 @@ class StaticEmbedder:
                 places = filled[group.start : group.stop]
                 sums = self._sums([ids[place] for place in places])
                 found[[batch[place] for place in places]] = sums
-        # The direction alone counts, so a sum is as good as a mean.
+        # Only the direction counts, so a sum is as good as a mean.
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
         if not np.isfinite(lengths).all():
             raise EmbeddingFailed(f"The model {self.name} has vectors that are not finite.")
@@ -83,8 +83,7 @@ class StaticEmbedder:
 
 
 def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
-    """Yield the places of what follows each other, in groups no larger than `most` together, but
-    for one that is so by itself."""
+    """Yield consecutive indices in groups of at most `most` in total; a larger item is alone."""
     start, together = 0, 0
     for place, size in enumerate(sizes):
         if place > start and together + size > most:
@@ -96,7 +95,7 @@ def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
 
 
 def load_wordllama() -> StaticEmbedder:
-    """Return the model that comes with the package `wordllama`; raises EmbeddingFailed."""
+    """Return the model of the package `wordllama`; raises EmbeddingFailed."""
     # The package itself is not imported: only its files are needed.
     found = importlib.util.find_spec("wordllama")
     if found is None or found.origin is None:
@@ -115,7 +114,7 @@ def load_folder(folder: Path) -> StaticEmbedder:
     Raises EmbeddingFailed.
     """
     weights, tokenizer = find_files(folder)
-    # What is no such model is refused before its file, which may be large, is read.
+    # Refuse another kind of model before reading its file, which may be large.
     loaded = _load(str(folder), weights, tokenizer)
     digest = hashlib.sha256()
     for path in (tokenizer, weights):
@@ -139,7 +138,7 @@ def find_files(folder: Path) -> tuple[Path, Path]:
 
 
 def _load(name: str, weights: Path, tokenizer: Path) -> StaticEmbedder:
-    # One text takes no time, and threads of the library's own do not outlive a fork.
+    # One text takes no time, and the library's own threads do not survive a fork.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from tokenizers import Tokenizer
 
@@ -165,7 +164,7 @@ def _load(name: str, weights: Path, tokenizer: Path) -> StaticEmbedder:
 
 
 def _check(model: StaticEmbedder, weights: Path) -> None:
-    """Refuse a model whose tokens have no vectors; raises EmbeddingFailed."""
+    """Refuse a model with tokens that have no vectors; raises EmbeddingFailed."""
     tokens = model.tokenizer.get_vocab_size(with_added_tokens=True)
     known = len(model.vectors if model.rows is None else model.rows)
     if known < tokens or (model.weights is not None and len(model.weights) < tokens):
@@ -175,8 +174,7 @@ def _check(model: StaticEmbedder, weights: Path) -> None:
 
 
 def _read_tensors(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the tensors of a file in the format safetensors, which stay on the disk: processes
-    share what they have read of it."""
+    """Return the tensors of a safetensors file, memory-mapped: processes share their pages."""
     size = path.stat().st_size
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
