@@ -168,19 +168,6 @@ def next_hour(time_zone: str, hour: int, after: datetime.datetime) -> datetime.d
         day += datetime.timedelta(days=1)
 
 
-def wrong_settings() -> dict[str, str]:
-    """Return the invalid settings of the clock, each with its problem, by name."""
-    hour, minutes = settings.UAC_DAILY_RUN_HOUR, settings.UAC_INSTANT_MINUTES
-    found = {}
-    if not 0 <= hour <= 23:
-        found["UAC_DAILY_RUN_HOUR"] = f"An hour from 0 to 23, not {hour}."
-    if not 1 <= minutes <= 24 * 60:
-        found["UAC_INSTANT_MINUTES"] = f"From 1 minute to a day's 1440, not {minutes}."
-    if not 0 <= settings.UAC_FORECAST_DAYS <= 1830:
-        found["UAC_FORECAST_DAYS"] = f"From 0 to 1830 days, not {settings.UAC_FORECAST_DAYS}."
-    return found
-
-
 def is_daily(user: MemoryUser, due: datetime.datetime, now: datetime.datetime) -> bool:
     """Tell whether the user's daily hour begins between `due` and `now`, both included."""
     return next_daily_run(user, due - datetime.timedelta.resolution) <= now

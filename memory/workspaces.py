@@ -22,7 +22,7 @@ from django.utils import timezone
 from memory.database.statements import Parameter, Statement
 from memory.models import ApiKey, MemoryUser, Workspace
 from memory.models.workspaces import Scope
-from memory.workspace_settings import quotas
+from memory.workspace_settings import table
 
 KEY_PATTERN = re.compile(r"uac_([0-9a-f]+)_([A-Za-z0-9_-]+)")
 # The columns of a key that every request reads.
@@ -30,7 +30,7 @@ _OF_PREFIX = Statement(
     lambda: ApiKey.objects.filter(prefix=Parameter("prefix"), revoked_at=None).order_by(),
     *("prefix", "digest", "scopes", "user_pks", "expires_at", "last_used_at"),
     *("workspace__name", "workspace__public_id"),
-    *(f"workspace__{number.name}" for number in quotas.NUMBERS),
+    *(f"workspace__{field}" for field in table.QUOTAS.overridable),
 )
 LAST_USED_RESOLUTION = datetime.timedelta(minutes=1)
 # How long a replaced key stays valid beside the new one.

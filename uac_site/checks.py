@@ -15,22 +15,13 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.db import OperationalError, ProgrammingError, transaction
 
-from memory import users
 from memory.database import timeouts
 from memory.delivery import webhooks
 from memory.llm import language_models
 from memory.models import StaffSubscription
-from memory.operations import alarms, tracing
+from memory.operations import tracing
 from memory.recall.search import embeddings
-from memory.work import batching, stuck
-from memory.workspace_settings import (
-    alert_settings,
-    quotas,
-    retention_settings,
-    sandbox_limits,
-    track_record_settings,
-)
-from memory.workspace_settings.overrides import wrong_settings
+from memory.workspace_settings import overrides, sandbox_limits, table
 from uac_site import service_checks
 
 ENVIRONMENTS = ("development", "production")
@@ -39,6 +30,14 @@ EXAMPLES = {
     "REDIS_URL": "redis://:password@host:6379/0",
 }
 TAG = "uac"
+# Each says of settings by name what is wrong, beside the ranges of numbers.
+VALIDATORS = (
+    sandbox_limits.validate_server_settings,
+    language_models.validate_server_settings,
+    webhooks.validate_server_settings,
+    embeddings.validate_server_settings,
+    tracing.validate_server_settings,
+)
 NO_MAIL = [
     f"django.core.mail.backends.{name}.EmailBackend"
     for name in ("console", "dummy", "filebased", "locmem")
@@ -107,38 +106,22 @@ def _always() -> Iterator[CheckMessage]:
             hint="Set it to docker, or to auto or process on a development machine.",
             id="uac.E004",
         )
-    for name, problem in sandbox_limits.wrong_settings().items():
-        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E005")
-    for name, problem in language_models.wrong_settings().items():
-        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E006")
-    for name, problem in track_record_settings.wrong_settings().items():
-        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E006")
-    for name, problem in batching.wrong_settings().items():
-        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E007")
-    for name, problem in webhooks.wrong_settings().items():
-        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E008")
-    for name, problem in wrong_settings(alert_settings.NUMBERS).items():
-        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E009")
-    for name, problem in wrong_settings(quotas.NUMBERS).items():
-        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E030")
-    for name, problem in retention_settings.wrong_settings().items():
-        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E031")
-    for name, problem in users.wrong_settings().items():
-        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E014")
-    for name, problem in embeddings.wrong_settings().items():
-        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E032")
-    others = (
-        *(alarms.wrong_settings, stuck.wrong_settings, timeouts.wrong_settings),
-        tracing.wrong_settings,
-    )
-    for name, problem in (one for wrong in others for one in wrong().items()):
-        yield Error(f"{name}: {problem}", hint=f"Change {name}.", id="uac.E019")
-    if settings.UAC_EVENT_HEARTBEAT_SECONDS < 1 or settings.UAC_EVENT_STREAMS < 0:
+    if settings.DATABASE_POOLER not in ("", "transaction"):
         yield Error(
-            "UAC_EVENT_HEARTBEAT_SECONDS is less than 1, or UAC_EVENT_STREAMS less than 0.",
-            hint="Choose a second or more, and 0 for no streams.",
-            id="uac.E018",
+            f"DATABASE_POOLER is {settings.DATABASE_POOLER!r}.",
+            hint="Set it to transaction, or leave it empty: a pooler by session needs no setting.",
+            id="uac.E019",
         )
+    for name, problem in validate_server_settings().items():
+        yield Error(problem, hint=f"Change {name}.", id=table.CHECKS[name])
+
+
+def validate_server_settings() -> dict[str, str]:
+    """Return which of the server's settings are wrong, and what is wrong with them, by name."""
+    found = overrides.validate_server_settings()
+    for validate in VALIDATORS:
+        found |= {name: f"{name}: {problem}" for name, problem in validate().items()}
+    return found
 
 
 def _secret_key() -> str:

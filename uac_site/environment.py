@@ -1,6 +1,11 @@
 """The variables that the settings are read from."""
 
+from typing import Any
+
+import environ
 from environ.fileaware_mapping import FileAwareMapping
+
+from memory.workspace_settings import table
 
 
 class FilesWithoutLineEnd(FileAwareMapping):  # type: ignore[misc] # it has no types
@@ -15,3 +20,18 @@ class FilesWithoutLineEnd(FileAwareMapping):  # type: ignore[misc] # it has no t
         if self.env.get(f"{key}_FILE"):
             value = value.rstrip("\r\n") or self.env[key]
         return value
+
+
+env = environ.Env()
+env.ENVIRON = FilesWithoutLineEnd()
+
+
+def read(name: str) -> Any:
+    """Return the value of a variable of the table, or its default."""
+    setting = table.SETTINGS[name]
+    default = setting.default
+    if setting.development is not None and read("UAC_ENVIRONMENT") == "development":
+        default = setting.development
+    if setting.value_type is list and default:
+        return env.list(name, cast=type(default[0]), default=default)
+    return getattr(env, setting.value_type.__name__)(name, default=default)

@@ -365,7 +365,7 @@ def limit_of(run: Run) -> SafeString | str:
     holds = run.user.workspace.limits if names else None
     return (
         lines(
-            f"{name}: {sandbox_limits.BY_NAME[name].amount(getattr(holds, name))} (as it is now)"
+            f"{name}: {sandbox_limits.LIMITS[name].amount(getattr(holds, name))} (as it is now)"
             for name in names
         )
         if names

@@ -34,26 +34,16 @@ from memory.staff import access
 from memory.work import batching, lanes
 from memory.workspace_settings import (
     alert_settings,
-    quotas,
     retention_settings,
+    table,
     track_record_settings,
 )
-from memory.workspace_settings.overrides import holding
-from memory.workspace_settings.sandbox_limits import BY_NAME, LIMITS, Limit, effective
+from memory.workspace_settings.sandbox_limits import LIMITS, ceiling, effective
+from memory.workspace_settings.table import Setting
 from memory.workspaces import NotReplaced, UnknownUsers, create_key, persons, replace_key
 
-LLM_FIELDS = (
-    *("llm_model", "llm_base_url", "llm_concurrency"),
-    *("llm_tokens_per_day", "llm_tokens_per_month", "llm_cost_per_day", "llm_cost_per_month"),
-)
-ALERT_FIELDS = (
-    *("escalate_critical_minutes", "escalate_warning_minutes", "escalate_info_minutes"),
-    *("alerts_per_constraint", "openings_per_day"),
-)
-RETENTION_FIELDS = ("keep_messages_days", "keep_runs_days", "keep_llm_calls_days")
-QUOTA_FIELDS = tuple(number.name for number in quotas.NUMBERS)
-STRUCTURE_FIELDS = ("structure_entries", "structure_idle_seconds", "structure_age_seconds")
-JUDGED_FIELDS = tuple(number.name for number in track_record_settings.NUMBERS)
+LLM_FIELDS = table.LANGUAGE_MODEL.overridable
+JUDGED_FIELDS = table.TRACK_RECORD.overridable
 MAX_JUDGED = 50
 KEY_FIELDS = ("new_llm_api_key", "forget_llm_api_key")
 
@@ -82,14 +72,14 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
             "time_zone",
             "users_by_entry",
             "single_use",
-            *BY_NAME,
-            *LLM_FIELDS,
-            *JUDGED_FIELDS,
-            *STRUCTURE_FIELDS,
-            *ALERT_FIELDS,
-            *RETENTION_FIELDS,
-            *QUOTA_FIELDS,
+            *(field for group in table.GROUPS for field in group.overridable),
         ]
+        help_texts = {
+            field: setting.help_text
+            for group in table.GROUPS
+            if group is not table.LANGUAGE_MODEL
+            for field, setting in group.overridable.items()
+        }
 
     def clean(self) -> dict[str, Any]:
         """Encrypt the key, so that it is validated with the other settings."""
@@ -126,13 +116,13 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         (
             "Limits of the sandboxes",
             {
-                "fields": ["in_effect", "single_use", *BY_NAME],
+                "fields": ["in_effect", "single_use", *LIMITS],
                 "description": "Left empty, a limit is the server's. What is changed here"
                 " holds from the next run on.",
             },
         ),
         (
-            "Language model",
+            table.LANGUAGE_MODEL.title,
             {
                 "fields": ["llm_in_effect", "llm_spent", *LLM_FIELDS, *KEY_FIELDS],
                 "description": "Left empty, a setting is the server's. What is changed here holds"
@@ -140,7 +130,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             },
         ),
         (
-            "Track record of the language model",
+            table.TRACK_RECORD.title,
             {
                 "fields": ["track_record", *JUDGED_FIELDS],
                 "description": "A model whose proposals are refused or undone too often is stopped:"
@@ -150,34 +140,34 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             },
         ),
         (
-            "When the language model works",
+            table.STRUCTURING.title,
             {
-                "fields": ["structure_in_effect", *STRUCTURE_FIELDS],
+                "fields": ["structure_in_effect", *table.STRUCTURING.overridable],
                 "description": "Messages, facts and corrections are worked on together, since"
                 " each time costs. Left empty, a setting is the server's. What is changed here"
                 " holds from the next entry on.",
             },
         ),
         (
-            "Alerts",
+            table.ALERTS.title,
             {
-                "fields": ["alerts_in_effect", "precision", *ALERT_FIELDS],
+                "fields": ["alerts_in_effect", "precision", *table.ALERTS.overridable],
                 "description": "Left empty, a setting is the server's. What is changed here holds"
                 " for alerts that open, and runs that begin, from then on.",
             },
         ),
         (
-            "Rates and quotas",
+            table.QUOTAS.title,
             {
-                "fields": ["quotas_in_effect", *QUOTA_FIELDS],
+                "fields": ["quotas_in_effect", *table.QUOTAS.overridable],
                 "description": "Left empty, one is the server's. What is changed here holds from"
                 " the next request on.",
             },
         ),
         (
-            "Retention",
+            table.RETENTION.title,
             {
-                "fields": ["retention_in_effect", *RETENTION_FIELDS],
+                "fields": ["retention_in_effect", *table.RETENTION.overridable],
                 "description": "Left empty, a setting is the server's. What is due goes within"
                 " minutes, for good.",
             },
@@ -287,28 +277,29 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         """Show the model's track record, and whether it stops the model."""
         record = _record_of(workspace)
         shown = show_track_record(workspace, record) if record else []
-        return lines([*shown, track_record_settings.in_words(workspace.chosen_track_record)])
+        return lines([*shown, track_record_settings.in_words(workspace.track_record_limits)])
 
     @admin.display(description="in effect")
     def structure_in_effect(self, workspace: Workspace) -> str:
-        """Show when work begins."""
-        return f"Work begins {batching.in_words(_stored(workspace).chosen_schedule)}."
+        """Say when work begins."""
+        holds = _stored(workspace).effective(table.STRUCTURING)
+        return f"Work begins {batching.in_words(holds)}."
 
     @admin.display(description="in effect")
     def alerts_in_effect(self, workspace: Workspace) -> str:
-        """Show when alerts escalate and constraints are paused."""
-        return lines(alert_settings.in_words(_stored(workspace).chosen_alert_settings))
+        """Say when alerts are escalated and constraints paused."""
+        return lines(alert_settings.in_words(_stored(workspace).alert_limits))
 
     @admin.display(description="in effect")
     def retention_in_effect(self, workspace: Workspace) -> str:
-        """Show the retention periods."""
-        return lines(retention_settings.in_words(_stored(workspace).chosen_retention))
+        """Say how long things are kept."""
+        return lines(retention_settings.in_words(_stored(workspace).effective(table.RETENTION)))
 
     @admin.display(description="in effect")
     def quotas_in_effect(self, workspace: Workspace) -> str:
         """Show every rate and quota beside the usage."""
         workspace = _stored(workspace)
-        chosen = workspace.chosen_quotas
+        chosen = workspace.overrides(table.QUOTAS)
         used = {} if workspace._state.adding else usage.used(workspace)
         labels = {field.name: field.verbose_name for field in Workspace._meta.concrete_fields}
         return lines(
@@ -319,7 +310,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
                 f"{most:,}",
                 "as everywhere" if chosen[name] is None else "chosen",
             )
-            for name, most in holding(quotas.NUMBERS, chosen).items()
+            for name, most in workspace.effective(table.QUOTAS).items()
         )
 
     @admin.display(description="useful alerts by constraint")
@@ -351,8 +342,8 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="own limits")
     def own_limits(self, workspace: Workspace) -> str:
-        """Name the overridden limits."""
-        own = [limit.name for limit in LIMITS if getattr(workspace, limit.name) is not None]
+        """Name the limits that are not the server's."""
+        own = [field for field in LIMITS if getattr(workspace, field) is not None]
         return ", ".join(["single_use"] * workspace.single_use + own) or NOTHING
 
     @admin.display(description="in effect")
@@ -370,17 +361,12 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             + [
                 format_html(
                     "{}: <b>{}</b>, {}; at most {}",
-                    capfirst(str(labels[limit.name])),
-                    limit.amount(holding[limit.name]),
-                    _origin(
-                        limit,
-                        getattr(workspace, limit.name),
-                        holding[limit.name],
-                        everywhere[limit.name],
-                    ),
-                    limit.amount(limit.most),
+                    capfirst(str(labels[field])),
+                    limit.amount(holding[field]),
+                    _origin(limit, getattr(workspace, field), holding[field], everywhere[field]),
+                    limit.amount(ceiling(field)),
                 )
-                for limit in LIMITS
+                for field, limit in LIMITS.items()
             ]
         )
 
@@ -429,7 +415,7 @@ def _spent_line(name: str, spent: Spent) -> SafeString:
     )
 
 
-def _origin(limit: Limit, chosen: float | None, holds: float, everywhere: float) -> str:
+def _origin(limit: Setting, chosen: float | None, holds: float, everywhere: float) -> str:
     if chosen is not None:
         return "chosen" if holds == chosen else f"although {limit.amount(chosen)} was chosen"
     if holds == everywhere:

@@ -17,7 +17,7 @@ import structlog
 
 from memory.models import Workspace
 from memory.work.hints import QUICK_SECONDS, Script, redis_client
-from memory.workspace_settings import overrides, quotas
+from memory.workspace_settings import table
 
 logger = structlog.get_logger(__name__)
 
@@ -88,8 +88,8 @@ _silent_until = 0.0
 
 
 def take(workspace: Workspace, name: str, cost: int = 1) -> Standing:
-    """Take `cost` tokens of a rate of the workspace, or none if there are too few."""
-    rate = int(overrides.holding(quotas.RATES, workspace.chosen_quotas)[name])
+    """Take so much of a rate of the workspace; nothing is taken where it is not there."""
+    rate = int(workspace.effective(table.QUOTAS)[name])
     key = (str(workspace.public_id), name)
     held = _held.get(key)
     if held is None or held.rate != rate:

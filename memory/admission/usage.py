@@ -19,7 +19,7 @@ from memory.models.backtests import GOING_ON
 from memory.models.runs import ASKED_FOR as ASKED_TRIGGERS
 from memory.models.runs import RunStatus
 from memory.work.batching import MOST_ENTRIES
-from memory.workspace_settings import overrides, quotas
+from memory.workspace_settings import quotas, table
 
 MIB = 2**20
 # Intervals at which totals and pending entries are counted, in seconds; but counting never takes
@@ -236,7 +236,7 @@ def check_runs(user: MemoryUser) -> None:
     if now < until and asked_for < far:
         _asked_lately[user.workspace_id] = (until, asked_for + 1, far)
         return
-    needed = ("public_id", *(number.name for number in quotas.NUMBERS))
+    needed = ("public_id", *table.QUOTAS.overridable)
     workspace = Workspace.objects.only(*needed).get(pk=user.workspace_id)
     most = _quotas(workspace)
     quota = most["max_waiting_runs"]
@@ -273,7 +273,7 @@ def _going_on(workspace: Workspace) -> int:
 
 
 def _quotas(workspace: Workspace) -> dict[str, int]:
-    return overrides.holding(quotas.NUMBERS, workspace.chosen_quotas)
+    return workspace.effective(table.QUOTAS)
 
 
 def _full(limit: str, has: str, most: dict[str, int]) -> Exceeded:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from memory.models import Alert, MemoryUser, PausedConstraint
 from memory.models.alerts import AlertKind, severity_rank
-from memory.workspace_settings.alert_settings import DAY, OPENINGS_OF_ONE, Holding
+from memory.workspace_settings.alert_settings import DAY, OPENINGS_OF_ONE, EffectiveSettings
 
 if TYPE_CHECKING:
     from memory.alerting.alerts import Finding
@@ -51,7 +51,7 @@ def find(
     said: "Sequence[Finding]",
     new: "Sequence[Finding]",
     flooded: "Mapping[str, Sequence[Finding]]",
-    limits: Holding,
+    limits: EffectiveSettings,
     now: datetime.datetime,
     *,
     without: Collection[str],

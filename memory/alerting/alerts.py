@@ -63,7 +63,7 @@ from memory.models.alerts import (
 from memory.models.checkpoints import Origin
 from memory.models.runs import RunKind, RunTrigger
 from memory.work import runs
-from memory.workspace_settings.alert_settings import Holding
+from memory.workspace_settings.alert_settings import EffectiveSettings
 
 # The actors of events that no person caused.
 CONSTRAINTS = "constraints"
@@ -158,8 +158,8 @@ class Step:
     events: list[AlertEvent] = field(default_factory=list)
 
     @property
-    def limits(self) -> Holding:
-        """The alert limits of the workspace."""
+    def limits(self) -> EffectiveSettings:
+        """How alerts live in the workspace."""
         return self.user.workspace.alert_limits
 
     def tell(self, alert: Alert, kind: AlertEventKind, **detail: Any) -> None:
@@ -395,8 +395,8 @@ def _now_open(alert: Alert, step: Step) -> None:
     _reschedule(alert, step.limits, step.at)
 
 
-def _reschedule(alert: Alert, limits: Holding, since: datetime.datetime) -> None:
-    """Set the time of escalation; an alert that was escalated is not again while it stays open."""
+def _reschedule(alert: Alert, limits: EffectiveSettings, since: datetime.datetime) -> None:
+    """Set when it is escalated; once it was, it is not again while it stays open."""
     if alert.duplicate_of_id is not None:
         alert.escalate_at = None
         return

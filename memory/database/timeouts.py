@@ -89,24 +89,3 @@ def is_unavailable(error: BaseException) -> bool:
 def answers(error: Error) -> bool:
     """Tell whether the database is up in spite of this error."""
     return took_too_long(error) or was_in_the_way(error)
-
-
-def wrong_settings() -> dict[str, str]:
-    """Return the invalid settings, each with its problem, by name."""
-    found = {}
-    for name in (
-        *("UAC_WEB_STATEMENT_SECONDS", "UAC_WEB_LOCK_SECONDS"),
-        *("UAC_WORKER_STATEMENT_SECONDS", "UAC_WORKER_LOCK_SECONDS"),
-        "UAC_TRANSACTION_IDLE_SECONDS",
-    ):
-        value = getattr(settings, name)
-        if not 0 <= value <= 86_400:
-            found[name] = f"From 0 (no limit) to 86400 seconds, not {value}."
-    if settings.DATABASE_POOLER not in ("", "transaction"):
-        found["DATABASE_POOLER"] = (
-            f"transaction, or nothing, not {settings.DATABASE_POOLER!r}: a pooler by session needs"
-            " no setting."
-        )
-    if settings.DATABASE_POOL < 0:
-        found["DATABASE_POOL"] = f"At least 0 (no pool), not {settings.DATABASE_POOL}."
-    return found

@@ -675,23 +675,13 @@ def purge(limit: int) -> int:
     return len(oldest)
 
 
-def wrong_settings() -> dict[str, str]:
-    """Return the invalid settings, each with its problem, by name."""
+def validate_server_settings() -> dict[str, str]:
+    """Return which of the settings are wrong, and what is wrong with them, by their names."""
     found: dict[str, str] = {}
     try:
         destinations.allowed_networks()
     except ValueError as error:
         found["UAC_WEBHOOK_ALLOWED_NETWORKS"] = f"A network is written as 10.0.0.0/8: {error}."
-    for name, least in (
-        ("UAC_WEBHOOK_TIMEOUT_SECONDS", 1),
-        ("UAC_WEBHOOK_CONCURRENCY", 1),
-        ("UAC_WEBHOOK_PER_MINUTE", 1),
-        ("UAC_WEBHOOK_DISABLE_DAYS", 0),
-        ("UAC_WEBHOOK_LOG_DAYS", 1),
-    ):
-        value = getattr(settings, name)
-        if not value >= least:
-            found[name] = f"At least {least}, not {value}."
     waits: Collection[float] = settings.UAC_WEBHOOK_RETRY_SECONDS
     if not waits or not all(0 <= wait <= 7 * 86400 for wait in waits):
         found["UAC_WEBHOOK_RETRY_SECONDS"] = "Give seconds, each from 0 to a week."

@@ -173,8 +173,8 @@ def price_missing(name: str) -> str:
     )
 
 
-def problems(chosen: Chosen) -> dict[str, str]:
-    """Return the problems of a workspace's overrides, each with a fix, by name."""
+def validate_overrides(chosen: Chosen) -> dict[str, str]:
+    """Return what is wrong with a workspace's choice, and what to choose instead, by name."""
     found: dict[str, str] = {}
     if chosen.base_url and (problem := wrong_url(chosen.base_url)):
         found["base_url"] = problem
@@ -207,32 +207,13 @@ def problems(chosen: Chosen) -> dict[str, str]:
     return found
 
 
-def wrong_settings() -> dict[str, str]:
-    """Return the invalid settings, each with its problem, by name."""
-    found = encryption.wrong_settings()
+def validate_server_settings() -> dict[str, str]:
+    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    found = encryption.validate_server_settings()
     if settings.UAC_LLM_MODEL and (problem := _wrong_name(settings.UAC_LLM_MODEL)):
         found["UAC_LLM_MODEL"] = problem
     if settings.UAC_LLM_BASE_URL and (problem := wrong_url(settings.UAC_LLM_BASE_URL)):
         found["UAC_LLM_BASE_URL"] = problem
-    for name, least in (
-        ("UAC_LLM_TIMEOUT_SECONDS", 1),
-        ("UAC_LLM_ATTEMPTS", 1),
-        ("UAC_LLM_OUTPUT_TOKENS", 1),
-        ("UAC_LLM_CONCURRENCY", 1),
-        ("UAC_LLM_BACKOFF_SECONDS", 0),
-        ("UAC_LLM_BACKOFF_SECONDS_MOST", 0),
-        ("UAC_LLM_TURN_SECONDS", 0),
-        ("UAC_LLM_SLOW_SECONDS", 0),
-        ("UAC_LLM_WINDOW_CHARACTERS", 1000),
-        ("UAC_GATE_SECONDS", 1),
-        ("UAC_LLM_TOKENS_PER_DAY", 0),
-        ("UAC_LLM_TOKENS_PER_MONTH", 0),
-        ("UAC_LLM_COST_PER_DAY", 0),
-        ("UAC_LLM_COST_PER_MONTH", 0),
-    ):
-        value = getattr(settings, name)
-        if value is not None and not value >= least:
-            found[name] = f"At least {least}, not {value}."
     try:
         _prices(settings.UAC_LLM_PRICES)
     except ValueError as error:

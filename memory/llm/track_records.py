@@ -29,8 +29,7 @@ from memory.models import Checkpoint, Lane, LlmCall, Workspace
 from memory.models.checkpoints import Origin
 from memory.models.llm import LlmPurpose
 from memory.models.users import LaneName
-from memory.workspace_settings import track_record_settings
-from memory.workspace_settings.track_record_settings import Holding
+from memory.workspace_settings.track_record_settings import EffectiveSettings
 
 # Calls for these purposes write to users' projects; questions are still answered.
 AUTHORING = (LlmPurpose.MEMORIZE, LlmPurpose.STRUCTURE)
@@ -89,8 +88,8 @@ class TrackRecord:
     undone_mean: float = 0.0
     stopped: str | None = None
 
-    def exceeded(self, limits: Holding) -> list[str]:
-        """Return the limits that are exceeded, by the share and by the mean over the users."""
+    def exceeded(self, limits: EffectiveSettings) -> list[str]:
+        """Say which of the limits are exceeded, by the share and by the mean over the users."""
         told = []
         least, most = limits.llm_judged_minimum, limits.llm_refused_percent
         if self.sessions >= least and min(self.refused_percent, self.refused_mean) > most:
@@ -258,12 +257,12 @@ def stopped() -> list[tuple[Workspace, str, str]]:
 _FIRST = {"purpose": LlmPurpose.STRUCTURE, "turn": 1, "attempt": 1}
 
 
-def _limits(workspace: Workspace) -> Holding:
-    return track_record_settings.holding(workspace.chosen_track_record)
+def _limits(workspace: Workspace) -> EffectiveSettings:
+    return workspace.track_record_limits
 
 
-def _kept(workspace: Workspace, model: str, limits: Holding) -> str | None:
-    """Return the reason of the stored stop, unless it was made under other limits."""
+def _kept(workspace: Workspace, model: str, limits: EffectiveSettings) -> str | None:
+    """Return the reason of the stop that is kept, unless it was made by other limits."""
     stop = (workspace.llm_stops or {}).get(model)
     return stop["reason"] if stop and stop["limits"] == asdict(limits) else None
 
@@ -288,14 +287,16 @@ def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
 
 
 def _lately(
-    calls: QuerySet[LlmCall], judged: QuerySet[LlmCall], limits: Holding
+    calls: QuerySet[LlmCall], judged: QuerySet[LlmCall], limits: EffectiveSettings
 ) -> QuerySet[LlmCall]:
     """Keep the calls of the period that ends with the newest judged session."""
     days = datetime.timedelta(days=limits.llm_judged_days)
     return calls.filter(started_at__gte=Subquery(judged.values("started_at")[:1]) - days)
 
 
-def _spares(workspace: Workspace, model: str, limits: Holding, users: Collection[int]) -> bool:
+def _spares(
+    workspace: Workspace, model: str, limits: EffectiveSettings, users: Collection[int]
+) -> bool:
     """Return whether too few users are judged to stop the model, while others use it."""
     if len(users) >= MIN_USERS:
         return False
@@ -303,11 +304,9 @@ def _spares(workspace: Workspace, model: str, limits: Holding, users: Collection
     return _lately(others, _judged(workspace, model), limits).exists()
 
 
-def _sessions(workspace: Workspace, model: str, limits: Holding) -> list[_Session]:
-    """Return the newest sessions, as many as the window has.
-
-    First those of each user up to a user's part, then others as far as there is room.
-    """
+def _sessions(workspace: Workspace, model: str, limits: EffectiveSettings) -> list[_Session]:
+    """Return the sessions of the window: the newest, first as many of each user as is a user's
+    part, and then of the others as many as there is room for."""
     judged = _judged(workspace, model)
     restored = Checkpoint.objects.filter(
         user=OuterRef("user"), origin=Origin.RESTORED, version__gt=OuterRef("checkpoint__version")

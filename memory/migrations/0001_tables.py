@@ -89,144 +89,6 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
-                    "escalate_critical_minutes",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="A critical alert that is open for so long is escalated; 0 for never.",
-                        null=True,
-                        verbose_name="escalate critical after (minutes)",
-                    ),
-                ),
-                (
-                    "escalate_warning_minutes",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="A warning that is open for so long is escalated; 0 for never.",
-                        null=True,
-                        verbose_name="escalate warnings after (minutes)",
-                    ),
-                ),
-                (
-                    "escalate_info_minutes",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="An info that is open for so long is escalated; 0 for never.",
-                        null=True,
-                        verbose_name="escalate infos after (minutes)",
-                    ),
-                ),
-                (
-                    "alerts_per_constraint",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="A constraint that finds more than so many at once is paused.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "openings_per_day",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="A constraint that would open more than so many alerts of a user in 24 hours is paused.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "wall_seconds",
-                    models.FloatField(
-                        blank=True,
-                        help_text="Seconds that one query, one constraint or one test file may take.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "total_seconds",
-                    models.FloatField(
-                        blank=True,
-                        help_text="Seconds that all constraints, or all test files, of a run may take together.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "cpu_seconds",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Seconds of processor time that one query, constraint or test file may take.",
-                        null=True,
-                        verbose_name="CPU seconds",
-                    ),
-                ),
-                (
-                    "process_memory_mib",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="MiB that one query, constraint or test file may take with the project that is loaded for it. At most nearly half of the container's.",
-                        null=True,
-                        verbose_name="process memory (MiB)",
-                    ),
-                ),
-                (
-                    "output_kib",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="KiB that one query, constraint or test file may print.",
-                        null=True,
-                        verbose_name="output (KiB)",
-                    ),
-                ),
-                (
-                    "result_kib",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="KiB that the value of a query, or the findings of a run, may have.",
-                        null=True,
-                        verbose_name="result (KiB)",
-                    ),
-                ),
-                (
-                    "result_depth",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Levels that the value of a query may be nested.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "memory_mib",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="MiB of one container. The loaded project may take nearly half of it.",
-                        null=True,
-                        verbose_name="container memory (MiB)",
-                    ),
-                ),
-                (
-                    "pids",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Processes of one container. A person's code may start none of its own.",
-                        null=True,
-                        verbose_name="processes",
-                    ),
-                ),
-                (
-                    "tmpfs_mib",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="MiB of a /tmp to write to, emptied after every use. They count as memory of the container. With 0 there is none, and nothing can be written anywhere.",
-                        null=True,
-                        verbose_name="tmpfs (MiB)",
-                    ),
-                ),
-                (
-                    "single_use",
-                    models.BooleanField(
-                        default=False,
-                        help_text="Destroy a container after every use. Otherwise a user's is kept for a moment in case the user comes back, which is many times faster.",
-                        verbose_name="single-use containers",
-                    ),
-                ),
-                (
                     "llm_model",
                     models.CharField(
                         blank=True,
@@ -299,203 +161,68 @@ class Migration(migrations.Migration):
                         verbose_name="cost a month",
                     ),
                 ),
+                ("wall_seconds", models.FloatField(blank=True, null=True)),
+                ("total_seconds", models.FloatField(blank=True, null=True)),
                 (
-                    "reads_per_minute",
+                    "cpu_seconds",
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="CPU seconds"),
+                ),
+                (
+                    "process_memory_mib",
                     models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Requests that read.",
-                        null=True,
-                        verbose_name="reads a minute",
+                        blank=True, null=True, verbose_name="process memory (MiB)"
                     ),
                 ),
                 (
-                    "writes_per_minute",
+                    "output_kib",
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="output (KiB)"),
+                ),
+                (
+                    "result_kib",
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="result (KiB)"),
+                ),
+                ("result_depth", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "memory_mib",
                     models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Requests that write.",
-                        null=True,
-                        verbose_name="writes a minute",
+                        blank=True, null=True, verbose_name="container memory (MiB)"
                     ),
                 ),
                 (
-                    "costly_per_minute",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Requests that compute: queries, questions, searches, contexts, proposals, imports, exports and backtests.",
-                        null=True,
-                        verbose_name="costly requests a minute",
-                    ),
+                    "pids",
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="processes"),
                 ),
                 (
-                    "entries_per_minute",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Entries appended to logs.",
-                        null=True,
-                        verbose_name="entries a minute",
-                    ),
+                    "tmpfs_mib",
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="tmpfs (MiB)"),
                 ),
                 (
-                    "max_users",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Users that there may be.",
-                        null=True,
-                        verbose_name="users",
-                    ),
-                ),
-                (
-                    "max_entries",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Entries that the logs of all users may have.",
-                        null=True,
-                        verbose_name="entries",
-                    ),
-                ),
-                (
-                    "max_entries_per_user",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Entries that one user's log may have.",
-                        null=True,
-                        verbose_name="entries of a user",
-                    ),
-                ),
-                (
-                    "max_log_mib",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="MiB that the entries of all users may have.",
-                        null=True,
-                        verbose_name="logs (MiB)",
-                    ),
-                ),
-                (
-                    "max_pending_entries",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Entries that may wait to be worked on; past it no more are taken.",
-                        null=True,
-                        verbose_name="pending entries",
-                    ),
-                ),
-                (
-                    "max_waiting_runs",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Queries, questions, proposals and imports that may wait or go on.",
-                        null=True,
-                        verbose_name="waiting runs",
-                    ),
-                ),
-                (
-                    "max_backtests",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Backtests that may wait or go on.",
-                        null=True,
-                        verbose_name="backtests",
-                    ),
-                ),
-                (
-                    "keep_messages_days",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Then their words go; what was derived from them stays. 0 for ever.",
-                        null=True,
-                        verbose_name="keep messages for (days)",
-                    ),
-                ),
-                (
-                    "keep_runs_days",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Then they go, but not the last one that found a live alert. 0 for ever.",
-                        null=True,
-                        verbose_name="keep runs for (days)",
-                    ),
-                ),
-                (
-                    "keep_llm_calls_days",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Then they go; what they have spent stays on record. 0 for ever.",
-                        null=True,
-                        verbose_name="keep model calls for (days)",
-                    ),
-                ),
-                (
-                    "structure_entries",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Work begins as soon as so many entries of a user wait,",
-                        null=True,
-                        verbose_name="entries",
-                    ),
-                ),
-                (
-                    "structure_idle_seconds",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="or none has come for so long,",
-                        null=True,
-                        verbose_name="idle seconds",
-                    ),
-                ),
-                (
-                    "structure_age_seconds",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="or the oldest has waited for so long, even if others keep coming.",
-                        null=True,
-                        verbose_name="age in seconds",
+                    "single_use",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Destroy a container after every use. Otherwise a user's is kept for a moment in case the user comes back, which is many times faster.",
+                        verbose_name="single-use containers",
                     ),
                 ),
                 (
                     "llm_judged_sessions",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="A model is judged by so many of its last sessions at most,",
-                        null=True,
-                        verbose_name="sessions",
-                    ),
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="sessions"),
                 ),
                 (
                     "llm_judged_days",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="begun within so many days before its newest one,",
-                        null=True,
-                        verbose_name="days",
-                    ),
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="days"),
                 ),
                 (
                     "llm_judged_minimum",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="and not before there are so many.",
-                        null=True,
-                        verbose_name="minimum",
-                    ),
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="minimum"),
                 ),
                 (
                     "llm_refused_percent",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="It stops when the gate has refused more than this share of its sessions in the end; 100 for never.",
-                        null=True,
-                        verbose_name="refused (%)",
-                    ),
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="refused (%)"),
                 ),
                 (
                     "llm_undone_percent",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="It stops when more than this share of its accepted edits was undone by a return to an earlier version, or by reopening their entries; 100 for never.",
-                        null=True,
-                        verbose_name="undone (%)",
-                    ),
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="undone (%)"),
                 ),
                 (
                     "llm_resumptions",
@@ -513,6 +240,114 @@ class Migration(migrations.Migration):
                         editable=False,
                         help_text="Model → since when it is stopped, why, and by which limits.",
                         null=True,
+                    ),
+                ),
+                (
+                    "structure_entries",
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="entries"),
+                ),
+                (
+                    "structure_idle_seconds",
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="idle seconds"),
+                ),
+                (
+                    "structure_age_seconds",
+                    models.PositiveIntegerField(
+                        blank=True, null=True, verbose_name="age in seconds"
+                    ),
+                ),
+                (
+                    "escalate_critical_minutes",
+                    models.PositiveIntegerField(
+                        blank=True, null=True, verbose_name="escalate critical after (minutes)"
+                    ),
+                ),
+                (
+                    "escalate_warning_minutes",
+                    models.PositiveIntegerField(
+                        blank=True, null=True, verbose_name="escalate warnings after (minutes)"
+                    ),
+                ),
+                (
+                    "escalate_info_minutes",
+                    models.PositiveIntegerField(
+                        blank=True, null=True, verbose_name="escalate infos after (minutes)"
+                    ),
+                ),
+                ("alerts_per_constraint", models.PositiveIntegerField(blank=True, null=True)),
+                ("openings_per_day", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "reads_per_minute",
+                    models.PositiveIntegerField(
+                        blank=True, null=True, verbose_name="reads a minute"
+                    ),
+                ),
+                (
+                    "writes_per_minute",
+                    models.PositiveIntegerField(
+                        blank=True, null=True, verbose_name="writes a minute"
+                    ),
+                ),
+                (
+                    "costly_per_minute",
+                    models.PositiveIntegerField(
+                        blank=True, null=True, verbose_name="costly requests a minute"
+                    ),
+                ),
+                (
+                    "entries_per_minute",
+                    models.PositiveIntegerField(
+                        blank=True, null=True, verbose_name="entries a minute"
+                    ),
+                ),
+                (
+                    "max_users",
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="users"),
+                ),
+                (
+                    "max_entries",
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="entries"),
+                ),
+                (
+                    "max_entries_per_user",
+                    models.PositiveIntegerField(
+                        blank=True, null=True, verbose_name="entries of a user"
+                    ),
+                ),
+                (
+                    "max_log_mib",
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="logs (MiB)"),
+                ),
+                (
+                    "max_pending_entries",
+                    models.PositiveIntegerField(
+                        blank=True, null=True, verbose_name="pending entries"
+                    ),
+                ),
+                (
+                    "max_waiting_runs",
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="waiting runs"),
+                ),
+                (
+                    "max_backtests",
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="backtests"),
+                ),
+                (
+                    "keep_messages_days",
+                    models.PositiveIntegerField(
+                        blank=True, null=True, verbose_name="keep messages for (days)"
+                    ),
+                ),
+                (
+                    "keep_runs_days",
+                    models.PositiveIntegerField(
+                        blank=True, null=True, verbose_name="keep runs for (days)"
+                    ),
+                ),
+                (
+                    "keep_llm_calls_days",
+                    models.PositiveIntegerField(
+                        blank=True, null=True, verbose_name="keep model calls for (days)"
                     ),
                 ),
                 ("public_id", models.UUIDField(default=uuid.uuid4, editable=False, unique=True)),

@@ -89,5 +89,5 @@ class LlmSettings(models.Model):
     def clean(self) -> None:
         """Refuse settings with which no call could be made."""
         super().clean()
-        if problems := language_models.problems(self.chosen_llm):
+        if problems := language_models.validate_overrides(self.chosen_llm):
             raise ValidationError({f"llm_{name}": problem for name, problem in problems.items()})

@@ -5,25 +5,12 @@ import uuid
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
-from memory.models.alert_settings import AlertSettings
 from memory.models.fields import validate_time_zone
-from memory.models.limits import SandboxSettings
 from memory.models.llm_settings import LlmSettings
-from memory.models.quotas import QuotaSettings
-from memory.models.retention_settings import RetentionSettings
-from memory.models.structure_settings import StructureSettings
-from memory.models.track_record_settings import TrackRecordSettings
+from memory.models.overrides import SettingsOverrides
 
 
-class Workspace(
-    SandboxSettings,
-    LlmSettings,
-    TrackRecordSettings,
-    StructureSettings,
-    AlertSettings,
-    QuotaSettings,
-    RetentionSettings,
-):
+class Workspace(SettingsOverrides, LlmSettings):
     """A tenant: owns API keys, users, limits and the settings of its language model."""
 
     public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)

@@ -433,19 +433,3 @@ def _watch() -> None:
             logger.exception("alarms_not_looked_for")
         finally:
             connection.close()
-
-
-def wrong_settings() -> dict[str, str]:
-    """Return the invalid settings, each with its problem, by name."""
-    found = {}
-    for name, least in (
-        ("UAC_ALARM_SECONDS", 0),
-        ("UAC_ALARM_STUCK", 1),
-        ("UAC_ALARM_WAITING_SECONDS", HINT_SECONDS),
-        ("UAC_ALARM_BACKGROUND_SECONDS", HINT_SECONDS),
-        ("UAC_ALARM_SILENT_SECONDS", HINT_SECONDS),
-    ):
-        value = getattr(settings, name)
-        if not value >= least:
-            found[name] = f"At least {least}, not {value}."
-    return found

@@ -33,8 +33,8 @@ _propagator = TraceContextTextMapPropagator()
 _tracer: Tracer | None = None
 
 
-def wrong_settings() -> dict[str, str]:
-    """Return the problems of the variables, by name."""
+def validate_server_settings() -> dict[str, str]:
+    """Return what is wrong with the variables, by the name of each."""
     named = [name for name in VARIABLES if os.environ.get(name)]
     try:
         if named:

@@ -40,8 +40,8 @@ def reencrypt(token: bytes) -> bytes:
         raise _undecipherable() from None
 
 
-def wrong_settings() -> dict[str, str]:
-    """Return the problems of the keys, by the setting's name."""
+def validate_server_settings() -> dict[str, str]:
+    """Return what is wrong with the keys, by the setting's name."""
     for number, key in enumerate(settings.UAC_ENCRYPTION_KEYS, 1):
         try:
             Fernet(key)

@@ -21,7 +21,7 @@ from memory.models.alerts import LIVE_STATES
 from memory.models.llm import LlmOutcome
 from memory.models.log import EntryKind
 from memory.models.runs import RunStatus
-from memory.workspace_settings import retention_settings
+from memory.workspace_settings import table
 
 # How long a process skips a workspace in which nothing was due.
 PAUSE_SECONDS = 300.0
@@ -46,7 +46,7 @@ def purge(limit: int) -> int:
 def purge_workspace(workspace: Workspace, limit: int) -> int:
     """Remove what is due in one workspace, like `purge`."""
     now, number = timezone.now(), 0
-    holds = retention_settings.holding(workspace.chosen_retention)
+    holds = workspace.effective(table.RETENTION)
     for name, remove in (
         ("keep_messages_days", _empty_messages),
         ("keep_runs_days", _delete_runs),

@@ -53,7 +53,7 @@ from memory.project import Outline
 from memory.project.shapes import ShapeError, match, needs_of
 from memory.temporal import states
 from memory.work import leases
-from memory.workspace_settings.alert_settings import DAY, OPENINGS_OF_ONE, Holding
+from memory.workspace_settings.alert_settings import DAY, OPENINGS_OF_ONE, EffectiveSettings
 
 TASK = "workers.tasks.backtest"
 _OWN = re.compile(r"constraints/[a-z][a-z0-9_]{0,99}\.py")
@@ -453,8 +453,8 @@ class Told:
     problems: list[dict[str, Any]] = field(default_factory=list)
 
 
-def put_together(moments: Iterable[Moment], limits: Holding) -> Told:
-    """Apply the rules of alerts to moments in time order.
+def put_together(moments: Iterable[Moment], limits: EffectiveSettings) -> Told:
+    """Return what moments, in the order of time, come to by the rules of alerts.
 
     While the constraint has a problem it yields nothing, and its alerts stay open. Where it would
     have been paused, that is a problem of this moment alone, as if it was resumed at once.
@@ -494,7 +494,7 @@ def put_together(moments: Iterable[Moment], limits: Holding) -> Told:
     return told
 
 
-def _flood(moment: Moment, new: int, lately: int, limits: Holding) -> Problem | None:
+def _flood(moment: Moment, new: int, lately: int, limits: EffectiveSettings) -> Problem | None:
     most, within_day = limits.alerts_per_constraint, limits.openings_per_day
     if len(moment.findings) > most:
         reason = f"it found more than {most}, at once"

@@ -12,29 +12,11 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
-from memory.workspace_settings.overrides import (
-    Chosen,
-    Number,
-    by_setting,
-    everywhere,
-    holding,
-    out_of_range,
-)
-
-# The waiting entries are counted up to this number.
+# Those that wait are counted so far.
 MOST_ENTRIES = 1000
 
-
-# A larger number of seconds would be years, not a delay.
-MOST_SECONDS = 2**31 - 1
-NUMBERS = (
-    Number("structure_entries", 1, MOST_ENTRIES),
-    Number("structure_idle_seconds", 1, MOST_SECONDS),
-    Number("structure_age_seconds", 1, MOST_SECONDS),
-)
-
-# Work that is due stays due; otherwise the new entries and those that wait already decide together.
-# A pause after a failure delays work until the oldest entry may wait no longer, at most.
+# What is due stays due; else the new entries decide together with those that wait already. A pause
+# after a failure is none for them: it ends when the oldest entry may wait no longer, at the latest.
 ANNOUNCE = """
 UPDATE memory_lane AS lane SET
     waiting = lane.waiting + %(number)s,
@@ -100,36 +82,8 @@ def is_urgent(metadata: Mapping[str, Any] | None) -> bool:
     return metadata is not None and metadata.get("urgent") is True
 
 
-def problems(chosen: Chosen) -> dict[str, str]:
-    """Return the problems of a workspace's overrides, each with a fix, by name."""
-    found = out_of_range(NUMBERS, chosen)
-    own_idle, own_age = chosen.get("structure_idle_seconds"), chosen.get("structure_age_seconds")
-    if found or (own_idle is None and own_age is None):
-        return found
-    holds = holding(NUMBERS, chosen)
-    idle, age = holds["structure_idle_seconds"], holds["structure_age_seconds"]
-    if idle <= age:
-        return {}
-    if own_idle is not None:
-        return {
-            "structure_idle_seconds": f"The oldest entry waits for {age} s (structure_age_seconds)"
-            f" at most: choose no more than that, or {idle} s or more as structure_age_seconds."
-        }
-    return {
-        "structure_age_seconds": f"Work begins when no entry has come for {idle} s"
-        f" (structure_idle_seconds): choose no less than that, or {age} s or less as"
-        " structure_idle_seconds."
-    }
-
-
-def wrong_settings() -> dict[str, str]:
-    """Return the invalid settings, each with its problem, by name."""
-    return by_setting(NUMBERS, problems(everywhere(NUMBERS)))
-
-
-def in_words(chosen: Chosen) -> str:
-    """Describe for the staff when work begins under these overrides."""
-    holds = holding(NUMBERS, chosen)
+def in_words(holds: Mapping[str, int]) -> str:
+    """Say when work begins with these settings, for the staff."""
     return (
         f"when {holds['structure_entries']} entries of a user wait, none has come for"
         f" {holds['structure_idle_seconds']} s, the oldest has waited for"

@@ -348,9 +348,3 @@ def dismiss(kind: Kind, keys: Collection[Any]) -> int:
     if kind.mortal is None:
         return 0
     return kind.dead().filter(pk__in=keys).update(dead_since=None)
-
-
-def wrong_settings() -> dict[str, str]:
-    """Return the invalid settings, each with its problem, by name."""
-    tries = settings.UAC_STUCK_ATTEMPTS
-    return {} if tries >= 1 else {"UAC_STUCK_ATTEMPTS": f"At least 1, not {tries}."}

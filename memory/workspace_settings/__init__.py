@@ -1,1 +1,1 @@
-"""Settings of a workspace, each of which may override a default of the server."""
+"""The table of all settings, and a workspace's overrides of them."""

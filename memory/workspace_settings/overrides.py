@@ -1,107 +1,73 @@
-"""Numeric settings of the server that a workspace may override.
+"""A workspace's overrides of the server's settings: which values take effect, and which are valid.
 
-Each is a setting of the operator's and a nullable field of the workspace; NULL inherits the
-server's value. The limits of the sandboxes (`memory.workspace_settings.sandbox_limits`) are
-validated here, too.
+The settings, and what may be said of a value by itself, are in `memory.workspace_settings.table`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from django.conf import settings
 
-# Name → override; None inherits the server's setting.
-Chosen = Mapping[str, float | None]
+from memory.workspace_settings import table
+from memory.workspace_settings.table import Group, Setting, plain
+
+# Field → override; None inherits the server's setting.
+Overrides = Mapping[str, float | None]
 
 
-class Bounded(Protocol):
-    """A bounded number: its range, and the reason for each bound ("" if that is plain)."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def setting(self) -> str: ...  # noqa: D102
-    @property
-    def default(self) -> float: ...  # noqa: D102
-    @property
-    def least(self) -> float: ...  # noqa: D102
-    @property
-    def why_least(self) -> str: ...  # noqa: D102
-    @property
-    def most(self) -> float: ...  # noqa: D102
-    @property
-    def why_most(self) -> str: ...  # noqa: D102
-    def amount(self, value: float) -> str: ...  # noqa: D102
-
-
-@dataclass(frozen=True)
-class Number:
-    """A whole number with a range."""
-
-    name: str
-    least: int
-    most: int
-    why_least: str = ""
-    why_most: str = ""
-
-    @property
-    def setting(self) -> str:
-        """The name of the server's setting."""
-        return f"UAC_{self.name.upper()}"
-
-    @property
-    def default(self) -> int:
-        """The server's value."""
-        return int(getattr(settings, self.setting))
-
-    def amount(self, value: float) -> str:
-        """Return a value as text."""
-        return f"{value:.0f}"
-
-
-def chosen_of(workspace: object, numbers: Iterable[Number]) -> dict[str, int | None]:
-    """Return a workspace's overrides of these numbers."""
-    return {number.name: getattr(workspace, number.name) for number in numbers}
-
-
-def holding(numbers: Iterable[Number], chosen: Chosen) -> dict[str, Any]:
-    """Return the effective value of each number under these overrides."""
+def effective(group: Group, overrides: Overrides) -> dict[str, Any]:
+    """Return the values that take effect with these overrides, by field."""
     found: dict[str, Any] = {}
-    for number in numbers:
-        own = chosen.get(number.name)
-        found[number.name] = number.default if own is None else own
+    for field, setting in group.overridable.items():
+        own = overrides.get(field)
+        found[field] = getattr(settings, setting.name) if own is None else own
     return found
 
 
-def everywhere(numbers: Iterable[Bounded]) -> dict[str, float | None]:
-    """Return the server's values in the form of overrides."""
-    return {number.name: number.default for number in numbers}
+def validate_overrides(group: Group, overrides: Overrides) -> dict[str, str]:
+    """Return what is wrong with a workspace's overrides, and what to choose instead, by field."""
+    found = _validate(group.settings, overrides, lambda setting: setting.field or setting.name)
+    return {field: f"It {problem}" for field, problem in found.items()}
 
 
-def out_of_range(numbers: Iterable[Bounded], chosen: Chosen) -> dict[str, str]:
-    """Return the overrides that are out of range, each with a fix, by name."""
+def validate_server_settings() -> dict[str, str]:
+    """Return which of the server's numbers are out of range, and what to set instead, by name."""
+    numbers = [one for one in table.SETTINGS.values() if one.minimum is not None]
+    values = {setting.name: getattr(settings, setting.name) for setting in numbers}
+    found = _validate(numbers, values, lambda setting: setting.name)
+    return {name: f"{name} {problem}" for name, problem in found.items()}
+
+
+def _validate(
+    numbers: Collection[Setting], values: Overrides, key: Callable[[Setting], str]
+) -> dict[str, str]:
+    """Return what is wrong with values, by the keys of their settings.
+
+    A setting without a value has the server's. Of two that contradict each other, the lower one is
+    named, unless only the upper one has a value.
+    """
+
+    def value_of(setting: Setting) -> float:
+        own = values.get(key(setting))
+        return float(getattr(settings, setting.name)) if own is None else own
+
     found: dict[str, str] = {}
-    for number in numbers:
-        own = chosen.get(number.name)
-        if own is None or number.least <= own <= number.most:
+    for setting in numbers:
+        value, maximum = values.get(key(setting)), setting.maximum
+        if value is not None and not setting.allows(value):
+            bound = value_of(table.SETTINGS[maximum]) if isinstance(maximum, str) else maximum
+            told = setting.explain(value, bound)
+            found[key(setting)] = f"{told}. {setting.reason}".rstrip()
+    for lower in numbers:
+        if not isinstance(lower.maximum, str):
             continue
-        bound, limit, why = (
-            ("At least", number.least, number.why_least)
-            if own < number.least
-            else ("At most", number.most, number.why_most)
-        )
-        told = f"{bound} {number.amount(limit)}, not {number.amount(own)}"
-        found[number.name] = f"{told}: {why}." if why else f"{told}."
+        upper = table.SETTINGS[lower.maximum]
+        low, high = value_of(lower), value_of(upper)
+        if low <= high or {key(lower), key(upper)} & found.keys():
+            continue
+        if values.get(key(lower)) is not None:
+            found[key(lower)] = f"{lower.explain(low, high)}: {key(upper)} is {plain(high)}."
+        elif values.get(key(upper)) is not None:
+            told = f"must be at least {plain(low)}, not {plain(high)}"
+            found[key(upper)] = f"{told}: {key(lower)} is {plain(low)}."
     return found
-
-
-def by_setting(numbers: Iterable[Bounded], problems: Mapping[str, str]) -> dict[str, str]:
-    """Return problems keyed by the names of the settings."""
-    names = {number.name: number.setting for number in numbers}
-    return {names[name]: problem for name, problem in problems.items()}
-
-
-def wrong_settings(numbers: Sequence[Bounded]) -> dict[str, str]:
-    """Return the invalid settings, each with its problem, by name."""
-    return by_setting(numbers, out_of_range(numbers, everywhere(numbers)))

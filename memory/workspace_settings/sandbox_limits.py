@@ -10,15 +10,17 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from memory.workspace_settings.overrides import Chosen, by_setting, everywhere, out_of_range
+from memory.workspace_settings import overrides, table
+from memory.workspace_settings.overrides import Overrides
 
-# MiB of a container's memory that are left to the kernel.
+LIMITS = table.SANDBOXES.overridable
+# Of a container's memory: for the kernel's own needs.
 RESERVED_MIB = 32
 
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxLimits:
-    """The effective limits, in the units that their names tell; see docs/settings.md."""
+    """What holds in the end, in the units that the names tell."""
 
     wall_seconds: float
     total_seconds: float
@@ -32,60 +34,9 @@ class SandboxLimits:
     tmpfs_mib: int
 
 
-@dataclass(frozen=True)
-class Limit:
-    """One limit: its unit, and the range in which the server can keep its guarantees."""
-
-    name: str
-    unit: str
-    least: float
-    why_least: str
-    greatest: float
-    why_greatest: str
-
-    @property
-    def setting(self) -> str:
-        """The name of the setting with its default."""
-        return f"UAC_SANDBOX_{self.name.upper()}"
-
-    @property
-    def default(self) -> float:
-        """The value of a workspace without an override."""
-        return float(getattr(settings, self.setting))
-
-    @property
-    def most(self) -> float:
-        """The highest value that a workspace may choose."""
-        return float(getattr(settings, f"{self.setting}_MOST"))
-
-    @property
-    def why_most(self) -> str:
-        """The reason why a workspace may not choose more."""
-        return f"more is for the operator to allow ({self.setting}_MOST)"
-
-    def amount(self, value: float) -> str:
-        """Return a value with its unit."""
-        return f"{value:g} {self.unit}".strip()
-
-
-_LIFE = "a sandbox lives for minutes, and a gate's requests must fit into them"
-_INTERPRETER = "the interpreter needs as much to start, compile and answer"
-_FRAME = "an answer must fit into one frame of the protocol"
-_NUMBER = "more is no size of a machine"
-
-LIMITS = (
-    Limit("wall_seconds", "s", 0.1, "a busy machine needs it for nothing at all", 90, _LIFE),
-    Limit("total_seconds", "s", 0.1, "a busy machine needs it for nothing at all", 90, _LIFE),
-    Limit("cpu_seconds", "s", 1, "the kernel counts whole seconds", 90, _LIFE),
-    Limit("process_memory_mib", "MiB", 48, _INTERPRETER, 2**20, _NUMBER),
-    Limit("output_kib", "KiB", 1, "the end of it is always kept", 2**15, "nobody reads more"),
-    Limit("result_kib", "KiB", 1, "errors take as much", 2**15, _FRAME),
-    Limit("result_depth", "levels", 1, "a record has levels", 48, "the protocol nests no deeper"),
-    Limit("memory_mib", "MiB", 128, _INTERPRETER, 2**21, _NUMBER),
-    Limit("pids", "processes", 4, "the runner, its fork and the engine need them", 2**15, _NUMBER),
-    Limit("tmpfs_mib", "MiB", 0, "", 2**20, _NUMBER),
-)
-BY_NAME = {limit.name: limit for limit in LIMITS}
+def ceiling(name: str) -> float:
+    """Return what a workspace may choose at most."""
+    return float(getattr(settings, str(LIMITS[name].maximum)))
 
 
 def process_memory_most(memory_mib: int, tmpfs_mib: int) -> int:
@@ -99,12 +50,10 @@ def process_memory_most(memory_mib: int, tmpfs_mib: int) -> int:
     return (memory_mib - RESERVED_MIB - tmpfs_mib) // 2
 
 
-def effective(chosen: Chosen) -> SandboxLimits:
-    """Return the effective limits under these overrides; None inherits the server's value."""
-    values: dict[str, float] = {}
-    for limit in LIMITS:
-        own = chosen.get(limit.name)
-        values[limit.name] = min(limit.default if own is None else own, limit.most)
+def effective(own: Overrides) -> SandboxLimits:
+    """Return the limits that take effect with these overrides."""
+    chosen = overrides.effective(table.SANDBOXES, own)
+    values = {name: min(value, ceiling(name)) for name, value in chosen.items()}
     memory_mib, tmpfs_mib = int(values["memory_mib"]), int(values["tmpfs_mib"])
     wall_seconds = min(values["wall_seconds"], values["total_seconds"])
     return SandboxLimits(
@@ -123,13 +72,13 @@ def effective(chosen: Chosen) -> SandboxLimits:
     )
 
 
-def problems(chosen: Chosen) -> dict[str, str]:
-    """Return the problems of these overrides, each with a fix, by name."""
-    return out_of_range(LIMITS, chosen) or _contradictions(chosen)
+def validate_overrides(own: Overrides) -> dict[str, str]:
+    """Return what is wrong with overrides, and what to choose instead, by field."""
+    return overrides.validate_overrides(table.SANDBOXES, own) or _contradictions(own)
 
 
-def _contradictions(chosen: Chosen) -> dict[str, str]:
-    """Return the overrides that would have no effect or leave nothing for the rest."""
+def _contradictions(chosen: Overrides) -> dict[str, str]:
+    """Return what was chosen and would have no effect, or leave nothing for the rest."""
     found: dict[str, str] = {}
     holds = effective(chosen)
     wall, cpu = chosen.get("wall_seconds"), chosen.get("cpu_seconds")
@@ -144,7 +93,8 @@ def _contradictions(chosen: Chosen) -> dict[str, str]:
             f" {holds.cpu_seconds} s, or {cpu:g} s or more as wall_seconds."
         )
     rest = process_memory_most(holds.memory_mib, holds.tmpfs_mib)
-    process, least = chosen.get("process_memory_mib"), int(BY_NAME["process_memory_mib"].least)
+    process = chosen.get("process_memory_mib")
+    least = int(LIMITS["process_memory_mib"].minimum or 0)
     if rest < least:
         found["memory_mib"] = (
             f"{holds.memory_mib} MiB, of which tmpfs_mib takes {holds.tmpfs_mib}, leave"
@@ -165,15 +115,11 @@ def _container_of(process_memory_mib: int, holds: SandboxLimits) -> int:
     return 2 * process_memory_mib + RESERVED_MIB + holds.tmpfs_mib
 
 
-def wrong_settings() -> dict[str, str]:
-    """Return the invalid settings, each with its problem, by name."""
-    found: dict[str, str] = {}
-    for limit in LIMITS:
-        if limit.most > limit.greatest:
-            found[f"{limit.setting}_MOST"] = (
-                f"At most {limit.amount(limit.greatest)}, not {limit.amount(limit.most)}:"
-                f" {limit.why_greatest}."
-            )
-    # Defaults give way to each other, as in a workspace: an operator need not set them all.
-    defaults = out_of_range(LIMITS, everywhere(LIMITS)) or _contradictions({})
-    return found | by_setting(LIMITS, defaults)
+def validate_server_settings() -> dict[str, str]:
+    """Return which of the server's limits leave nothing for the rest, by name, if all are in range.
+
+    Defaults give way to each other, as in a workspace: an operator need not set them all.
+    """
+    if {one.name for one in table.SANDBOXES.settings} & overrides.validate_server_settings().keys():
+        return {}
+    return {LIMITS[field].name: problem for field, problem in _contradictions({}).items()}

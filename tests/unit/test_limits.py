@@ -7,13 +7,13 @@ from django.core.exceptions import ValidationError
 from django.test import override_settings
 
 from memory.models import Workspace
-from memory.workspace_settings import sandbox_limits
 from memory.workspace_settings.sandbox_limits import (
     LIMITS,
     effective,
-    problems,
     process_memory_most,
+    validate_overrides,
 )
+from uac_site import checks
 
 pytestmark = pytest.mark.usefixtures("limits_as_delivered")
 
@@ -33,9 +33,9 @@ OTHERS = {
 
 
 def test_every_limit_can_be_chosen() -> None:
-    assert OTHERS.keys() == {limit.name for limit in LIMITS}
+    assert OTHERS.keys() == LIMITS.keys()
     assert asdict(effective(OTHERS)) == OTHERS
-    assert problems(OTHERS) == {}
+    assert validate_overrides(OTHERS) == {}
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -58,29 +58,32 @@ def test_what_is_not_chosen_is_the_servers(name: str) -> None:
 )
 def test_what_nobody_chose_gives_way(chosen: dict[str, float], name: str, holds: float) -> None:
     assert asdict(effective(chosen))[name] == holds
-    assert problems(chosen) == {}
+    assert validate_overrides(chosen) == {}
 
 
 @pytest.mark.parametrize(
     ("chosen", "name", "told"),
     [
-        ({"wall_seconds": 0.01}, "wall_seconds", "At least 0.1 s, not 0.01 s"),
-        ({"wall_seconds": -1}, "wall_seconds", "At least 0.1 s"),
+        ({"wall_seconds": 0.01}, "wall_seconds", "between 0.1 and 60 (seconds), not 0.01."),
+        ({"wall_seconds": -1}, "wall_seconds", "between 0.1 and 60 (seconds), not -1."),
         ({"wall_seconds": 61}, "wall_seconds", "UAC_SANDBOX_WALL_SECONDS_MOST"),
-        ({"total_seconds": 91}, "total_seconds", "At most 90 s, not 91 s"),
+        ({"total_seconds": 91}, "total_seconds", "between 0.1 and 90 (seconds), not 91:"
+         " UAC_SANDBOX_TOTAL_SECONDS_MOST is 90."),
         ({"wall_seconds": 40}, "wall_seconds", "after 30 s: choose no more than that, or 40 s"),
-        ({"cpu_seconds": 0}, "cpu_seconds", "At least 1 s"),
+        ({"cpu_seconds": 0}, "cpu_seconds", "between 1 and 60 (seconds), not 0. The kernel counts"),
         ({"cpu_seconds": 9}, "cpu_seconds", "after 5 s anyhow: choose at most 5 s, or 9 s or more"),
-        ({"process_memory_mib": 8}, "process_memory_mib", "At least 48 MiB, not 8 MiB"),
+        ({"process_memory_mib": 8}, "process_memory_mib", "between 48 and 2032 (MiB), not 8."),
         ({"process_memory_mib": 800}, "process_memory_mib", "at most 496: choose no more than that,"
          " or 1632 MiB or more as memory_mib"),
-        ({"memory_mib": 64}, "memory_mib", "At least 128 MiB, not 64 MiB"),
-        ({"memory_mib": 8192}, "memory_mib", "At most 4096 MiB, not 8192 MiB"),
+        ({"memory_mib": 64}, "memory_mib", "between 128 and 4096 (MiB), not 64."),
+        ({"memory_mib": 8192}, "memory_mib", "between 128 and 4096 (MiB), not 8192:"
+         " UAC_SANDBOX_MEMORY_MIB_MOST is 4096."),
         ({"memory_mib": 128, "tmpfs_mib": 64}, "memory_mib", "192 MiB or more, or less as tmpfs"),
-        ({"output_kib": 0}, "output_kib", "At least 1 KiB"),
+        ({"output_kib": 0}, "output_kib", "between 1 and 16384 (KiB), not 0."),
         ({"result_kib": 10**6}, "result_kib", "UAC_SANDBOX_RESULT_KIB_MOST"),
-        ({"result_depth": 49}, "result_depth", "At most 48 levels"),
-        ({"pids": 1}, "pids", "At least 4 processes"),
+        ({"result_depth": 49}, "result_depth", "between 1 and 48 (levels), not 49:"
+         " UAC_SANDBOX_RESULT_DEPTH_MOST is 48."),
+        ({"pids": 1}, "pids", "between 4 and 256 (processes), not 1."),
         ({"tmpfs_mib": 1000}, "tmpfs_mib", "UAC_SANDBOX_TMPFS_MIB_MOST"),
     ],
 )  # fmt: skip
@@ -95,9 +98,9 @@ def test_what_cannot_be_given_is_refused_with_the_field_and_the_fix(
 
 
 def test_advice_is_good() -> None:
-    assert problems({"process_memory_mib": 800, "memory_mib": 1632}) == {}
-    assert problems({"memory_mib": 192, "tmpfs_mib": 64}) == {}
-    assert problems({"wall_seconds": 40, "total_seconds": 40, "cpu_seconds": 40}) == {}
+    assert validate_overrides({"process_memory_mib": 800, "memory_mib": 1632}) == {}
+    assert validate_overrides({"memory_mib": 192, "tmpfs_mib": 64}) == {}
+    assert validate_overrides({"wall_seconds": 40, "total_seconds": 40, "cpu_seconds": 40}) == {}
 
 
 @override_settings(UAC_SANDBOX_WALL_SECONDS_MOST=3, UAC_SANDBOX_MEMORY_MIB_MOST=512)
@@ -113,7 +116,7 @@ def test_a_ceiling_that_was_lowered_holds_for_what_was_chosen_before() -> None:
 )
 def test_the_servers_settings_need_not_all_be_set(changed: dict[str, float]) -> None:
     with override_settings(**changed):
-        assert sandbox_limits.wrong_settings() == {}
+        assert checks.validate_server_settings() == {}
 
 
 @pytest.mark.parametrize(
@@ -129,4 +132,4 @@ def test_the_servers_settings_need_not_all_be_set(changed: dict[str, float]) -> 
 )
 def test_a_setting_that_is_wrong_is_named(setting: str, value: float, named: str) -> None:
     with override_settings(**{"UAC_SANDBOX_MEMORY_MIB": 256, setting: value}):
-        assert named in sandbox_limits.wrong_settings()
+        assert named in checks.validate_server_settings()

@@ -6,7 +6,8 @@ import pytest
 from django.test import Client
 
 from memory.models import Workspace
-from memory.workspace_settings.sandbox_limits import BY_NAME
+from memory.workspace_settings import table
+from memory.workspace_settings.sandbox_limits import LIMITS
 from tests.integration.admin.conftest import add_url, list_url, page_url, shown, text_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits_as_delivered")]
@@ -14,7 +15,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits_as_delivere
 
 def change(client: Client, workspace: Workspace, **chosen: Any) -> Any:
     here = {"name": workspace.name, "time_zone": workspace.time_zone}
-    form = {**here, **dict.fromkeys(BY_NAME, ""), **chosen}
+    form = {**here, **dict.fromkeys(LIMITS, ""), **chosen}
     return client.post(page_url(workspace), form)
 
 
@@ -24,15 +25,19 @@ def test_what_holds_is_shown_beside_what_is_chosen(
     settings.UAC_SANDBOX_LEASE_SECONDS = 10.0
     words = shown(admin_client.get(page_url(workspace)))
     assert "Container: kept for 10 s after its last use" in words
-    assert "Wall seconds: 5 s , as everywhere; at most 60 s" in words
+    assert "Wall seconds: 5 seconds , as everywhere; at most 60 seconds" in words
     assert "Tmpfs (MiB): 0 MiB , as everywhere; at most 256 MiB" in words
+    for setting in table.SANDBOXES.overridable.values():
+        assert setting.meaning in words
 
     assert change(admin_client, workspace, wall_seconds="2", single_use="on").status_code == 302
 
     words = shown(admin_client.get(page_url(workspace)))
     assert "Container: destroyed after every use" in words
-    assert "Wall seconds: 2 s , chosen; at most 60 s" in words
-    assert "CPU seconds: 2 s , not 5 s as everywhere, because of the other limits" in words
+    assert "Wall seconds: 2 seconds , chosen; at most 60 seconds" in words
+    assert (
+        "CPU seconds: 2 seconds , not 5 seconds as everywhere, because of the other limits" in words
+    )
     assert "single_use, wall_seconds" in shown(admin_client.get(list_url(Workspace)))
 
 
@@ -52,8 +57,11 @@ def test_what_is_left_empty_is_the_servers(
 @pytest.mark.parametrize(
     ("chosen", "told"),
     [
-        ({"memory_mib": "16"}, "At least 128 MiB, not 16 MiB"),
-        ({"wall_seconds": "3600"}, "At most 60 s, not 3600 s"),
+        ({"memory_mib": "16"}, "It must be between 128 and 4096 (MiB), not 16."),
+        (
+            {"wall_seconds": "3600"},
+            "It must be between 0.1 and 60 (seconds), not 3600: UAC_SANDBOX_WALL_SECONDS_MOST",
+        ),
         ({"wall_seconds": "1", "cpu_seconds": "3"}, "choose at most 1 s, or 3 s or more as wall"),
         ({"wall_seconds": "nan"}, "Enter a number"),
         ({"wall_seconds": "inf"}, "Enter a number"),
@@ -67,15 +75,15 @@ def test_what_cannot_be_given_is_refused_beside_its_field(
     response = change(admin_client, workspace, **chosen)
 
     assert told in shown(response)
-    for holds in ("Wall seconds: 5 s", "Container memory (MiB): 1024 MiB", "Processes: 32"):
+    for holds in ("Wall seconds: 5 seconds", "Container memory (MiB): 1024 MiB", "Processes: 32"):
         assert holds in shown(response)
     assert list(response.context["adminform"].form.errors) == [list(chosen)[-1]]
     workspace.refresh_from_db()
-    assert set(workspace.chosen_limits.values()) == {None}
+    assert set(workspace.overrides(table.SANDBOXES).values()) == {None}
 
 
 def test_a_new_workspace_may_have_limits_at_once(admin_client: Client) -> None:
-    assert "Wall seconds: 5 s" in shown(admin_client.get(add_url(Workspace)))
+    assert "Wall seconds: 5 seconds" in shown(admin_client.get(add_url(Workspace)))
 
     form = {"name": "new", "time_zone": "UTC", "pids": "64", "single_use": "on"}
     admin_client.post(add_url(Workspace), form)
@@ -89,7 +97,7 @@ def test_who_may_only_look_sees_what_holds_and_changes_nothing(
 ) -> None:
     client = staff("view_workspace")
 
-    assert "Wall seconds: 5 s" in text_of(client.get(page_url(workspace))).replace("<b>", "")
+    assert "Wall seconds: 5 seconds" in text_of(client.get(page_url(workspace))).replace("<b>", "")
     assert change(client, workspace, wall_seconds="1").status_code == 403
 
     workspace.refresh_from_db()

@@ -21,8 +21,7 @@ from memory.models import Lane, LlmCall, LlmSpending, MemoryUser, StaffAudit, Wo
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.users import LaneName
 from memory.privacy import encryption
-from memory.workspace_settings import track_record_settings
-from memory.workspace_settings.sandbox_limits import BY_NAME
+from memory.workspace_settings import table
 from tests.factories import make_session
 from tests.integration.admin.conftest import (
     Populate,
@@ -46,11 +45,11 @@ def rows(populate: Populate) -> Rows:
 SECRET = "sk-very-secret"
 EMPTY = dict.fromkeys(
     [
-        *BY_NAME,
+        *table.SANDBOXES.overridable,
         *("llm_model", "llm_base_url", "llm_concurrency", "new_llm_api_key"),
         *("llm_tokens_per_day", "llm_tokens_per_month", "llm_cost_per_day", "llm_cost_per_month"),
         *("structure_entries", "structure_idle_seconds", "structure_age_seconds"),
-        *(number.name for number in track_record_settings.NUMBERS),
+        *table.TRACK_RECORD.overridable,
     ],
     "",
 )
@@ -300,20 +299,26 @@ def test_a_key_stays_until_it_is_replaced_or_forgotten(
         ({"llm_cost_per_day": "1.234"}, "llm_cost_per_day", "no more than 2 decimal places"),
         ({"llm_cost_per_day": "NaN"}, "llm_cost_per_day", "Enter a number"),
         ({"new_llm_api_key": "sk-ä"}, "new_llm_api_key", "A key has no such characters"),
-        ({"structure_entries": "0"}, "structure_entries", "At least 1, not 0."),
-        ({"structure_entries": "1001"}, "structure_entries", "At most 1000, not 1001."),
-        ({"structure_idle_seconds": "0"}, "structure_idle_seconds", "At least 1, not 0."),
+        ({"structure_entries": "0"}, "structure_entries", "between 1 and 1000 (entries), not 0."),
+        (
+            {"structure_entries": "1001"},
+            "structure_entries",
+            "between 1 and 1000 (entries), not 1001.",
+        ),
+        (
+            {"structure_idle_seconds": "0"},
+            "structure_idle_seconds",
+            "between 1 and 900 (seconds), not 0.",
+        ),
         (
             {"structure_idle_seconds": "901"},
             "structure_idle_seconds",
-            "waits for 900 s (structure_age_seconds) at most: choose no more than that, or 901 s or"
-            " more as structure_age_seconds",
+            "It must be between 1 and 900 (seconds), not 901: structure_age_seconds is 900.",
         ),
         (
             {"structure_age_seconds": "59"},
             "structure_age_seconds",
-            "no entry has come for 60 s (structure_idle_seconds): choose no less than that, or 59 s"
-            " or less as structure_idle_seconds",
+            "It must be at least 60, not 59: structure_idle_seconds is 60.",
         ),
     ],
 )
@@ -327,7 +332,7 @@ def test_what_cannot_be_is_refused_beside_its_field(
     assert "openai:gpt-5-mini at https://api.openai.com/v1" in shown(response)
     workspace.refresh_from_db()
     assert (workspace.llm_model, workspace.llm_api_key) == ("", None)
-    assert set(workspace.chosen_schedule.values()) == {None}
+    assert set(workspace.overrides(table.STRUCTURING).values()) == {None}
 
 
 def test_without_an_encryption_key_no_key_is_stored(
@@ -385,7 +390,7 @@ def test_a_workspace_gets_a_schedule_of_its_own(admin_client: Client, workspace:
     change(admin_client, workspace, structure_entries="7", structure_age_seconds="300")
 
     workspace.refresh_from_db()
-    assert workspace.chosen_schedule == {
+    assert workspace.overrides(table.STRUCTURING) == {
         "structure_entries": 7,
         "structure_idle_seconds": None,
         "structure_age_seconds": 300,
@@ -542,7 +547,7 @@ def test_a_workspace_gets_limits_of_its_own_for_the_track_record(
         change(admin_client, workspace, llm_refused_percent="100", llm_judged_days="3")
 
     workspace.refresh_from_db()
-    assert workspace.chosen_track_record == {
+    assert workspace.overrides(table.TRACK_RECORD) == {
         "llm_judged_sessions": None,
         "llm_judged_days": 3,
         "llm_judged_minimum": None,
@@ -554,4 +559,4 @@ def test_a_workspace_gets_limits_of_its_own_for_the_track_record(
     assert waits.run_after <= timezone.now()
 
     refused = change(admin_client, workspace, llm_judged_minimum="51")
-    assert "No more than 50 sessions are looked at (llm_judged_sessions)" in shown(refused)
+    assert "between 1 and 50 (sessions), not 51: llm_judged_sessions is 50." in shown(refused)

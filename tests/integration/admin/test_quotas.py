@@ -9,6 +9,7 @@ from memory import log
 from memory.admission import usage
 from memory.models import MemoryUser, Workspace, WorkspaceUse
 from memory.models.log import EntryKind
+from memory.workspace_settings import table
 from tests.integration.admin.conftest import list_url, page_url, shown
 
 pytestmark = pytest.mark.django_db
@@ -48,9 +49,12 @@ def test_what_is_used_is_shown_beside_what_may_be(
 @pytest.mark.parametrize(
     ("chosen", "told"),
     [
-        ({"writes_per_minute": "0"}, "At least 1, not 0."),
+        ({"writes_per_minute": "0"}, "It must be between 1 and 2147483647 (requests), not 0."),
         ({"max_users": "-1"}, "greater than or equal to 0"),
-        ({"max_entries": "3000000000"}, "At most 2147483647, not 3000000000."),
+        (
+            {"max_entries": "3000000000"},
+            "It must be between 1 and 2147483647 (entries), not 3000000000.",
+        ),
         ({"max_backtests": "lots"}, "Enter a whole number"),
     ],
 )
@@ -62,7 +66,7 @@ def test_what_cannot_be_is_refused_beside_its_field(
     assert told in shown(response)
     assert list(response.context["adminform"].form.errors) == list(chosen)
     workspace.refresh_from_db()
-    assert set(workspace.chosen_quotas.values()) == {None}
+    assert set(workspace.overrides(table.QUOTAS).values()) == {None}
 
 
 def test_workspaces_are_listed_by_what_they_use(admin_client: Client, workspace: Workspace) -> None:

@@ -282,10 +282,18 @@ def test_a_constraint_that_is_no_file_of_the_version_has_its_hash_told(user: Mem
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("alerts_per_constraint", 0, "At least 1"),
-        ("alerts_per_constraint", 1001, "At most 1000"),
-        ("openings_per_day", 0, "At least 1"),
-        ("escalate_critical_minutes", 10**7, "At most 527040"),
+        (
+            "alerts_per_constraint",
+            0,
+            "between 1 and 1000 (alerts), not 0. More than 1000 do not fit",
+        ),
+        ("alerts_per_constraint", 1001, "between 1 and 1000 (alerts), not 1001."),
+        ("openings_per_day", 0, "between 1 and 10000 (alerts), not 0."),
+        (
+            "escalate_critical_minutes",
+            10**7,
+            "between 0 and 527040 (minutes; 0 means never), not 10000000.",
+        ),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(

@@ -20,7 +20,7 @@ from memory.operations.verification import problems
 from memory.privacy import redaction, retention
 from memory.temporal import history
 from memory.users import create_user
-from memory.workspace_settings import retention_settings
+from memory.workspace_settings import overrides
 from tests.factories import make_checkpoint, make_run
 from tests.integration.erasure.conftest import found
 from workers import merging as worker
@@ -246,7 +246,9 @@ def test_periods_that_nobody_can_mean_are_refused(
     with pytest.raises(ValidationError) as refused:
         workspace.full_clean()
     assert list(refused.value.message_dict) == [name]
-    assert "0 for ever" in str(refused.value)
+    assert "0 means for ever" in str(refused.value)
 
     setattr(settings, f"UAC_{name.upper()}", days)
-    assert list(retention_settings.wrong_settings()) == [f"UAC_{name.upper()}"]
+    [(wrong, told)] = overrides.validate_server_settings().items()
+    assert wrong == f"UAC_{name.upper()}"
+    assert told.startswith(f"{wrong} must be between ")

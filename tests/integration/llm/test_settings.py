@@ -15,6 +15,7 @@ from memory.llm import language_models
 from memory.llm.language_models import NotConfigured, Usage
 from memory.models import LlmCall, Workspace
 from memory.privacy import encryption
+from memory.workspace_settings import overrides
 from tests.integration.llm.conftest import QUESTION, Connect
 from tests.llm_server import KEY, llm_server, said
 
@@ -178,9 +179,9 @@ def test_what_is_missing_is_named(
 def test_a_server_with_which_nothing_would_come_to_an_end_is_refused(
     settings: Settings, name: str, value: float
 ) -> None:
-    assert name not in language_models.wrong_settings()
+    assert name not in overrides.validate_server_settings()
     setattr(settings, name, value)
-    assert "At least" in language_models.wrong_settings()[name]
+    assert "must be at least" in overrides.validate_server_settings()[name]
 
 
 def test_a_key_that_cannot_be_decrypted_is_named(choose: Choose, settings: Settings) -> None:

@@ -20,7 +20,6 @@ from memory.models.checkpoints import Origin
 from memory.privacy import retention
 from memory.temporal import states
 from memory.users import create_user
-from memory.workspace_settings import track_record_settings
 from tests.factories import make_checkpoint, make_session
 from tests.llm_server import KEY
 
@@ -448,7 +447,7 @@ def test_what_was_left_out_is_what_the_lineage_of_the_newest_version_lacks(
     workspace: Workspace, sessions: Sessions, settings: Settings
 ) -> None:
     settings.UAC_LLM_JUDGED_SESSIONS = 100
-    limits = track_record_settings.holding(workspace.chosen_track_record)
+    limits = workspace.track_record_limits
     for first, second in itertools.product(range(1, 5), range(1, 6)):
         # Given two returns, one after the other
         name = f"{first}-{second}"

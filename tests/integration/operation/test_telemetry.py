@@ -65,13 +65,13 @@ def test_where_traces_are_wanted_and_nothing_sends_them_the_start_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-    assert tracing.wrong_settings() == {}
+    assert tracing.validate_server_settings() == {}
 
     monkeypatch.setitem(sys.modules, tracing.EXPORTER, None)  # as if it were not there
 
-    (name,) = tracing.wrong_settings()
+    (name,) = tracing.validate_server_settings()
     assert name == "OTEL_EXPORTER_OTLP_ENDPOINT"
-    assert "install the extra `traces`" in tracing.wrong_settings()[name]
+    assert "install the extra `traces`" in tracing.validate_server_settings()[name]
 
 
 def test_without_a_collector_nothing_is_carried_along() -> None:

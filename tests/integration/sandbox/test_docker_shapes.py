@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from memory.workspace_settings.sandbox_limits import BY_NAME
+from memory.workspace_settings.table import SETTINGS
 from tests.integration.sandbox.conftest import NOW, PROJECT
 from tests.integration.sandbox.test_docker_confinement import WRITABLE
 from workers.sandbox import docker
@@ -51,9 +51,13 @@ def test_the_kernel_holds_it_to_its_shape(writable: Sandbox) -> None:
     assert ask(writable, control_group("pids")) == [20]
 
 
+def least(name: str) -> int:
+    return int(SETTINGS[name].minimum or 0)
+
+
 def test_the_smallest_shape_still_works() -> None:
-    smallest = Shape(memory_mib=int(BY_NAME["memory_mib"].least), pids=int(BY_NAME["pids"].least))
-    limits = Limits(memory_bytes=int(BY_NAME["process_memory_mib"].least) * MEBIBYTE)
+    smallest = Shape(memory_mib=least("UAC_SANDBOX_MEMORY_MIB"), pids=least("UAC_SANDBOX_PIDS"))
+    limits = Limits(memory_bytes=least("UAC_SANDBOX_PROCESS_MEMORY_MIB") * MEBIBYTE)
     with docker.open_sandbox(shape=smallest) as sandbox:
         sandbox.load(bytecode=sandbox.compile(PROJECT))
         assert sandbox.dump().counts["travel"]["trips"] == 3
@@ -66,7 +70,7 @@ def test_the_smallest_shape_still_works() -> None:
 
 
 def test_few_processes_are_enough_for_any_number_of_test_files() -> None:
-    fewest = Shape(pids=int(BY_NAME["pids"].least))
+    fewest = Shape(pids=least("UAC_SANDBOX_PIDS"))
     tests = {f"tests/test_{n}.py": "def test_it(): pass\n" for n in range(60)}
     with docker.open_sandbox(shape=fewest) as sandbox:
         sandbox.load({**PROJECT, **tests})
@@ -77,7 +81,7 @@ def test_few_processes_are_enough_for_any_number_of_test_files() -> None:
 
 def test_the_deepest_result_that_may_be_allowed_fits_the_protocol(writable: Sandbox) -> None:
     """A dictionary whose keys are no text takes the most levels for one of the user's."""
-    depth = int(BY_NAME["result_depth"].greatest)
+    depth = int(SETTINGS["UAC_SANDBOX_RESULT_DEPTH_MOST"].maximum or 0)
     code = f"value = 1\nfor n in range({depth}): value = {{n: value}}\nvalue"
 
     assert "$dict" in ask(writable, code, result_depth=depth)

@@ -49,6 +49,7 @@ from tests.integration.search.conftest import (
 from tests.llm_server import Misbehaviour, drops, hangs, raw, status
 from tests.waiting import scaled
 from tests.webhook_receiver import certificate, tls
+from uac_site import checks
 
 pytestmark = pytest.mark.django_db
 
@@ -1283,9 +1284,9 @@ def test_a_setting_that_cannot_be_meant_is_named(
 ) -> None:
     settings.UAC_EMBEDDINGS = MODEL
     settings.UAC_EMBEDDINGS_BASE_URL = ""
-    assert embeddings.wrong_settings() == {}
+    assert checks.validate_server_settings() == {}
     for field, value in fields.items():
         setattr(settings, field, value)
 
-    assert list(embeddings.wrong_settings()) == [name]
-    assert KEY not in str(embeddings.wrong_settings())
+    assert list(checks.validate_server_settings()) == [name]
+    assert KEY not in str(checks.validate_server_settings())

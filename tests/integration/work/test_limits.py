@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from memory.models import Alert, MemoryUser, Run, Workspace
 from memory.users import create_user
-from memory.workspace_settings.sandbox_limits import BY_NAME, effective
+from memory.workspace_settings.sandbox_limits import LIMITS, effective
 from memory.workspaces import create_key
 from tests.integration.admin.conftest import page_url, shown
 from tests.integration.checkpointing.conftest import trip
@@ -291,7 +291,7 @@ def test_a_change_in_the_admin_holds_from_the_next_run_on(
 
     def choose(**chosen: str) -> None:
         here = {"name": one.workspace.name, "time_zone": one.workspace.time_zone}
-        form = {**here, **dict.fromkeys(BY_NAME, ""), **chosen}
+        form = {**here, **dict.fromkeys(LIMITS, ""), **chosen}
         assert admin_client.post(page_url(one.workspace), form).status_code == 302
 
     # A limit that goes with each request: the container that is kept goes on.

@@ -135,11 +135,11 @@ def validate(named: str) -> str | None:
     return None
 
 
-def wrong_settings() -> dict[str, str]:
-    """Return the invalid settings, each with its problem, by name."""
+def validate_server_settings() -> dict[str, str]:
+    """Return which of the settings are wrong, and what is wrong with them, by their names."""
     from memory.recall.search.embeddings import remote
 
-    found = remote.wrong_settings()
+    found = remote.validate_server_settings()
     for name, value in (
         ("UAC_EMBEDDINGS", settings.UAC_EMBEDDINGS),
         ("UAC_EMBEDDINGS_PREVIOUS", settings.UAC_EMBEDDINGS_PREVIOUS or OFF),

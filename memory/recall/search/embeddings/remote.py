@@ -49,8 +49,7 @@ SHORTEST_BEGINNING = 500
 PROBE = "text"
 # Characters sent at a time, but at least one text.
 BATCH_CHARACTERS = 100_000
-# The number of texts that OpenAI accepts at a time, and an upper bound of any model's dimensions.
-MAX_BATCH = 2048
+# As many numbers as any model gives a text.
 MAX_DIMENSIONS = 16_384
 # A lower bound of the bytes per token in any text sent.
 BYTES_PER_TOKEN = 3
@@ -58,11 +57,8 @@ BYTES_PER_TOKEN = 3
 ANSWER_BYTES, ANSWER_BYTES_OF_TEXT = 1024 * 1024, 24 * MAX_DIMENSIONS
 # Concurrent calls of one workspace.
 MAX_CALLS = 64
-# The smallest budget with which indexing makes progress: the work between two commits
-# (`index.STEP_CHARACTERS`) takes less.
-MIN_TOKENS_PER_DAY = 100_000
-# The number of threads of a process that embed indexes at a time: a provider that hangs must leave
-# threads for the other work of the queue.
+# So many threads of a process embed indexes at a time: a provider that hangs must leave threads for
+# the other work of the queue.
 MAX_INDEXING = 4
 # After a question or tail that could not be embedded, no other is sent for this many seconds: for
 # anybody if the provider failed, else for the user or workspace whose text or budget it was.
@@ -84,23 +80,9 @@ def validate(named: str) -> str | None:
     return None
 
 
-def wrong_settings() -> dict[str, str]:
-    """Return the invalid settings, each with its problem, by name."""
+def validate_server_settings() -> dict[str, str]:
+    """Return which of the settings are wrong, and what is wrong with them, by their names."""
     found: dict[str, str] = {}
-    for name, least, most in (
-        ("UAC_EMBEDDINGS_DIMENSIONS", 1, MAX_DIMENSIONS),
-        ("UAC_EMBEDDINGS_BATCH", 1, MAX_BATCH),
-        ("UAC_EMBEDDINGS_TIMEOUT_SECONDS", 1, 600),
-        ("UAC_EMBEDDINGS_QUERY_SECONDS", 0.1, 60),
-    ):
-        value = getattr(settings, name)
-        if value is not None and not least <= value <= most:
-            found[name] = f"From {least} to {most}, not {value}."
-    tokens = settings.UAC_EMBEDDINGS_TOKENS_PER_DAY
-    if tokens is not None and tokens != 0 and tokens < MIN_TOKENS_PER_DAY:
-        found["UAC_EMBEDDINGS_TOKENS_PER_DAY"] = (
-            f"At least {MIN_TOKENS_PER_DAY}, or 0 for no calls, not {tokens}."
-        )
     url, key = settings.UAC_EMBEDDINGS_BASE_URL, settings.UAC_EMBEDDINGS_API_KEY
     if url and (problem := language_models.wrong_url(url)):
         found["UAC_EMBEDDINGS_BASE_URL"] = problem

@@ -1,0 +1,128 @@
+"""A workspace's overrides of the server's settings: see `memory.workspace_settings`."""
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from memory.workspace_settings import (
+    alert_settings,
+    sandbox_limits,
+    table,
+    track_record_settings,
+)
+from memory.workspace_settings.overrides import Overrides, effective, validate_overrides
+
+
+def _whole(
+    verbose_name: str | None = None,
+) -> "models.PositiveIntegerField[float | int | str | None, int | None]":
+    return models.PositiveIntegerField(verbose_name, null=True, blank=True)
+
+
+# Besides the sandboxes, whose limits depend on each other.
+OTHERS = (table.TRACK_RECORD, table.STRUCTURING, table.ALERTS, table.QUOTAS, table.RETENTION)
+
+
+class SettingsOverrides(models.Model):
+    """What a workspace has instead of the server's settings; None inherits.
+
+    A change takes effect with the next run, call, entry or request. What each field means is told
+    by the table.
+    """
+
+    wall_seconds = models.FloatField(null=True, blank=True)
+    total_seconds = models.FloatField(null=True, blank=True)
+    cpu_seconds = _whole("CPU seconds")
+    process_memory_mib = _whole("process memory (MiB)")
+    output_kib = _whole("output (KiB)")
+    result_kib = _whole("result (KiB)")
+    result_depth = _whole()
+    memory_mib = _whole("container memory (MiB)")
+    pids = _whole("processes")
+    tmpfs_mib = _whole("tmpfs (MiB)")
+    single_use = models.BooleanField(
+        "single-use containers",
+        default=False,
+        help_text="Destroy a container after every use. Otherwise a user's is kept for a moment in"
+        " case the user comes back, which is many times faster.",
+    )
+
+    llm_judged_sessions = _whole("sessions")
+    llm_judged_days = _whole("days")
+    llm_judged_minimum = _whole("minimum")
+    llm_refused_percent = _whole("refused (%)")
+    llm_undone_percent = _whole("undone (%)")
+    llm_resumptions = models.JSONField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="Model → since when it is judged anew, who let it go on, and why.",
+    )
+    llm_stops = models.JSONField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="Model → since when it is stopped, why, and by which limits.",
+    )
+
+    structure_entries = _whole("entries")
+    structure_idle_seconds = _whole("idle seconds")
+    structure_age_seconds = _whole("age in seconds")
+
+    escalate_critical_minutes = _whole("escalate critical after (minutes)")
+    escalate_warning_minutes = _whole("escalate warnings after (minutes)")
+    escalate_info_minutes = _whole("escalate infos after (minutes)")
+    alerts_per_constraint = _whole()
+    openings_per_day = _whole()
+
+    reads_per_minute = _whole("reads a minute")
+    writes_per_minute = _whole("writes a minute")
+    costly_per_minute = _whole("costly requests a minute")
+    entries_per_minute = _whole("entries a minute")
+    max_users = _whole("users")
+    max_entries = _whole("entries")
+    max_entries_per_user = _whole("entries of a user")
+    max_log_mib = _whole("logs (MiB)")
+    max_pending_entries = _whole("pending entries")
+    max_waiting_runs = _whole("waiting runs")
+    max_backtests = _whole("backtests")
+
+    keep_messages_days = _whole("keep messages for (days)")
+    keep_runs_days = _whole("keep runs for (days)")
+    keep_llm_calls_days = _whole("keep model calls for (days)")
+
+    class Meta:
+        abstract = True
+
+    def overrides(self, group: table.Group) -> Overrides:
+        """Return the overrides of a group's settings, by field."""
+        return {field: getattr(self, field) for field in group.overridable}
+
+    def effective(self, group: table.Group) -> dict[str, Any]:
+        """Return the values of a group's settings that take effect, by field."""
+        return effective(group, self.overrides(group))
+
+    @property
+    def limits(self) -> sandbox_limits.SandboxLimits:
+        """The limits of the sandboxes that take effect."""
+        return sandbox_limits.effective(self.overrides(table.SANDBOXES))
+
+    @property
+    def alert_limits(self) -> alert_settings.EffectiveSettings:
+        """When alerts are escalated, and constraints paused."""
+        return alert_settings.EffectiveSettings(**self.effective(table.ALERTS))
+
+    @property
+    def track_record_limits(self) -> track_record_settings.EffectiveSettings:
+        """Which track record stops a language model."""
+        return track_record_settings.EffectiveSettings(**self.effective(table.TRACK_RECORD))
+
+    def clean(self) -> None:
+        """Refuse overrides that are out of range, or contradict each other."""
+        super().clean()
+        problems = sandbox_limits.validate_overrides(self.overrides(table.SANDBOXES))
+        for group in OTHERS:
+            problems |= validate_overrides(group, self.overrides(group))
+        if problems:
+            raise ValidationError(problems)

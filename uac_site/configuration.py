@@ -1,0 +1,73 @@
+"""The page of all settings; `python -m uac_site.configuration` writes it."""
+
+from pathlib import Path
+from typing import Any
+
+from memory.workspace_settings import table
+from memory.workspace_settings.table import Group, Setting, plain
+
+PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
+HEAD = """\
+# Configuration
+
+Generated from `memory/workspace_settings/table.py`: `python -m uac_site.configuration`
+
+Settings are variables of the environment. Each may also be given as `NAME_FILE`, the path of a file
+that holds the value; an empty file counts as none. No process starts with a value out of range.
+Where a field is named, a workspace may override the setting in the admin; a field that is left
+empty inherits it.
+"""
+COLUMNS = """\
+| variable | default | unit | range | field | meaning |
+|---|---|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """Return the page as the table has it."""
+    return HEAD + "".join(map(_section, table.GROUPS))
+
+
+def _section(group: Group) -> str:
+    lines = [
+        f"| `{one.name}` | {_default(one)} | {one.unit} | {_range(one)} | {_code(one.field)} |"
+        f" {one.meaning} |\n"
+        for one in group.settings
+    ]
+    return f"\n## {group.title}\n\n{COLUMNS}{''.join(lines)}"
+
+
+def _default(setting: Setting) -> str:
+    development = _code(_value(setting.development))
+    always = _code(_value(setting.default))
+    return f"{always}; in development {development}".lstrip("; ") if development else always
+
+
+def _range(setting: Setting) -> str:
+    return "; ".join(filter(None, (_bounds(setting), setting.zero and f"0: {setting.zero}")))
+
+
+def _bounds(setting: Setting) -> str:
+    if setting.minimum is None:
+        return ""
+    least, most = plain(setting.minimum), setting.maximum
+    if most is None:
+        return f"at least {least}"
+    return f"{least} to {_code(most) if isinstance(most, str) else plain(most)}"
+
+
+def _value(value: Any) -> str:
+    """Return a value as the variable has it."""
+    if isinstance(value, list):
+        return ",".join(map(_value, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return plain(value) if isinstance(value, int | float) else str(value or "")
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
