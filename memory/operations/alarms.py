@@ -26,7 +26,7 @@ from memory.database import clock, timeouts
 from memory.llm import llm_calls, track_records
 from memory.models import Alarm, Heartbeat, SandboxHost
 from memory.recall.search import announcing
-from memory.recall.search.embeddings import EmbeddingFailed
+from memory.recall.search.embeddings.interface import EmbeddingFailed
 from memory.work import hosts, leases, stuck
 from memory.work.hints import BEHIND, HINT_SECONDS, redis_client
 

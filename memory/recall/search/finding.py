@@ -18,7 +18,8 @@ from memory.models.log import EntryKind
 from memory.project import Outline
 from memory.recall.search import embeddings, index, records
 from memory.recall.search.documents import NUMBERS, CorpusName, text_of
-from memory.recall.search.embeddings import Embedder, EmbeddingFailed, embedder
+from memory.recall.search.embeddings import embedder
+from memory.recall.search.embeddings.interface import Embedder, EmbeddingFailed
 from memory.recall.search.followups import REFERENT, Question
 from memory.recall.search.passages import Passage
 from memory.recall.search.ranking import (

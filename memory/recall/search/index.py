@@ -32,7 +32,8 @@ from memory.models import LogEntry, MemoryUser, SearchBlock, SearchIndex, Search
 from memory.recall.search import announcing, segments, vectors
 from memory.recall.search.announcing import TAIL, TAIL_CHARACTERS, waiting
 from memory.recall.search.documents import CORPUS_OF, READ, documents_of, passages_of
-from memory.recall.search.embeddings import Embedder, EmbedderBusy, EmbeddingFailed, embedder
+from memory.recall.search.embeddings import embedder
+from memory.recall.search.embeddings.interface import Embedder, EmbedderBusy, EmbeddingFailed
 from memory.recall.search.segments import VERSION, Document, Segment
 from memory.recall.search.vectors import Vectors
 from memory.work import leases

@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 from memory.models import MemoryUser, SearchBlock, SearchIndex, SearchSegment
 from memory.models.log import EntryKind
 from memory.recall.search import announcing, finding, index, segments, vectors
-from memory.recall.search.embeddings import EmbeddingFailed, Floats
+from memory.recall.search.embeddings.interface import EmbeddingFailed, Floats
 from tests.integration.search.conftest import Find, Say, index_all, redact, segments_of, texts
 from tests.unit.search.test_embeddings import VECTORS, save
 from workers import tasks

@@ -25,7 +25,8 @@ from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import EntryKind
 from memory.operations import alarms, verification
 from memory.recall.search import announcing, embeddings, index, vectors
-from memory.recall.search.embeddings import EmbeddingFailed, remote
+from memory.recall.search.embeddings import remote
+from memory.recall.search.embeddings.interface import EmbeddingFailed
 from memory.recall.search.finding import Meaning, find
 from memory.users import create_user
 from memory.work import leases

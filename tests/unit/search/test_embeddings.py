@@ -16,7 +16,8 @@ from pytest_django.fixtures import Settings
 
 from memory.models import MemoryUser
 from memory.recall.search import embeddings
-from memory.recall.search.embeddings import EmbeddingFailed, static
+from memory.recall.search.embeddings import static
+from memory.recall.search.embeddings.interface import EmbeddingFailed
 from memory.recall.search.vectors import MAX_NAME
 
 LOCK = Path(__file__).parents[3] / "requirements-server.lock"

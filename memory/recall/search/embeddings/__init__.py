@@ -7,12 +7,12 @@ only, and says so.
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-import numpy as np
 import structlog
 from django.conf import settings
-from numpy.typing import NDArray
+
+from memory.recall.search.embeddings.interface import Embedder, EmbeddingFailed
 
 if TYPE_CHECKING:
     from memory.models import MemoryUser
@@ -22,30 +22,6 @@ logger = structlog.get_logger(__name__)
 
 OFF = "off"
 WORDLLAMA = "wordllama"
-
-Floats = NDArray[np.float32]
-
-
-class EmbeddingFailed(Exception):
-    """The model returned no vectors; the message says why."""
-
-
-class EmbedderBusy(EmbeddingFailed):
-    """The maximum number of threads of this process wait for the model; this is no failure."""
-
-
-class Embedder(Protocol):
-    """A model that makes vectors."""
-
-    @property
-    def name(self) -> str:
-        """The name that distinguishes its vectors from those of other models."""
-
-    def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
-        """Return a vector of length 1 for each text, of length 0 for a text without tokens.
-
-        Raises EmbeddingFailed; LeaseLost if the texts belong to work that was taken away.
-        """
 
 
 def embedder(

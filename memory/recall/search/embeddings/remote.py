@@ -35,7 +35,7 @@ from memory.models import MemoryUser, Workspace
 from memory.models.leased import LeasedWork
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.operations import tracing
-from memory.recall.search.embeddings import EmbedderBusy, EmbeddingFailed, Floats
+from memory.recall.search.embeddings.interface import EmbedderBusy, EmbeddingFailed, Floats
 
 logger = structlog.get_logger(__name__)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.recall.search.embeddings import EmbeddingFailed, Floats
+from memory.recall.search.embeddings.interface import EmbeddingFailed, Floats
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

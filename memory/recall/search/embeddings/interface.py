@@ -1,0 +1,31 @@
+"""The interface of an embedding model, and how it fails."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+
+class EmbeddingFailed(Exception):
+    """The model returned no vectors; the message says why."""
+
+
+class EmbedderBusy(EmbeddingFailed):
+    """The maximum number of threads of this process wait for the model; this is no failure."""
+
+
+class Embedder(Protocol):
+    """A model that makes vectors."""
+
+    @property
+    def name(self) -> str:
+        """The name that distinguishes its vectors from those of other models."""
+
+    def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
+        """Return a vector of length 1 for each text, of length 0 for a text without tokens.
+
+        Raises EmbeddingFailed; LeaseLost if the texts belong to work that was taken away.
+        """
