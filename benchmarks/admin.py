@@ -23,7 +23,7 @@ from uac_site.embedded.system import running_system
 GOALS = "p50_ms <= 300, statements <= 20, whole_tables = 0"
 WORKSPACES = 50
 
-# Rows are read from end to end, or counted as if they were, where it is more than so many.
+# A table counts as read whole if more rows than this are read from end to end.
 FEW_ROWS = 10_100
 LARGE = (
     *("memory_logentry", "memory_entryoutcome", "memory_memoryuser", "memory_checkpoint"),
@@ -31,8 +31,8 @@ LARGE = (
     "memory_lane",
 )
 
-# Tables with pages of which it is not known that all see all of their rows; some are always empty,
-# as tables grow by several.
+# Tables whose pages may not all be marked all-visible; some are always empty, as tables grow by
+# several pages at once.
 UNSEEN = """
     SELECT relname, relpages, relallvisible FROM pg_class
     WHERE oid = ANY(%s::regclass[]) AND relpages - relallvisible > 10 + relpages / 50
@@ -42,7 +42,7 @@ OTHERS = """
     FROM pg_stat_activity WHERE backend_xid IS NOT NULL OR backend_xmin IS NOT NULL
 """
 
-# In their order; moments lie in the last 90 days, the number of each row says where.
+# In order of dependency; times are spread over the last 90 days, by the number of each row.
 FILL: Sequence[str] = (
     """
     INSERT INTO memory_memoryuser (public_id, workspace_id, user_id, time_zone, metadata,
@@ -164,7 +164,7 @@ FILL: Sequence[str] = (
 
 
 def fill(owner: psycopg.Connection[Any], users: int, entries: int, runs: int) -> None:
-    """Write all the rows into the tables, as their owner, and have the planner know of them."""
+    """Write all the rows into the tables, as their owner, and update the planner's statistics."""
     numbers = {
         "users": users,
         "entries": entries,
@@ -181,20 +181,19 @@ def fill(owner: psycopg.Connection[Any], users: int, entries: int, runs: int) ->
     with owner.cursor() as cursor:
         for statement in FILL:
             cursor.execute(statement, numbers)
-            cursor.execute("ANALYZE")  # the next reads what this has written
+            cursor.execute("ANALYZE")  # the next statements read what this has written
     owner.commit()
     owner.autocommit = True
     tidy(owner)
 
 
 def tidy(owner: psycopg.Connection[Any], seconds: float = 120) -> None:
-    """Do what the autovacuum has done on a server at work: each row is known to be seen by all.
+    """Do what autovacuum has done on a server at work: mark the pages as all-visible.
 
-    Only then does the planner read an index alone. A statement that began before the rows were
-    committed, the autovacuum's own look at a table too, hinders it: then it is done once more.
+    Only then does the planner use index-only scans. A statement that began before the rows were
+    committed, also autovacuum's own scan of a table, prevents it: then it is done once more.
 
-    Raises:
-        TimeoutError: A transaction stayed open for so long.
+    Raises TimeoutError if a transaction stays open for too long.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -249,9 +248,9 @@ def _long_ago() -> str:
 
 
 def whole_tables(statements: Sequence[str], few: int = FEW_ROWS) -> list[str]:
-    """Execute the statements once more; return where one reads a large table from end to end.
+    """Execute the statements once more; return those that read a large table from end to end.
 
-    A table is, if more than `few` rows of it are looked at in a sequential scan.
+    A table is large if a sequential scan visits more than `few` of its rows.
     """
     from django.db import connection
 
@@ -260,7 +259,7 @@ def whole_tables(statements: Sequence[str], few: int = FEW_ROWS) -> list[str]:
         for statement in statements:
             if not statement.lstrip(" (\n").upper().startswith("SELECT"):
                 continue
-            # Its text may have a percent sign, and no parameter.
+            # Its text may contain a percent sign, and has no parameters.
             cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + statement.replace("%", "%%"), [])
             [(plan,)] = cursor.fetchall()
             plan = json.loads(plan) if isinstance(plan, str) else plan
@@ -281,13 +280,13 @@ def nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def rows_seen(node: Mapping[str, Any]) -> float:
-    """Return how many rows a step has looked at."""
+    """Return how many rows a step has visited."""
     each = node.get("Actual Rows", 0) + node.get("Rows Removed by Filter", 0)
     return float(each * node.get("Actual Loops", 1))
 
 
 def measure(rounds: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the table, and what is wrong."""
+    """Return the table, and the problems."""
     from django.contrib.auth.models import User
     from django.db import connection
     from django.test import Client
@@ -323,7 +322,7 @@ def measure(rounds: int) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def main() -> None:
-    """Measure and report."""
+    """Run the benchmark and report."""
     asked = parser(
         __doc__,
         users=(20_000, 60),

@@ -32,7 +32,7 @@ def main() -> None:
     with running_system() as system:
         key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
         ours = list(answered(Client(system.base_url, key), questions))
-    logging.disable(logging.WARNING)  # mem0 tells of every step
+    logging.disable(logging.WARNING)  # mem0 logs every step
     folder = model_folder()
     embed, dimensions = (by_minilm(folder), WIDTH) if folder else (by_hash, DIMENSIONS)
     with mem0(embed, dimensions) as peer:
@@ -71,7 +71,7 @@ def _row(what: str, correct: Sequence[bool]) -> dict[str, Any]:
 
 
 def by_minilm(folder: Path) -> Embed:
-    """Embed by MiniLM, the same text once."""
+    """Embed by MiniLM, each text only once."""
     model = MiniLm(folder)
 
     @functools.cache
@@ -82,10 +82,10 @@ def by_minilm(folder: Path) -> Embed:
 
 
 def read(peer: Peer, questions: Questions) -> Iterator[dict[int, bool]]:
-    """Answer every question from what mem0 finds; yield for each by how many memories it may."""
+    """Answer every question from mem0's memories; yield the results for each number of memories."""
     users: dict[str, str] = {}
     for case in questions.analytical:
-        # Several questions are about the same records, which are told once.
+        # Several questions are about the same records, which are added once.
         text = json.dumps(case["records"])
         if (user := users.get(text)) is None:
             user = users[text] = f"analytical-{len(users)}"
@@ -113,7 +113,7 @@ def remember(peer: Peer, user: str, kind: str, records: Sequence[Mapping[str, An
 def correct(
     peer: Peer, user: str, case: Mapping[str, Any], kind: str, records: Sequence[Mapping[str, Any]]
 ) -> dict[int, bool]:
-    """Tell whether the question's Python over the records found comes to the right answer."""
+    """Return whether the question's Python gives the right answer on the records found."""
     result = {}
     for top in TOP:
         found = peer.memory.search(
@@ -128,7 +128,7 @@ def correct(
 
 
 def value_of(code: str, data: Sequence[Any]) -> Any:
-    """Run recorded code over records; None where it fails, as of an empty list."""
+    """Run recorded code over records; return None if it fails, as on an empty list."""
     try:
         value = eval(code, {"date": datetime.date, "data": data})
     except (ArithmeticError, LookupError, ValueError, TypeError, StopIteration):

@@ -27,7 +27,7 @@ from uac_site.demo import person
 from uac_site.embedded.system import running_system
 
 RUNNERS = ("docker", "process")
-# A receiver on this machine is an internal address, and speaks no TLS.
+# A receiver on this machine has an internal address, and no TLS.
 WEBHOOKS = {
     "UAC_WEBHOOK_ALLOW_HTTP": "true",
     "UAC_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
@@ -56,7 +56,7 @@ HARMLESS = {
         "dose": "400 mg",
         "drug_class": "nsaid",
         "started_on": "2025-02-01",
-        "prescribed_by": None,  # the tests of the constraint leave it open
+        "prescribed_by": None,  # the tests of the constraint do not set it
     },
 }
 HARMFUL = {
@@ -68,7 +68,7 @@ HARMFUL = {
 
 @dataclass
 class Receiver:
-    """Takes webhooks, and notes when the first of each user was read."""
+    """Receives webhooks, and records when the first of each user was read."""
 
     url: str = ""
     arrived: dict[str, float] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Receiver:
 
 @contextmanager
 def receiving() -> Iterator[Receiver]:
-    """Have a receiver on a free port of this machine."""
+    """Run a receiver on a free port of this machine."""
     receiver = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -92,7 +92,7 @@ def receiving() -> Iterator[Receiver]:
             self.end_headers()
 
         def log_message(self, *arguments: object) -> None:
-            """Be silent."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     receiver.url = f"http://127.0.0.1:{server.server_port}/"
@@ -157,13 +157,13 @@ def prescribe(client: Client, receiver: Receiver, user_id: str) -> dict[str, flo
 
 
 def expect(status: int, answer: tuple[int, Any]) -> Any:
-    """Return the body of an answer with this status; AssertionError for any other."""
+    """Return the body of an answer with this status; raise AssertionError for any other."""
     assert answer[0] == status, answer
     return answer[1]
 
 
 def rows_of(measured: Mapping[str, Sequence[Mapping[str, float]]]) -> list[dict[str, Any]]:
-    """A row for each part, with the median and the 95th percentile of each runner, in ms."""
+    """Return a row for each part: median and 95th percentile of each runner, in ms."""
     parts = list(next(iter(measured.values()))[0])
     return [
         {
@@ -179,7 +179,7 @@ def rows_of(measured: Mapping[str, Sequence[Mapping[str, float]]]) -> list[dict[
 
 
 def main() -> None:
-    """Measure and report."""
+    """Run the benchmark and report."""
     asked = parser(__doc__, people=(40, 1)).parse_args()
     measured: dict[str, list[dict[str, float]]] = {runner: [] for runner in RUNNERS}
     with ExitStack() as stack:
@@ -207,7 +207,7 @@ def main() -> None:
 
 
 def figures_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What is compared from one time to the next: with Docker, and after that with processes."""
+    """Return the figures to compare between runs: first with Docker, then with processes."""
     by_part = {row["part"]: row for row in rows}
     webhook, own = by_part["append to webhook"], by_part["own overhead"]
     alert = by_part["entry recorded to alert opened"]

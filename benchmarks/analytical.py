@@ -38,15 +38,15 @@ CLASSES = {
 
 @dataclass(frozen=True)
 class Questions:
-    """What is asked: of users with one collection each, and of one with ten domains."""
+    """Questions about users with one collection each, and about one user with ten domains."""
 
     analytical: Sequence[Mapping[str, Any]]
     ten_domains: Sequence[Mapping[str, Any]]
-    state: Mapping[str, Sequence[Mapping[str, Any]]]  # of the latter user
+    state: Mapping[str, Sequence[Mapping[str, Any]]]  # of the user with ten domains
 
     @classmethod
     def read(cls, limit: int | None) -> "Questions":
-        """Read both files; with a limit so many questions of each, and the domains they are of."""
+        """Read both files; with a limit, that many questions of each, and their domains."""
         several, one = (path.read_text() for path in require_data(*FILES))
         user = json.loads(one)
         chosen = user["cases"][:limit]
@@ -87,7 +87,7 @@ def load(client: Client, user_id: str, records: Mapping[str, Sequence[Mapping[st
 
 
 def ask(client: Client, user_id: str, collection: str, code: str) -> dict[str, Any]:
-    """Run a query over `data`, which stands for the collection; return the answer."""
+    """Run a query with the collection as `data`; return the answer."""
     status, body = client.post(
         f"users/{user_id}/query/?wait=30", {"code": f"data = {collection}\n{code}"}
     )
@@ -100,8 +100,11 @@ def ask(client: Client, user_id: str, collection: str, code: str) -> dict[str, A
 def names_its_evidence(
     evidence: Mapping[str, Any], code: str, collection: str, records: Sequence[Mapping[str, Any]]
 ) -> bool:
-    """Tell whether an answer rests on what it should: of a single comprehension on the records that
-    it selects, computed here once more; of other code on all of the collection that it reads."""
+    """Return whether an answer has the right evidence.
+
+    For a single comprehension these are the records that it selects, computed here again; for other
+    code, the whole collection that it reads.
+    """
     found = [node for node in ast.walk(ast.parse(code)) if isinstance(node, _COMPREHENSIONS)]
     if len(found) != 1:
         read = {"domain": collection, "collection": collection, "count": len(records)}

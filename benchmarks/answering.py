@@ -1,4 +1,4 @@
-"""A language model that answers questions from what the server remembers, by tools over its API.
+"""A language model that answers questions from the server's memory, by tools over its API.
 
 Import it where Django is set up. The calls are metered as all others, with the purpose `query`.
 """
@@ -58,25 +58,25 @@ VERDICT = _tool("verdict", "Say whether the answer is correct.", correct="boolea
 
 
 class ToolFailed(Exception):
-    """A tool that came to nothing; the message tells the model why."""
+    """A tool call had no result; the message tells the model why."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What the server remembers of a user, as its API gives it."""
+    """The server's memory of a user, as its API gives it."""
 
     client: Client
     user: MemoryUser
 
     def get(self, path: str) -> Any:
-        """GET a path of the user; raises ToolFailed with what the server says."""
+        """GET a path of the user; raise ToolFailed with the server's message."""
         status, body = self.client.get(f"users/{self.user.user_id}/{path}")
         if status != 200:
             raise ToolFailed(json.dumps(body))
         return body
 
     def query(self, code: str) -> Any:
-        """Return the value of Python over the records; raises ToolFailed."""
+        """Return the value of Python over the records; raise ToolFailed."""
         status, body = self.client.post(f"users/{self.user.user_id}/query/?wait=30", {"code": code})
         if status == 202:
             body = self.client.finished(body["id"])
@@ -87,7 +87,7 @@ class Memory:
 
     @cached_property
     def facts(self) -> Sequence[str]:
-        """All facts with their days, read once."""
+        """Return all facts with their days, read once."""
         found, path = [], "entries/?kind=fact&page_size=500"
         while path:
             page = self.get(path)
@@ -105,20 +105,20 @@ class Memory:
 
 
 def answer(memory: Memory, question: str) -> str:
-    """Return the model's answer to a question, in words; empty if it comes to none.
+    """Return the model's answer to a question, in words; "" if it finds none.
 
-    Raises LanguageModelError, as the two below.
+    Raises LanguageModelError, as the two functions below do.
     """
     return str(_ask(memory, AS_TEXT, question, ANSWER, lambda text: text) or "").strip()
 
 
 def compute(memory: Memory, question: str) -> Any:
-    """Return what the Python that the model hands in comes to, as plain JSON; None if nothing."""
+    """Return the value of the model's Python, as plain JSON; None if there is none."""
     return _plain(_ask(memory, AS_CODE, question, COMPUTE, memory.query))
 
 
 def agrees(judge: Workspace, question: str, expected: str, said: str) -> bool:
-    """Tell whether the judge takes an answer for correct."""
+    """Return whether the judge accepts an answer as correct."""
     text = f"The question: {question}\nThe right answer: {expected}\nThe answer to judge: {said}"
     work = Work(workspace=judge, purpose=LlmPurpose.QUERY)
     return bool(_converse(work, JUDGE, text, [], VERDICT, lambda correct: correct))
@@ -149,7 +149,7 @@ def _converse(
     hand_in: Tool,
     take: Callable[..., Any],
 ) -> Any:
-    """Let a model use tools until it hands in; return what `take` makes of that, at last None."""
+    """Let a model use tools until `take` accepts a call; return its result, or None."""
     model = MeteredModel(work)
     messages: list[Message] = [System(system), User(text)]
     by_name = {tool.name: carry_out for tool, carry_out in tools}
@@ -175,7 +175,7 @@ def _converse(
 
 
 def _plain(value: Any) -> Any:
-    """Return typed JSON of the API as a scorer expects it."""
+    """Return the API's typed JSON in the form that a scorer expects."""
     match value:
         case list():
             return [_plain(item) for item in value]

@@ -1,8 +1,8 @@
 """Evidence that a search finds in long conversations with an assistant: BEAM's, for `retrieval`.
 
-A message counts as found when what is returned holds all of it, or 60 words of it. The plain recipe
-that the search is compared with: static embeddings over passages of 60 words, the cosine as a
-z-score, and one standard deviation more for what the user said.
+A message counts as found if the results contain all of it, or 60 words of it. The search is
+compared with a plain recipe: static embeddings over passages of 60 words, the cosine as a z-score,
+and one standard deviation more for the user's own messages.
 """
 
 import datetime
@@ -33,7 +33,7 @@ NOWHEN = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True)
 class Message:
-    """What the user said, or the assistant answered."""
+    """A message of the user, or an answer of the assistant."""
 
     role: str
     at: datetime.datetime
@@ -41,12 +41,12 @@ class Message:
 
     @property
     def words(self) -> int:
-        """What it takes of a budget."""
+        """The number of words, which count against a budget."""
         return len(self.text.split())
 
     @property
     def enough(self) -> int:
-        """So many of its words must be returned for it to be found."""
+        """The number of its words that must be returned for the message to count as found."""
         return min(WORDS, self.words)
 
 
@@ -67,12 +67,12 @@ class Dialogue:
     questions: Sequence[Question]
 
 
-# Question and budget to how many words of which messages are returned.
+# Maps question and budget to how many words of which messages are returned.
 Search = Callable[[str, int], Counter[int]]
 
 
 def read_dialogues(path: Path) -> list[Dialogue]:
-    """Read the recorded conversations; of a question without evidence there is nothing to find."""
+    """Read the recorded conversations, without questions that have no evidence."""
     found = []
     for recorded in json.loads(path.read_text()):
         messages: list[Message] = []
@@ -95,7 +95,7 @@ def read_dialogues(path: Path) -> list[Dialogue]:
 def evidence_found(
     way: Callable[[Dialogue], Search], dialogues: Sequence[Dialogue], budgets: Sequence[int]
 ) -> dict[int, float]:
-    """Return budget → the mean over the questions of the share of evidence found, in per cent."""
+    """Return budget → the mean share of evidence found over the questions, in per cent."""
     shares: dict[int, list[float]] = {budget: [] for budget in budgets}
     for dialogue in dialogues:
         search = way(dialogue)
@@ -113,7 +113,7 @@ def evidence_found(
 
 
 def over_http(client: Client, dialogue: Dialogue) -> Search:
-    """The server itself, asked over HTTP."""
+    """Return a search over HTTP, by the server itself."""
     from memory.recall.search.finding import GAP
 
     status, body = client.post("users/", {"user_id": dialogue.name})
@@ -146,7 +146,7 @@ def over_http(client: Client, dialogue: Dialogue) -> Search:
 
 
 def plain(dialogue: Dialogue) -> Search:
-    """The plain recipe."""
+    """Return the plain recipe's search."""
     model = load_wordllama()
     passages = [
         (place, " ".join(words[start : start + WORDS]))
@@ -166,7 +166,7 @@ def plain(dialogue: Dialogue) -> Search:
 
 
 def by_signal(signal: str) -> Callable[[Dialogue], Search]:
-    """The search's own passages, ranked by `words` or by `meaning` alone."""
+    """Return a search of the same passages, ranked by `words` or by `meaning` alone."""
 
     def way(dialogue: Dialogue) -> Search:
         from memory.models import LogEntry
@@ -190,7 +190,7 @@ def by_signal(signal: str) -> Callable[[Dialogue], Search]:
 
 
 def signal_of(signal: str, entries: Sequence[Any]) -> Search:
-    """The search's own passages of these messages, ranked by `words` or by `meaning` alone."""
+    """Return the ranking of these messages' passages by `words` or by `meaning` alone."""
     from memory.recall.search.documents import documents_of
 
     model = load_wordllama()

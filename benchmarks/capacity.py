@@ -36,8 +36,8 @@ COEFFICIENTS = Path(__file__).with_suffix(".toml")
 USERS = (10_000, 100_000, 1_000_000)
 DAY = 86_400.0
 HOUR = 3_600.0
-# A station has so many servers that a peak hour keeps them busy for this part of the time, and that
-# 95 of 100 wait less than this.
+# A station has as many servers as keep it busy for at most this share of a peak hour, and 95 of 100
+# waits below these seconds.
 BUSY = 0.7
 PATIENCE = {
     "web": 0.05,
@@ -51,7 +51,7 @@ GIB = 2**30
 
 
 def fifo(arrivals: Times, services: Times, servers: int) -> Times:
-    """Return how long each of these waits, in one line for so many servers. Arrivals are sorted."""
+    """Return how long each waits in one queue for so many servers. Arrivals are sorted."""
     free = [0.0] * servers
     waits = np.empty(len(arrivals))
     for number, (at, takes) in enumerate(zip(arrivals.tolist(), services.tolist(), strict=True)):
@@ -62,7 +62,7 @@ def fifo(arrivals: Times, services: Times, servers: int) -> Times:
 
 
 def erlang_c(load: float, servers: int) -> float:
-    """The probability that one has to wait at M/M/c; the load is arrivals × service."""
+    """Return the probability of waiting at M/M/c; the load is arrivals × service."""
     term, total = 1.0, 1.0
     for number in range(1, servers):
         term *= load / number
@@ -73,18 +73,18 @@ def erlang_c(load: float, servers: int) -> float:
 
 @dataclass(frozen=True)
 class Station:
-    """What became of those who came to a station with so many servers."""
+    """The load and waiting times at a station with `servers` servers."""
 
     name: str
     servers: int
-    per_second: float  # arrivals at the peak
-    busy: float  # part of the time, at the peak
+    per_second: float  # arrivals in the peak hour
+    busy: float  # utilisation in the peak hour
     busy_all_day: float
     waits: Times
     ends: Times
 
     def row(self) -> dict[str, Any]:
-        """A line of the table."""
+        """Return a line of the table."""
         return {
             "station": self.name,
             "servers": self.servers,
@@ -100,7 +100,7 @@ class Station:
 def station(
     name: str, arrivals: Times, services: Times, *, busy_per_day: float, lasts: float
 ) -> Station:
-    """Send these through a station with as few servers as keep what BUSY and PATIENCE promise."""
+    """Run arrivals through a station with as few servers as BUSY and PATIENCE allow."""
     order = np.argsort(arrivals, kind="stable")
     arrivals, services = arrivals[order], services[order]
     load = float(services.sum()) / lasts
@@ -125,7 +125,7 @@ def station(
 
 @dataclass(frozen=True)
 class Coefficients:
-    """What is measured, and what is assumed: capacity.toml."""
+    """Measured costs and assumed usage, from capacity.toml."""
 
     usage: Mapping[str, float]
     hours: Sequence[float]
@@ -137,7 +137,7 @@ class Coefficients:
 
     @classmethod
     def read(cls, *paths: Path) -> "Coefficients":
-        """Read them; what a later file says holds."""
+        """Read coefficients; a later file overrides an earlier one."""
         found: dict[str, dict[str, Any]] = {}
         for path in paths:
             for name, table in tomllib.loads(path.read_text()).items():
@@ -156,16 +156,16 @@ class Coefficients:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What so many users take."""
+    """The resources that so many users need."""
 
     users: int
     stations: Sequence[Station]
     figures: Mapping[str, Any]
-    costs: Mapping[str, float]  # of a month, by model
+    costs: Mapping[str, float]  # per month, by model
 
 
 class Day:
-    """A day of so many users."""
+    """A day of a number of users."""
 
     def __init__(self, users: int, coefficients: Coefficients, seed: int = 1) -> None:
         self.users, self.given = users, coefficients
@@ -180,11 +180,11 @@ class Day:
             for operation in ("append", "record", "context", "query", "search", "list")
         }
         self.per_day["feed"] = usage["backends"] * DAY / usage["feed_every_seconds"]
-        # Work on what was said begins once a session is over, or long.
+        # The model works on a session once it is over, or long.
         self.works = active * usage["sessions"]
 
     def arrivals(self, per_day: float, hour: int | None = None) -> Times:
-        """When so many come in a day, or in one hour of it: seconds from its beginning, sorted."""
+        """Return arrival times in a day, or in one hour of it: sorted seconds since its start."""
         hours = range(24) if hour is None else [hour]
         parts = []
         for place, one in enumerate(hours):
@@ -193,14 +193,17 @@ class Day:
         return np.sort(np.concatenate(parts))
 
     def run(self) -> Outcome:
-        """Let it pass: the peak hour at the stations that forget within seconds, and all of the day
-        where work piles up."""
+        """Simulate the day.
+
+        Stations that recover within seconds are simulated in the peak hour, those whose work piles
+        up over the whole day.
+        """
         coming = {
             name: self.arrivals(number, self.peak_hour) for name, number in self.per_day.items()
         }
         web = self._station("web", coming)
         model = self._model()
-        # What a request asks of others arrives when the web has taken it.
+        # Requests to other stations arrive once the web process has handled them.
         of = np.concatenate([np.full(len(one), name) for name, one in coming.items()])
         later = {name: web.ends[of == name] for name in ("record", "query")}
         start = self.peak_hour * HOUR
@@ -228,7 +231,8 @@ class Day:
         return station(name, arrivals, np.concatenate(services), busy_per_day=busy, lasts=HOUR)
 
     def _takes(self, mean: float, number: int) -> Times:
-        # Spread as times of computing are: none is much shorter, some are several times as long.
+        # The spread of computing times: none is much shorter than the mean, some are several times
+        # as long.
         return self._chance.gamma(4.0, mean / 4.0, number)
 
     def _model(self) -> Station:
@@ -300,7 +304,7 @@ class Day:
         }
 
     def _costs(self) -> dict[str, float]:
-        """Of a month of 30 days, by model."""
+        """Return the cost of a month of 30 days, by model."""
         model, works = self.given.model, 30 * self.works
         fresh = works * model["input_tokens_per_work"] * (1 - model["cached"])
         cached = works * model["input_tokens_per_work"] * model["cached"]
@@ -315,7 +319,7 @@ class Day:
 
 
 def _round(number: float) -> float:
-    """Two digits are all that this is good for."""
+    """Round to two digits, which is all the accuracy there is."""
     if number == 0:
         return 0
     digits = 1 - math.floor(math.log10(abs(number)))
@@ -328,7 +332,7 @@ def _seconds(number: float) -> str:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as Markdown."""
+    """Return rows as Markdown."""
     columns = list(rows[0])
     lines = [
         columns,
@@ -343,7 +347,7 @@ def _cell(value: Any) -> str:
 
 
 def text(outcomes: Sequence[Outcome]) -> str:
-    """The part of docs/capacity.md that this command prints."""
+    """Return the part of docs/capacity.md that this command prints."""
     figures = [
         {"a deployment of": name, **{f"{one.users:,} users": one.figures[name] for one in outcomes}}
         for name in outcomes[0].figures
@@ -360,7 +364,7 @@ def text(outcomes: Sequence[Outcome]) -> str:
 
 
 def simulated(users: Sequence[int], *paths: Path) -> list[Outcome]:
-    """Simulate a day of each number of users."""
+    """Simulate a day for each number of users."""
     coefficients = Coefficients.read(COEFFICIENTS, *paths)
     return [Day(number, coefficients).run() for number in users]
 
@@ -369,7 +373,7 @@ def simulated(users: Sequence[int], *paths: Path) -> list[Outcome]:
 
 
 def measure(rounds: int, idle_seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Do each operation so many times on a real server; return seconds of a core by process."""
+    """Run each operation repeatedly on a real server; return seconds of a core by process."""
     import psycopg
 
     from benchmarks import load

@@ -25,7 +25,7 @@ WRITERS = 8
 WORKERS = 4
 WORKSPACES = ("concurrency-a", "concurrency-b")
 USERS = 25  # of each workspace, with the same ids in both
-GUARDED = 5  # of these: so many have a constraint
+GUARDED = 5  # number of these with a constraint
 
 Entry = dict[str, Any]
 
@@ -82,7 +82,7 @@ class User:
     acknowledged: dict[int, Entry] = field(default_factory=dict)
 
     def get(self, path: str = "") -> Any:
-        """GET something of the user; it must be there."""
+        """GET a resource of the user, which must exist."""
         status, body = self.client.get(f"users/{self.user_id}/{path}")
         assert status == 200, body
         return body
@@ -99,7 +99,7 @@ class User:
 
 
 class Traffic:
-    """Writers, and a model of what must come of what they write."""
+    """Writers, and a model of the state that their writes must lead to."""
 
     def __init__(
         self, clients: dict[str, Client], *, users: int, guarded: int, pause: float
@@ -135,7 +135,7 @@ class Traffic:
 
     @contextmanager
     def flowing(self, writers: int = WRITERS) -> Iterator[None]:
-        """Have the writers write for as long as the block lasts, and until all is acknowledged."""
+        """Let the writers write in this context, and then until everything is acknowledged."""
         self._stop.clear()
         threads = [
             threading.Thread(target=self._write, args=(number,), name=f"writer-{number}")
@@ -153,7 +153,7 @@ class Traffic:
             self.seconds += time.monotonic() - started
 
     def settle(self, seconds: float = 240) -> None:
-        """Wait until every typed entry has an outcome, and every alert is as it must be."""
+        """Wait until every typed entry has an outcome, and every alert is as expected."""
         deadline = time.monotonic() + seconds
         for settled in (_is_settled, _has_its_alerts):
             for user in self.users:
@@ -161,7 +161,7 @@ class Traffic:
                     time.sleep(0.2)
 
     def problems(self) -> list[str]:
-        """Return a sentence for everything that is not as it must be. Settle first."""
+        """Return a sentence for everything that is not as expected. Settle first."""
         found = list(self.violations)
         for user in self.users:
             found += [
@@ -221,14 +221,14 @@ class Traffic:
 
 
 def _anything(choices: random.Random, mine: list[str], names: Iterator[str]) -> Entry:
-    """Return one of the things that people say; `mine` are this writer's keys that can change."""
+    """Return a random entry; `mine` are this writer's keys that can change."""
     kind = choices.choices(
         ("new", "change", "retire", "watched", "clash", "message", "same"), (50, 15, 5, 2, 5, 20, 3)
     )[0]
     name = next(names)
     if kind == "message":
         return _message(name, f'\N{SNOWMAN} "quoted" \\ {"long " * choices.randrange(50)}')
-    if kind == "same":  # which other writers say too, perhaps at the same moment
+    if kind == "same":  # other writers send it too, perhaps at the same moment
         beat = int(time.monotonic() * 4)
         return _message(f"beat {beat}", f"It is {beat}.")
     if kind == "clash":
@@ -272,7 +272,7 @@ def _message(key: str, content: str) -> Entry:
 
 
 def _log_problems(user: User) -> Iterator[str]:
-    """Compare the log, and what became of each entry, with what was acknowledged."""
+    """Compare the log, and each entry's outcome, with what was acknowledged."""
     expected = {seq: _as_logged(entry) for seq, entry in user.acknowledged.items()}
     logged = {
         row["seq"]: {
@@ -317,7 +317,7 @@ def _state(entry: Entry) -> str:
 
 
 def _purchases(user: User) -> dict[str, Entry]:
-    """Return what the project must hold: key → data, from the log in its order."""
+    """Return the expected project: key → data, from the log in its order."""
     purchases: dict[str, Entry] = {}
     for _, entry in sorted(user.acknowledged.items()):
         if _state(entry) != "covered":
@@ -349,7 +349,7 @@ def _state_problems(user: User) -> Iterator[str]:
 
 
 def _alert_problems(user: User) -> Iterator[str]:
-    """Of each watched purchase there must have been one alert ever, and it must be open."""
+    """Yield a problem unless each watched purchase has had one alert ever, which is open."""
     watched = {key for key, data in _purchases(user).items() if data["cents"] < 0}
     expected = Counter(watched if user.guarded else ())
     found = Counter(
@@ -388,7 +388,7 @@ def new_traffic(
 def measure(
     seconds: float, users: int = USERS
 ) -> tuple[list[dict[str, Any]], dict[str, float], list[str]]:
-    """Run the whole of it; return a row for each workspace, the figures, and the problems."""
+    """Run everything; return a row for each workspace, the figures, and the problems."""
     with running_system(sandbox_workers=WORKERS) as system:
         traffic = new_traffic(system, users=users, guarded=min(GUARDED, users - 1))
         before = sum(len(user.acknowledged) for user in traffic.users)
@@ -420,7 +420,7 @@ def measure(
 
 
 def _row(traffic: Traffic, workspace: str) -> dict[str, Any]:
-    """Add up what the server says of one workspace."""
+    """Add up the server's figures of one workspace."""
     users = [user for user in traffic.users if user.workspace == workspace]
     details = [user.get() for user in users]
     counts: Counter[str] = Counter()

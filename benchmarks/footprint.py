@@ -61,7 +61,7 @@ def main() -> None:
 
 
 class Start:
-    """A start: how long until the first entry was answered, and the key that it was sent with."""
+    """A start: seconds until the first entry was answered, and the key that it was sent with."""
 
     def __init__(self, seconds: float, key: str) -> None:
         self.seconds = round(seconds, 1)
@@ -85,7 +85,7 @@ def started(data: Path) -> Iterator[tuple[System, Start]]:
 
 
 def seconds_of_a_record(system: System, key: str) -> float:
-    """How long a record waits for its version, on a server that has just begun."""
+    """Return how long a record waits for its version on a server that has just started."""
     client = Client(system.base_url, key)
     began = time.perf_counter()
     status, body = client.post("users/ada/entries/?wait=30", RECORD)
@@ -94,7 +94,7 @@ def seconds_of_a_record(system: System, key: str) -> float:
 
 
 def memory_of(system: System) -> list[dict[str, Any]]:
-    """Return a row for each process with its children: MiB, of what is shared its part."""
+    """Return a row for each process with its children: MiB, with its share of shared memory."""
     rows = []
     for name, process in system.processes.items():
         pid = process.pid
@@ -120,7 +120,7 @@ with mem0(by_hash, DIMENSIONS) as peer:
 
 
 def peer() -> dict[str, Any]:
-    """Have a process begin with mem0, and ask what it took."""
+    """Start a process with mem0, and return its figures."""
     with tempfile.TemporaryDirectory() as folder:
         ran = subprocess.run(
             [sys.executable, "-c", PROGRAM, folder], capture_output=True, text=True, check=True

@@ -37,7 +37,7 @@ WAIT = "?wait=30"
 
 @dataclass(frozen=True)
 class Recorded:
-    """The cases of the recorded data; of the modules those with known records come first."""
+    """The cases of the recorded data; modules with known records come first."""
 
     modules: Sequence[Mapping[str, Any]]
     analytical: Mapping[str, Mapping[str, Any]]
@@ -45,7 +45,7 @@ class Recorded:
 
     @classmethod
     def read(cls, limit: int | None) -> "Recorded":
-        """Read all files; of modules and services no more than the limit."""
+        """Read all files; of modules and services at most the limit."""
         modules, cases, services = (
             [json.loads(line) for line in path.read_text().splitlines()]
             for path in require_data(*FILES)
@@ -56,9 +56,9 @@ class Recorded:
 
 
 def import_module(client: Client, user_id: str, source: str) -> tuple[int, Any]:
-    """Create a user and import one module; return the status and the decision, once there is one.
+    """Create a user and import one module; return the status and the decision.
 
-    What the API refuses at once comes back with its status.
+    A request that the API refuses at once is returned with its status.
     """
     status, body = client.post("users/", {"user_id": user_id, "time_zone": "UTC"})
     assert status == 201, body
@@ -76,11 +76,11 @@ def import_module(client: Client, user_id: str, source: str) -> tuple[int, Any]:
     return status, body
 
 
-# What executing a module gives
+# Results of executing a module
 
 
 def walk(source: str) -> Any:
-    """Execute a module and return what its names hold, as plain JSON (this runs in a sandbox)."""
+    """Execute a module and return its variables, as plain JSON (this runs in a sandbox)."""
     import ast
     import dataclasses
     import enum
@@ -130,7 +130,7 @@ def walk(source: str) -> Any:
 
 
 def executed(source: str) -> tuple[dict[str, Any] | None, str]:
-    """Return what a module's names hold when it is executed in a sandbox, or why it fails."""
+    """Return a module's variables after executing it in a sandbox, or its error."""
     from workers.sandbox import runner
     from workers.sandbox.interface import MEBIBYTE, Limits, SandboxError
 
@@ -148,7 +148,7 @@ def executed(source: str) -> tuple[dict[str, Any] | None, str]:
     return found, ""
 
 
-# What the project holds
+# Content of the project
 
 
 class State:
@@ -198,7 +198,7 @@ class State:
         raise ValueError(f"{value!r:.100} is unknown here")
 
     def named(self, name: str) -> Any:
-        """Return what a name of the module is now; KeyError if it is nothing."""
+        """Return what a name of the module has become; raise KeyError if it is gone."""
         for variables in self.holders.get("variables", []):
             if name in variables["fields"]:
                 return self.plain(variables["fields"][name])
@@ -213,20 +213,20 @@ class State:
 
 
 class OneOrMany:
-    """A record that stands for itself, or for the list of one that it is in."""
+    """A record that may stand for itself, or for the one-element list that it is in."""
 
     def __init__(self, row: Any) -> None:
         self.row = row
 
 
 def differences(expected: Any, found: Any, place: str) -> Iterator[str]:
-    """Yield where two plain values differ; forms that an import announces are the same here."""
+    """Yield where two plain values differ; changes of form that an import announces are equal."""
     if isinstance(found, OneOrMany):
         found = [found.row] if isinstance(expected, list) else found.row
     if isinstance(expected, dict) and "dict" in expected:
         pairs = expected["dict"]
         if isinstance(found, list) and not all(_is_entry(item) for item in found):
-            expected = [value for _, value in pairs]  # a collection under these keys
+            expected = [value for _, value in pairs]  # a collection with these keys
         elif isinstance(found, list):
             expected = [{"class": "", "fields": {"name": k, "value": v}} for k, v in pairs]
         else:
@@ -260,7 +260,7 @@ def _is_entry(item: Any) -> bool:
 
 
 def compared(state: State, expected: Mapping[str, Any]) -> list[str]:
-    """Return every difference between a module's names and what the project has of them."""
+    """Return every difference between a module's variables and the project."""
     found = []
     for name, value in expected.items():
         try:
@@ -291,12 +291,12 @@ def faults(rows: Sequence[Mapping[str, Any]], true: Mapping[Any, Mapping[str, An
 def faults_that_the_gate_finds(
     rows: Sequence[Mapping[str, Any]], true: Mapping[Any, Mapping[str, Any]]
 ) -> set[Any]:
-    """Return the same as `faults`, as the gate's check of losses tells it."""
+    """Return the same as `faults`, but found by the gate's check of losses."""
     from memory.project import EditError, Project, RecordEntry, apply, compile_record
     from workers.checkpointing.no_loss import losses
 
     def records(those: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Any, Any]]:
-        for row in those:  # each in a project of its own, since a key may be there twice
+        for row in those:  # each in its own project, since a key may occur twice
             project = Project.empty()
             entry = RecordEntry(1, "data", "Row", str(row.get("id")), "rows", row)
             try:
@@ -312,7 +312,7 @@ def faults_that_the_gate_finds(
 
 
 def damaged(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return true rows with a fault of every kind planted in them."""
+    """Return true rows with a fault of every kind inserted."""
     planted = [dict(row) for row in rows]
     changed = planted[0]
     name = next(name for name in changed if name != "id")
@@ -343,7 +343,7 @@ def _row_value(value: Any) -> Any:
 def modules(
     client: Client, recorded: Recorded
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
-    """Import every module; return a row for each, the figures, and what is wrong."""
+    """Import every module; return a row for each, the figures, and the problems."""
     from workers.checkpointing.repairs import repair
 
     rows, problems = [], []
@@ -408,7 +408,7 @@ def modules(
 
 
 def days_before(steps: Sequence[Mapping[str, Any]], index: int) -> list[str]:
-    """Return the days on which a step's state is asked: its own, and the last before the next."""
+    """Return the days on which a step's state is checked: its own, and the last before the next."""
     days = [steps[index]["date"]]
     if index + 1 < len(steps):
         following = datetime.date.fromisoformat(steps[index + 1]["date"])
@@ -423,8 +423,8 @@ def programs(
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
     """Import the recorded program of every step, and run it on the days of the step.
 
-    An alert is early if it says before its day what the expected one must say; on a day without
-    an expected one, any other is counted apart: the program may be right to raise it.
+    An alert is early if it fires before its day with the expected content; on a day without an
+    expected one, any other is counted separately: the program may be right to raise it.
     """
     rows: list[dict[str, Any]] = []
     steps = loaded = early = other = on_day = expected_on_day = 0
@@ -558,8 +558,8 @@ def edits_of_step(
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the edits that lead from the rules before to those of a step, and these rules.
 
-    Which session a rule rests on was not recorded: they cite all until then, and what the model
-    computed from them is marked as derived.
+    The recording does not tell which session a rule comes from: they cite all sessions until then,
+    and values that the model computed from them are marked as derived.
     """
     now = {}
     for rule in step["ir"]["constraints"]:
@@ -640,7 +640,7 @@ def rules(
 
 
 def satisfies(message: str, rubric: Mapping[str, Sequence[str]]) -> bool:
-    """Tell whether a message matches one pattern of every group."""
+    """Return whether a message matches one pattern of every group."""
     return all(
         any(re.search(pattern, message, re.IGNORECASE) for pattern in group)
         for group in rubric.values()

@@ -1,4 +1,4 @@
-"""What the benchmarks share: recorded data, the report, and a client of the API."""
+"""Common parts of the benchmarks: recorded data, the report, and a client of the API."""
 
 import argparse
 import datetime
@@ -24,21 +24,21 @@ from uac_site.embedded.services import Services, running_services
 from uac_site.embedded.system import System
 
 NOON = datetime.time(12, tzinfo=datetime.UTC)
-# Of the last five minutes before anything is measured: who else was busy on the machine.
+# Load of the last five minutes before anything is measured, by other processes on the machine.
 _LOAD = round(os.getloadavg()[1], 1)
 
 slowness()  # measured before anything else is
 
 
 def data_file(name: str) -> Path | None:
-    """Return a file of recorded data, None where UAC_DATA_DIR does not hold it."""
+    """Return a file of recorded data, None if UAC_DATA_DIR does not have it."""
     folder = os.environ.get("UAC_DATA_DIR")
     path = Path(folder) / name if folder else None
     return path if path is not None and path.is_file() else None
 
 
 def require_data(*names: str) -> list[Path]:
-    """Return files of recorded data; end the program with status 2 where one is missing."""
+    """Return files of recorded data; end the program with status 2 if one is missing."""
     paths = [data_file(name) for name in names]
     for name, path in zip(names, paths, strict=True):
         if path is None:
@@ -47,7 +47,7 @@ def require_data(*names: str) -> list[Path]:
 
 
 def end_without_data(why: str) -> NoReturn:
-    """End the program with status 2: the recorded data does not do."""
+    """End the program with status 2: the recorded data is not suitable."""
     folder = os.environ.get("UAC_DATA_DIR")
     where = f"it is {folder}" if folder else "it is not set"
     print(
@@ -60,8 +60,8 @@ def end_without_data(why: str) -> NoReturn:
 def parser(description: str | None, **sizes: tuple[Any, Any]) -> argparse.ArgumentParser:
     """Return the command line of a benchmark: `--json`, `--quick`, and an option for each size.
 
-    A size has a default and what `--quick` makes of it, `seconds=(60.0, 2.0)`; a tuple of sizes
-    takes several arguments, and None stands for all that there is.
+    A size has its default and its value with `--quick`, `seconds=(60.0, 2.0)`; a tuple of sizes
+    takes several arguments, and None means no limit.
     """
     made = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -88,7 +88,7 @@ def parser(description: str | None, **sizes: tuple[Any, Any]) -> argparse.Argume
 
 
 class _Quick(argparse.Action):
-    """Makes every size small that was not given before."""
+    """Reduces every size that was not given before."""
 
     def __call__(
         self,
@@ -121,7 +121,10 @@ def migrate(services: Services) -> None:
 
 
 def until(true: Callable[[], bool], seconds: float = 60) -> None:
-    """Ask every 10 ms until it is true; TimeoutError after so long, as this machine needs it."""
+    """Poll every 10 ms until the condition is true.
+
+    Raises TimeoutError after a time that depends on this machine's speed.
+    """
     deadline = time.monotonic() + scaled(seconds)
     while not true():
         if time.monotonic() > deadline:
@@ -137,7 +140,7 @@ def run_on(user_id: str, day: str) -> Any:
 
     user = MemoryUser.objects.select_related("head").get(user_id=user_id)
     until(lambda: not Run.objects.filter(user=user).exclude(status=RunStatus.DONE).exists())
-    # What was found today stands otherwise, since it is newer.
+    # Or the alerts found today would remain, since they are newer.
     MemoryUser.objects.filter(pk=user.pk).update(alerts_version=0, alerts_instant=None)
     instant = datetime.datetime.combine(datetime.date.fromisoformat(day), NOON)
     run = runs.queue(
@@ -155,14 +158,17 @@ def alerts_of(run: Any) -> list[dict[str, Any]]:
 
 
 def settings_of(system: System) -> None:
-    """Become part of the system: its database, its Redis, its kind of sandboxes."""
+    """Join the system: use its database, its Redis, its kind of sandboxes."""
     os.environ.update(system.environment)
     django.setup()
 
 
 def settled(client: "Client", user_id: str, number: int, seconds: float = 120) -> None:
-    """Wait until so many entries of the user are covered, or dismissed; AssertionError if any is
-    rejected, TimeoutError after so long, as this machine needs it."""
+    """Wait until so many entries of the user are covered, or dismissed.
+
+    Raises AssertionError if any is rejected, TimeoutError after a time that depends on this
+    machine's speed.
+    """
     started = time.monotonic()
     while (waited := time.monotonic() - started) < scaled(seconds):
         counts = client.get(f"users/{user_id}/")[1]["entries"]
@@ -170,12 +176,12 @@ def settled(client: "Client", user_id: str, number: int, seconds: float = 120) -
             raise AssertionError(f"{user_id}: {counts['rejected']} entries were rejected")
         if counts["covered"] + counts["dismissed"] == number:
             return
-        time.sleep(min(1, 0.05 + waited / 20))  # to count a long log takes a while, too
+        time.sleep(min(1, 0.05 + waited / 20))  # counting a long log takes a while, too
     raise TimeoutError(f"{user_id}: not settled after {scaled(seconds):g} s: {counts}")
 
 
 def p95(values: Sequence[float]) -> float:
-    """The 95th percentile; of a single value, that one."""
+    """Return the 95th percentile; of a single value, that one."""
     if len(values) == 1:
         return values[0]
     return statistics.quantiles(values, n=20, method="inclusive")[18]
@@ -190,15 +196,17 @@ def report(
     path: Path | None,
     problems: Sequence[str] = (),
 ) -> None:
-    """Print problems, the rows as a table and the figures; write these two to `path` if given,
-    with the day, the machine and what else it had to do just before."""
+    """Print problems, the rows as a table and the figures; write these two to `path` if given.
+
+    The file also has the day, the machine and its load just before.
+    """
     for problem in problems[:50]:
         print(f"PROBLEM: {problem}")
     _print_table(rows)
     for key, value in figures.items():
         print(f"{key} = {value}")
     if path is not None:
-        is_quick = "--quick" in sys.argv[1:]  # nobody shall take it for a measurement
+        is_quick = "--quick" in sys.argv[1:]  # so that nobody takes it for a measurement
         document = {
             "name": name,
             "command": f"make bench NAME={name}" + (" ARGS=--quick" if is_quick else ""),
@@ -273,8 +281,10 @@ class Client:
             return error.code, json.loads(error.read() or b"null")
 
     def finished(self, run_id: str, seconds: float = 120) -> Any:
-        """Wait until a run is done and return it; TimeoutError after so long, as this machine needs
-        it."""
+        """Wait until a run is done and return it.
+
+        Raises TimeoutError after a time that depends on this machine's speed.
+        """
         deadline = time.monotonic() + scaled(seconds)
         while time.monotonic() < deadline:
             status, run = self.get(f"runs/{run_id}/")
@@ -285,8 +295,10 @@ class Client:
 
 
 def until_embedded(client: Client, user_id: str, query: str) -> None:
-    """Wait until all passages of a user's messages can be compared with a query: how far workers
-    have come with what was just posted is not what is measured."""
+    """Wait until all passages of a user's messages have vectors.
+
+    The progress of the workers after an append is not part of the measurement.
+    """
 
     def is_embedded() -> bool:
         body = {"query": query, "top_k": 1, "in": ["archive"]}

@@ -45,7 +45,7 @@ RECORD = {
     "key": "rome",
     "data": {"name": "Rome", "cost": 840, "on": "2026-05-03", "nights": 4},
 }
-# In the order of COPY; what else the table has stays empty.
+# Columns in the order of COPY; all others stay empty.
 COLUMNS = (
     *("id", "user_id", "seq", "kind", "occurred_at", "recorded_at", "derived_from"),
     *("content", "session_id", "role", "source", "salt", "payload_hash", "hash"),
@@ -55,27 +55,29 @@ Timed = Callable[[], None]
 
 
 class Caller:
-    """A product backend: one connection that it keeps."""
+    """A product backend, which keeps one connection."""
 
     def __init__(self, system: System, key: str) -> None:
         self._connection = http.client.HTTPConnection(urllib.parse.urlsplit(system.base_url).netloc)
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
 
     def post(self, path: str, body: Mapping[str, Any], **headers: str) -> None:
-        """Send it; the answer is read, and is 202."""
+        """Send the body; read the answer, which must be 202."""
         self._connection.request("POST", path, json.dumps(body), self._headers | headers)
         response = self._connection.getresponse()
         answer = response.read()
         assert response.status == 202, answer
 
     def close(self) -> None:
-        """Let go of the connection, which a server does not keep for one who is silent for long;
-        the next request opens another one."""
+        """Close the connection, which the server does not keep for a silent client.
+
+        The next request opens another one.
+        """
         self._connection.close()
 
 
 def in_turns(rounds: int, **ways: Timed) -> dict[str, list[float]]:
-    """Go each way once in every round, after some unmeasured ones; way → seconds."""
+    """Measure each way once per round, after some warm-up rounds; return way → seconds."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(-rounds // 10, rounds):
         for name, go in ways.items():
@@ -97,7 +99,7 @@ def row(what: str, times: Sequence[float], entries: int = 1) -> dict[str, Any]:
 
 
 def drafted() -> "Draft":
-    """Return MESSAGE as the log takes it."""
+    """Return MESSAGE in the form that the log takes."""
     from memory.log import Draft
     from memory.models.log import EntryKind
 
@@ -110,7 +112,7 @@ def drafted() -> "Draft":
 
 
 def chained(user: "MemoryUser", number: int) -> Iterator[tuple[Any, ...]]:
-    """Make rows that follow the user's log, as `log.append` would write them."""
+    """Make rows that continue the user's log, as `log.append` would write them."""
     from memory import log
 
     draft = drafted()
@@ -135,7 +137,7 @@ def copy(database: psycopg.Connection[Any], rows: Sequence[tuple[Any, ...]]) -> 
 
 
 def filled(user: "MemoryUser", database: psycopg.Connection[Any], number: int) -> None:
-    """Give the user so many entries, all covered: the ends of log and of work are set, too."""
+    """Give the user so many entries, all covered; also set the ends of log and lane."""
     from memory.models import Lane
 
     rows = chained(user, number)

@@ -28,26 +28,26 @@ from benchmarks.harness import (
 )
 
 Data = dict[str, Any]
-# A type of record, its key, and its fields.
+# A record: its type, its key, and its fields.
 Entry = tuple[str, str, Data]
 
 
 @dataclass(frozen=True)
 class Day:
-    """So many days after that of the session; with a time, a moment in UTC."""
+    """A day, counted from that of the session; with a time, a moment in UTC."""
 
     days: int
     time: str = ""
 
     def of(self, session: datetime.date) -> str:
-        """The day as it stands in an entry."""
+        """Return the day in the form of an entry."""
         day = (session + datetime.timedelta(days=self.days)).isoformat()
         return f"{day}T{self.time}:00Z" if self.time else day
 
 
 @dataclass(frozen=True)
 class Retelling:
-    """A scenario's facts by session, and the constraint that has its alert in scope, if one has."""
+    """A scenario's facts by session, and the constraint that has its alert in scope, if any."""
 
     sessions: Mapping[str, Sequence[Entry]]
     scope: str = ""
@@ -396,7 +396,7 @@ RETELLINGS = {
         },
         "double_booking",
     ),
-    # A trick: the two are a week apart, and nothing is to be said.
+    # A distractor: the two are a week apart, and no alert is expected.
     "hard_19": Retelling(
         {
             "3": [("Appointment", "airport", {"title": "airport", "starts_at": Day(28, "20:00")})],
@@ -426,7 +426,7 @@ RETELLINGS = {
 
 @dataclass
 class Found:
-    """What the alerts of a constraint came to in all scenarios."""
+    """Totals of a constraint's alerts in all scenarios."""
 
     in_scope: int = 0
     on_the_day: int = 0
@@ -437,7 +437,7 @@ class Found:
     days_early: list[int] = field(default_factory=list)
 
     def row(self, name: str) -> dict[str, Any]:
-        """The row of the report; `strict` takes early alerts for false ones."""
+        """Return the row of the report; `strict` counts early alerts as false."""
         true = self.on_the_day + self.early
         return {
             "constraint": name,
@@ -455,12 +455,12 @@ class Found:
 
 
 def share(part: int, whole: int) -> float | None:
-    """The part of the whole; None of nothing."""
+    """Return the part of the whole; None if the whole is zero."""
     return round(part / whole, 3) if whole else None
 
 
 def scenarios() -> tuple[list[Data], int]:
-    """The recorded scenarios that are told again here, and the number of the others."""
+    """Return the recorded scenarios that are told again here, and the number of the others."""
     (path,) = require_data("scenarios.jsonl")
     recorded = [json.loads(line) for line in path.read_text().splitlines()]
     told = [one for one in recorded if one["id"] in RETELLINGS]
@@ -470,7 +470,7 @@ def scenarios() -> tuple[list[Data], int]:
 
 
 def days_of(scenario: Data) -> Iterator[tuple[datetime.date, list[Entry]]]:
-    """Each day up to the trigger's, with what is told on it."""
+    """Yield each day up to the trigger's, with the facts told on it."""
     told: dict[datetime.date, list[Entry]] = {}
     end = None
     for session in scenario["sessions"]:
@@ -491,7 +491,7 @@ def days_of(scenario: Data) -> Iterator[tuple[datetime.date, list[Entry]]]:
 
 
 def alerts_by_day(scenario: Data) -> Iterator[tuple[datetime.date, dict[str, set[str]], set[str]]]:
-    """On each day the alerts of each constraint, by their evidence, and which constraints apply."""
+    """Yield each day's alerts by constraint and evidence, and the constraints that apply."""
     from memory.constraints import constraint_library
     from memory.project import Project, RecordEntry, apply, compile_record, render
     from memory.project.shapes import match, needs_of

@@ -45,7 +45,7 @@ FILES = {
 }
 NO_MODEL = "set UAC_LLM_MODEL and UAC_LLM_API_KEY, or UAC_LLM_BASE_URL of a server without keys"
 
-# To tell beforehand about how many calls there will be; more with a model that is often refused.
+# Estimates of the number of calls; there are more with a model that is often refused.
 FACTS_PER_MESSAGE = 3.5
 FACTS_PER_WINDOW = 40
 CALLS_PER_WINDOW = 6
@@ -54,7 +54,7 @@ CALLS_PER_QUESTION = 4
 Case = dict[str, Any]
 
 
-# What is asked
+# Cases and questions
 
 
 def read_cases(part: str, limit: int | None, only: Sequence[str]) -> list[Case]:
@@ -175,7 +175,7 @@ def main() -> None:
     if not has_model and not options.quick:
         absent.append(NO_MODEL)
     elif any(cases.values()):
-        # Work is due at once, and soon found; the last is what a judge's key is kept with.
+        # Work is due at once, and soon found; the last setting encrypts a judge's key.
         environment = {
             "UAC_DISPATCH_SECONDS": "0.5",
             "UAC_STRUCTURE_IDLE_SECONDS": "1",
@@ -192,7 +192,7 @@ def main() -> None:
                 }
             system = stack.enter_context(running_system(llm_workers=1, environment=environment))
             settings_of(system)
-            logging.disable(logging.INFO)  # every call is told
+            logging.disable(logging.INFO)  # every call is logged
             from benchmarks import llm_parts  # it needs these settings
 
             if why := llm_parts.why_silent():
@@ -215,7 +215,7 @@ def main() -> None:
 
 
 def stand_in(request: Request) -> Said:
-    """Remember what is said word for word, file it by the rules of `tokens`, and know nothing."""
+    """Remember every text word for word, file it by the rules of `tokens`, and know no answers."""
     if "remember" in request.tools:
         facts = [{"text": text, "sources": [seq]} for seq, text in tokens.lines_in(request)]
         return called("remember", {"facts": facts})

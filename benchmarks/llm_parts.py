@@ -1,4 +1,4 @@
-"""The parts of the benchmark `llm`, on a running server. Import it where its settings are."""
+"""The parts of the benchmark `llm`, on a running server. Import it with its settings."""
 
 import json
 import os
@@ -42,7 +42,7 @@ from workers.llm.metered import MeteredModel
 
 CATEGORIES = {1: "multi_hop", 2: "temporal", 3: "open_domain", 4: "single_hop", 5: "adversarial"}
 PATIENCE_SECONDS = 3600
-# So often the model may fail on a user until it is left alone.
+# Number of failures of the model on a user after which that user is skipped.
 MOST_ATTEMPTS = 3
 WARN = "Of what does a memory have to warn its user on this day?"
 
@@ -52,7 +52,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Bench:
-    """A running server, a part with a workspace of its own, and a judge, if there is one."""
+    """A running server, a part with its own workspace, and a judge, if there is one."""
 
     system: System
     client: Client
@@ -62,24 +62,24 @@ class Bench:
     problems: list[str] = field(default_factory=list)
 
     def row(self, case: str, about: str, **values: Any) -> Row:
-        """Return a row of the table, and show it at once."""
+        """Return a row of the table, and print it at once."""
         columns = dict.fromkeys(("category", "expected", "answer", "early", "score", "judged"), "")
         row = {"part": self.part, "case": case, "about": about, **columns, **values}
         print(json.dumps(row, ensure_ascii=False), flush=True)
         return row
 
     def memory(self, user_id: str) -> Memory:
-        """Return what the server remembers of a user."""
+        """Return the server's memory of a user."""
         users = MemoryUser.objects.select_related("workspace")
         return Memory(self.client, users.get(workspace=self.workspace, user_id=user_id))
 
     def new_user(self, user_id: str) -> None:
-        """Create a user whose days are those of UTC."""
+        """Create a user in the time zone UTC."""
         status, body = self.client.post("users/", {"user_id": user_id, "time_zone": "UTC"})
         assert status == 201, body
 
     def tell(self, user_id: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Append messages, and wait until all is settled, or the model has failed."""
+        """Append messages, and wait until all are settled, or the model has failed."""
         status, body = self.client.post(f"users/{user_id}/entries/", {"entries": messages})
         assert status == 202, body
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -100,7 +100,7 @@ class Bench:
             time.sleep(1)
 
     def asked(self, case: str, ask: Callable[[], Any]) -> Any:
-        """Return what is answered; None, and a problem, if the model fails."""
+        """Return the answer; None, and a problem, if the model fails."""
         try:
             return ask()
         except (LanguageModelError, ToolFailed, TimeoutError) as error:
@@ -108,7 +108,7 @@ class Bench:
             return None
 
     def judged(self, case: str, question: str, expected: str, said: str) -> Any:
-        """Return whether the judge takes it for right; empty without a judge."""
+        """Return whether the judge accepts it; "" without a judge."""
         judge = self.judge
         if judge is None:
             return ""
@@ -116,7 +116,7 @@ class Bench:
 
 
 def side_by_side(do: Callable[[Any], list[Row]], items: Sequence[Any]) -> list[Row]:
-    """Do it with each, as many at a time as calls may be made; return all rows, in order."""
+    """Apply it to each, with as many at a time as calls are allowed; return all rows, in order."""
 
     def one(item: Any) -> list[Row]:
         try:
@@ -162,7 +162,7 @@ def locomo(bench: Bench, cases: Sequence[Case]) -> tuple[list[Row], dict[str, An
 
 
 def analytical_questions(bench: Bench, cases: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
-    """Load the records of every case and ask; return a row for each, and how many are right."""
+    """Load the records of every case and ask; return a row for each, and the share of hits."""
 
     def answered(case: Case) -> list[Row]:
         analytical.load(bench.client, case["id"], {case["type"]: case["records"]})
@@ -178,9 +178,9 @@ def analytical_questions(bench: Bench, cases: Sequence[Case]) -> tuple[list[Row]
 
 
 def services(bench: Bench, cases: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
-    """Tell every case session by session and see what alerts there are; return a row for each.
+    """Tell every case session by session and check its alerts; return a row for each.
 
-    A session scores where its alert is there on its day, or where none is due and none is there.
+    A session scores if its alert is there on its day, or if none is due and none is there.
     """
 
     def told(case: Case) -> list[Row]:
@@ -239,7 +239,7 @@ def why_silent() -> str | None:
 def measured(
     system: System, cases: Mapping[str, Sequence[Case]]
 ) -> tuple[list[Row], dict[str, Any], list[str]]:
-    """Run these parts; return the rows, the figures of each part by name, and what went wrong."""
+    """Run these parts; return the rows, the figures of each part by name, and the problems."""
     rows: list[Row] = []
     figures: dict[str, Any] = {}
     problems: list[str] = []
@@ -260,7 +260,7 @@ def measured(
 
 
 def _judge() -> Workspace | None:
-    """Return a workspace whose model is the judge; raises ValidationError if it cannot be asked."""
+    """Return a workspace whose model is the judge; raise ValidationError if it does not answer."""
     if not (model := os.environ.get("UAC_BENCH_JUDGE_MODEL")):
         return None
     key = os.environ.get("UAC_BENCH_JUDGE_API_KEY")
@@ -276,7 +276,7 @@ def _judge() -> Workspace | None:
 
 
 def spent(workspace: Workspace) -> dict[str, Any]:
-    """Return how far the work for a workspace has come, and what it has taken."""
+    """Return the progress of a workspace's work, and its usage."""
     entries = LogEntry.objects.filter(user__workspace=workspace).count()
     outcomes = EntryOutcome.objects.filter(user__workspace=workspace)
     proposals = Run.objects.filter(user__workspace=workspace, kind=RunKind.PROPOSAL)
@@ -310,14 +310,14 @@ def _mean(rows: Sequence[Row], name: str = "score") -> float | str:
     return round(statistics.fmean(values), 4) if values else "absent"
 
 
-# How it is scored
+# Scoring
 
 
 def locomo_score(question: Mapping[str, Any], said: str) -> float:
-    """Return how right an answer is, from 0 to 1, by the rules that LOCOMO has for its categories.
+    """Return the score of an answer, from 0 to 1, by LOCOMO's rules for each category.
 
-    Of several answers, between commas, each counts with the best that is said; what stands behind
-    a semicolon in an answer to an open question is a remark.
+    Of several answers, between commas, each counts with its best match; text after a semicolon in
+    an answer to an open question is a remark.
     """
     category = question["category"]
     if category == 5:

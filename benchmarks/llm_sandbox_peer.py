@@ -1,7 +1,8 @@
 """The `llm-sandbox` library doing the same work with its own pool of containers, for comparison.
 
-Its containers are made of the same image as ours, with the few programs that the library calls;
-with what it needs of rights, so less confined, and not destroyed after a use, which it does not do.
+Its containers use the same image as ours, with the few programs that the library calls. They have
+the privileges that it needs, so they are less confined, and they are not destroyed after use, which
+the library does not do.
 """
 
 import io
@@ -44,7 +45,7 @@ print(json.dumps(found))
 
 @contextmanager
 def peer(image: str, project: Mapping[str, str]) -> Iterator[Callable[[], int]]:
-    """Have a warm pool of it; what is yielded runs the project once, and counts the alerts."""
+    """Open a warm pool of it; the yielded function runs the project once, and counts the alerts."""
     from llm_sandbox import SandboxBackend, SandboxSession
     from llm_sandbox.pool import PoolConfig, create_pool_manager
 
@@ -80,7 +81,7 @@ def peer(image: str, project: Mapping[str, str]) -> Iterator[Callable[[], int]]:
 
 
 def _image_with_programs(client: docker.DockerClient, image: str) -> str:
-    """The image, with `busybox` in the place of the programs that the library calls."""
+    """Return the image with `busybox` for the programs that the library calls."""
     with tempfile.TemporaryDirectory() as folder:
         run_program(["apt-get", "--quiet", "download", "busybox-static"], Path(folder))
         (package,) = Path(folder).glob("*.deb")

@@ -33,7 +33,7 @@ from uac_site.embedded.system import System, running_system
 
 WORKSPACES = 4
 PEOPLE = 15  # of each workspace
-GUARDED = 5  # of these: so many have a constraint
+GUARDED = 5  # number of these with a constraint
 BACKENDS = 8
 SAMPLE_SECONDS = 5.0
 MIB = 2**20
@@ -41,7 +41,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Sample:
-    """What a process and all that it started had taken at a moment."""
+    """Resources that a process and all that it started had used at a moment."""
 
     at: float
     cpu: float
@@ -51,7 +51,7 @@ class Sample:
 
 @dataclass
 class Watch:
-    """Looks at the processes of a system every few seconds."""
+    """Samples the processes of a system every few seconds."""
 
     system: System
     samples: dict[str, list[Sample]] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Do it beside the block, and once at its end."""
+        """Sample in parallel with this context, and once at its end."""
         stop = threading.Event()
 
         def watch() -> None:
@@ -86,12 +86,12 @@ class Watch:
                 self.samples.setdefault(name, []).append(taken)
 
     def cpu(self, name: str) -> float:
-        """Processors that were busy with it, on average."""
+        """Return the average number of processors that were busy with it."""
         first, last = self.samples[name][0], self.samples[name][-1]
         return (last.cpu - first.cpu) / (last.at - first.at)
 
     def memory(self, name: str, what: str = "pss") -> tuple[int, int, int]:
-        """MiB at the beginning, in the middle and at the end, each the average of some samples."""
+        """Return the average MiB of some samples at the beginning, in the middle and at the end."""
         taken = [getattr(sample, what) for sample in self.samples[name]]
         few = max(1, len(taken) // 10)
         middle = len(taken) // 2
@@ -105,7 +105,7 @@ def _taken(process: psutil.Process) -> Sample:
     for one in (process, *process.children(recursive=True)):
         with suppress(psutil.Error):
             times, memory = one.cpu_times(), one.memory_full_info()
-            # Those of children that have ended are the parent's.
+            # The parent's time includes that of children that have ended.
             cpu += times.user + times.system + times.children_user + times.children_system
             rss, pss = rss + memory.rss, pss + memory.pss
     return Sample(time.monotonic(), cpu, rss, pss)
@@ -140,7 +140,7 @@ def prepare(system: System, people_each: int = PEOPLE) -> dict[str, Any]:
 def play(
     profile: Mapping[str, Any], folder: Path, seconds: float, rate: float
 ) -> list[dict[str, Any]]:
-    """Have locust play for so long at so many requests a second; return what it counted."""
+    """Run locust for so long at so many requests per second; return its counts."""
     settings, counted = folder / "profile.json", folder / "counted"
     backends = {"backends": BACKENDS, "requests_per_second": rate}
     settings.write_text(json.dumps({**profile, **backends}))
@@ -168,7 +168,7 @@ def play(
 
 
 def percentile(times: Mapping[str, int], part: float) -> float:
-    """The time within which such a part of the requests was answered; of a histogram."""
+    """Return the time within which this share of the requests was answered; from a histogram."""
     left = part * sum(times.values())
     for milliseconds, number in sorted((float(key), count) for key, count in times.items()):
         left -= number
@@ -178,7 +178,7 @@ def percentile(times: Mapping[str, int], part: float) -> float:
 
 
 def routes(counted: Sequence[Mapping[str, Any]], seconds: float) -> list[dict[str, Any]]:
-    """A line for each route, and one for all."""
+    """Return a line for each route, and one for all."""
     rows = []
     everything: dict[str, int] = {}
     for one in sorted(counted, key=lambda row: str(row["name"])):
@@ -202,8 +202,10 @@ def _line(name: str, times: Mapping[str, int], failures: int, seconds: float) ->
 
 
 def settled(system: System) -> None:
-    """Wait until no typed entry is pending, and no run waits; messages wait for a language model
-    that nobody has set."""
+    """Wait until no typed entry is pending, and no run waits.
+
+    Messages keep waiting, since no language model is configured.
+    """
     statement = """
         SELECT EXISTS (SELECT FROM memory_run WHERE status <> 'done') OR EXISTS (
             SELECT FROM memory_logentry AS entry WHERE kind = 'record' AND NOT EXISTS (
@@ -219,7 +221,7 @@ def settled(system: System) -> None:
 
 
 def main() -> None:
-    """Play, watch, and report."""
+    """Run locust, sample, and report."""
     line = parser(
         __doc__,
         minutes=(1.0, 0.05),  # of the steady part

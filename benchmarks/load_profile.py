@@ -1,7 +1,7 @@
-"""What the callers of `benchmarks.load` do: read by locust, in a process of its own.
+"""The callers of `benchmarks.load`: read by locust, in a process of its own.
 
 One of locust's users is a product backend with connections of its own. It takes turns between
-people of all workspaces, and calls anything else than the answer that it expects a failure.
+people of all workspaces, and counts any answer other than the expected one as a failure.
 """
 
 import itertools
@@ -14,14 +14,14 @@ from typing import Any
 from locust import FastHttpUser, constant_throughput, task
 
 PROFILE: dict[str, Any] = json.loads(Path(os.environ["UAC_LOAD_PROFILE"]).read_text())
-KEYS = 40  # records of each person: what comes is news about them, so that projects keep their size
+KEYS = 40  # per person: new records replace these, so that projects keep their size
 CODES = 30
 WORDS = ("hotel", "Rome", "train", "allergy", "garden", "birthday", "insurance", "dentist")
 _numbers = itertools.count()
 
 
 class Backend(FastHttpUser):
-    """A product that remembers what people say, and asks."""
+    """A product that remembers people's messages, and asks questions."""
 
     host = PROFILE["host"]
     wait_time = constant_throughput(PROFILE["requests_per_second"] / PROFILE["backends"])
@@ -42,7 +42,7 @@ class Backend(FastHttpUser):
         expected: tuple[int, ...] = (200,),
         key: str = "",
     ) -> Any:
-        """Send it as somebody; return the answer."""
+        """Send a request as one of the people; return the answer."""
         workspace, user = random.choice(PROFILE["people"])
         key = key or PROFILE["keys"][workspace]
         with self.client.request(
@@ -63,14 +63,14 @@ class Backend(FastHttpUser):
 
     @task(30)
     def message(self) -> None:
-        """Somebody said something."""
+        """Append a message."""
         said = f"About the {random.choice(WORDS)} and the {random.choice(WORDS)}: {next(_numbers)}"
         body = {"kind": "message", "role": "user", "session_id": "load", "content": said}
         self.ask("POST", "users/{user}/entries/", "append a message", body, expected=(202,))
 
     @task(15)
     def record(self) -> None:
-        """Something is known, as a record."""
+        """Append a typed record."""
         number = next(_numbers)
         body = {
             "kind": "record",
@@ -83,7 +83,7 @@ class Backend(FastHttpUser):
 
     @task(15)
     def feed(self) -> None:
-        """What is new of alerts."""
+        """Read the new alerts."""
         name, key = random.choice(list(PROFILE["keys"].items()))
         answer = self.ask("GET", f"alerts/?after={self.seen[name]}", "alerts feed", key=key)
         if answer:
@@ -91,24 +91,24 @@ class Backend(FastHttpUser):
 
     @task(10)
     def told(self) -> None:
-        """What a prompt is told."""
+        """Fetch the context for a prompt."""
         body = {"query": f"What about the {random.choice(WORDS)}?", "tokens": 1500}
         self.ask("POST", "users/{user}/context/", "context", body)
 
     @task(10)
     def query(self) -> None:
-        """Python over the records; 202: the answer comes later."""
+        """Query the records by Python; with 202 the answer comes later."""
         code = f"sum(p.cents for p in purchases) + {random.randrange(CODES)}"
         path = "users/{user}/query/?wait=30"
         self.ask("POST", path, "query", {"code": code}, expected=(200, 202))
 
     @task(10)
     def search(self) -> None:
-        """Words."""
+        """Search by words."""
         body = {"query": f"{random.choice(WORDS)} {random.choice(WORDS)}", "top_k": 10}
         self.ask("POST", "users/{user}/search/", "search", body)
 
     @task(10)
     def entries(self) -> None:
-        """A page of the log."""
+        """Read a page of the log."""
         self.ask("GET", "users/{user}/entries/?page_size=50", "list entries")

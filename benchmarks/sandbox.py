@@ -223,7 +223,7 @@ def resident_again(
 
 
 def throughput(threads: int, seconds: float, work: Callable[[str], None]) -> float:
-    """How often a second so many threads do the work, each for a user of its own."""
+    """Return how often per second `threads` threads do the work, each for its own user."""
     users = [f"user-{number}" for number in range(threads)]
     with ThreadPoolExecutor(threads) as executor:
         list(executor.map(work, users))  # what is done once only

@@ -1,4 +1,4 @@
-"""What the index of a log takes, for `retrieval`: size, memory, time; and comparing all vectors."""
+"""Costs of a log's index, for `retrieval`: size, memory, time; and of comparing all vectors."""
 
 import time
 import tracemalloc
@@ -14,9 +14,12 @@ ROUNDS = 5
 
 
 def index_figures(user_id: str, question: str) -> dict[str, float]:
-    """Return what the index of a user takes for 1,000 entries, in KiB: as rows, in a process that
-    has searched it, and in one that searches it, at most. And how many entries a worker indexes in
-    a second, vectors included, all of them anew."""
+    """Return the KiB that a user's index takes for 1,000 entries.
+
+    They are given as rows, in a process that has searched it, and at the peak in one that searches
+    it. Also return how many entries a worker indexes per second, vectors included, all of them
+    anew.
+    """
     from django.db.models import Sum
     from django.db.models.functions import Length
 
@@ -28,7 +31,7 @@ def index_figures(user_id: str, question: str) -> dict[str, float]:
     thousands = user.last_seq / 1000
     blocks = SearchBlock.objects.filter(segment__user=user)
     stored = blocks.aggregate(bytes=Sum(Length("data")))["bytes"]
-    find(user, question)  # a model is loaded once, for all users
+    find(user, question)  # loads the model, once for all users
     kept = index._size(index._cache.of(user.pk))
     tracemalloc.start()
     find(user, question)
@@ -51,8 +54,11 @@ def index_figures(user_id: str, question: str) -> dict[str, float]:
 
 
 def compare_figures(share: float = 1.0) -> dict[str, float]:
-    """Return how long it takes to compare a question with all vectors, by their number: the part
-    of a search that an approximate index would spare. `share` makes the numbers smaller."""
+    """Return the time to compare a question with all vectors, by their number.
+
+    It is the part of a search that an approximate index would save. `share` makes the numbers
+    smaller.
+    """
     from memory.recall.search.vectors import Vectors
 
     random = np.random.default_rng(7)

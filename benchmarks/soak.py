@@ -37,7 +37,7 @@ LEASED = [f"leased {number}" for number in range(6)]
 STRICT = [f"strict {number}" for number in range(2)]
 RECORDS = PROJECT["domains/travel/state.py"].count("Trip(key=")
 
-# What is done how often, of a hundred times.
+# Frequency of each kind of work, in per cent.
 SHARES = {
     "query": 40,
     "constraints": 25,
@@ -48,7 +48,7 @@ SHARES = {
     "flood": 3,
     "killed runner": 2,
 }
-# Code, and the outcome that it must have.
+# Code, and its expected outcome.
 HOSTILE = {
     "timeout": ("while True: pass", "timeout"),
     "memory bomb": ("x = []\nwhile True: x.append('x' * 2 ** 20)", "out_of_memory"),
@@ -58,7 +58,7 @@ HOSTILE = {
 
 @dataclass(frozen=True)
 class Held:
-    """What there is of everything that could be left behind."""
+    """Counts and sizes of everything that could leak."""
 
     containers: int
     descriptors: int
@@ -69,7 +69,7 @@ class Held:
 
 
 class Work:
-    """What the users did, and what did not come of it as it should."""
+    """The users' requests, and those that did not turn out as they should."""
 
     def __init__(self, pool: "Pool") -> None:
         self.pool = pool
@@ -80,13 +80,13 @@ class Work:
 
     @property
     def requests(self) -> int:
-        """How many there were."""
+        """Return the number of requests."""
         return sum(map(len, self.seconds.values()))
 
     def run(self, number: int, until: float) -> None:
         """Do one thing after the other, until a moment of the monotonic clock."""
         chance = random.Random(number)
-        first = list(SHARES)[number::THREADS]  # so that everything happens, in a short time, too
+        first = list(SHARES)[number::THREADS]  # so that each kind occurs, in a short time, too
         while first or time.monotonic() < until:
             what = first.pop() if first else chance.choices(*zip(*SHARES.items(), strict=True))[0]
             user = chance.choice(LEASED + STRICT)
@@ -137,7 +137,7 @@ class Work:
                 else:
                     sandbox.load({"domains/travel/end.py": "import os\nos._exit(1)"})
             except SandboxError as error:
-                # On a busy machine, the time may be over before the memory or the output is.
+                # On a busy machine, the time may run out before the memory or the output does.
                 if error.outcome not in (outcome, "timeout"):
                     raise
                 return
@@ -171,10 +171,10 @@ def soak(seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any], list[str
 
     with _counter() as count:
         at_first = count()
-        # In a thread, which takes along what a thread keeps, such as a connection to the engine.
+        # In a thread, which ends with whatever a thread keeps, such as a connection to the engine.
         with ThreadPoolExecutor(1) as executor:
             work, started, growth, engine_growth = executor.submit(run).result()
-        with suppress(TimeoutError):  # which the figure tells
+        with suppress(TimeoutError):  # the figure shows it
             until(lambda: count().containers == at_first.containers, 20)
         at_last = count()
     rows = [
@@ -208,7 +208,7 @@ def _run(work: Work, seconds: float) -> None:
 
 @contextmanager
 def _counter() -> Iterator[Callable[[], Held]]:
-    """Count what is held, by this process and by the engine."""
+    """Return a function that counts what this process and the engine hold."""
     from workers.sandbox.docker import LABEL, owner
 
     with closing(engine.from_env()) as client:
@@ -232,7 +232,7 @@ def _counter() -> Iterator[Callable[[], Held]]:
 
 
 def _engine_pid() -> int | None:
-    """The process that listens on the engine's socket, if it is one that may be looked at."""
+    """Return the process that listens on the engine's socket, if it can be inspected."""
     path = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     if not path.startswith("unix://"):
         return None

@@ -1,4 +1,4 @@
-"""Importing this makes the models usable in a benchmark that runs no server."""
+"""Import this to use the models in a benchmark that runs no server."""
 
 import os
 

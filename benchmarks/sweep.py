@@ -52,7 +52,7 @@ def check(today: datetime.date) -> Iterator[Alert]:
                 yield (critical if left <= 7 else warning)(f"{{left}} days", evidence=[contract])
 """
 )
-# An `except` may hide what is asked of the day.
+# An `except` may hide the use of the day.
 NOT_FOLLOWED = FOLLOWED.replace(
     "left = (contract", "try:\n                left = (contract"
 ).replace(
@@ -74,7 +74,7 @@ def check() -> Iterator[Alert]:
 
 @contextmanager
 def databases(owner_url: str, sizes: Sequence[int]) -> Iterator[dict[int, str]]:
-    """For each size a clone of the database, of as many users; yields their names."""
+    """Clone the database for each size, with as many users; yield the names by size."""
     import psycopg
     from django.db import connection
 
@@ -91,7 +91,7 @@ def databases(owner_url: str, sizes: Sequence[int]) -> Iterator[dict[int, str]]:
         connection.close()
         with psycopg.connect(urlsplit(owner_url)._replace(path=f"/{name}").geturl()) as owner:
             owner.autocommit = True
-            owner.execute("VACUUM ANALYZE")  # as the autovacuum does after so many new rows
+            owner.execute("VACUUM ANALYZE")  # as autovacuum does after so many new rows
     try:
         yield names
     finally:
@@ -99,7 +99,7 @@ def databases(owner_url: str, sizes: Sequence[int]) -> Iterator[dict[int, str]]:
 
 
 def switch(name: str) -> None:
-    """Have Django work in that database of the same server."""
+    """Switch Django to that database of the same server."""
     from django.db import connection
 
     connection.close()
@@ -108,7 +108,7 @@ def switch(name: str) -> None:
 
 
 def populate(size: int) -> None:
-    """Make users of the only one, so many in all, each with all that it has; none is due."""
+    """Copy the only user, up to so many, each with all its rows; none is due."""
     from django.db import connection
 
     from memory.models import Alert, Checkpoint, Forecast, Lane, MemoryUser, Run
@@ -168,13 +168,13 @@ def populate(size: int) -> None:
 
 
 def make_due(number: int) -> None:
-    """Have so many users become due, and nothing else be left to do."""
+    """Make so many users due, and leave nothing else to do."""
     from memory.models import Forecast, MemoryUser, Run
     from memory.models.runs import RunStatus
 
     Run.objects.exclude(status=RunStatus.DONE).update(status=RunStatus.DONE)
     now = datetime.datetime.now(datetime.UTC)
-    names = [f"person-{10 * n}" for n in range(1, number + 1)]  # of the smallest
+    names = [f"person-{10 * n}" for n in range(1, number + 1)]  # of the smallest database
     MemoryUser.objects.filter(user_id__in=names).update(constraints_due_at=now)
     Forecast.objects.filter(user__user_id__in=names).update(wakes_at=now)
 
@@ -219,7 +219,7 @@ def ticks(names: Mapping[int, str], rounds: int) -> tuple[list[dict[str, Any]], 
 
 
 def pages_read(work: Callable[[], object]) -> Iterator[tuple[str, int]]:
-    """Do the work; yields of each SELECT its beginning and how many pages it read."""
+    """Do the work; yield for each SELECT its beginning and how many pages it read."""
     from django.db import connection
 
     read: list[tuple[str, int]] = []
@@ -255,7 +255,7 @@ def _row(what: str, values: Mapping[int, float]) -> dict[str, Any]:
 
 
 def files(source: str, days_apart: float) -> dict[str, str]:
-    """A project with records whose dates lie so far apart, around the start."""
+    """Return a project with records whose dates are so far apart, around the start."""
     dates = [START.date() + (n - RECORDS // 2) * days_apart * DAY for n in range(RECORDS)]
     state = "".join(
         f'    Contract(key="c-{n}", kind={n % (CONSTRAINTS // 2)},'
@@ -280,14 +280,14 @@ def files(source: str, days_apart: float) -> dict[str, str]:
 
 
 def years(rounds: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Look ahead for a day and for a year, in turn, in containers that hold the project."""
+    """Forecast a day and a year, in turn, in containers that hold the project."""
     from workers.sandbox.interface import Limits
     from workers.sandbox.runner import open_sandbox
 
-    # So that all of the year is told, however busy the machine is.
+    # So that the whole year is forecast, however busy the machine is.
     limits = Limits(wall_seconds=60, cpu_seconds=60, total_seconds=90)
     variants = {
-        "followed": files(FOLLOWED, 7.3),  # of ten years
+        "followed": files(FOLLOWED, 7.3),  # over ten years
         "changes daily": files(FOLLOWED, 0.8),
         "not followed": files(NOT_FOLLOWED, 7.3),
     }
@@ -333,11 +333,11 @@ def _pair(what: str, small: float, large: float) -> dict[str, Any]:
     }
 
 
-# -- What is looked at again ----------------------------------------------------------------------
+# -- Forecasts that are made again -----------------------------------------------------------------
 
 
 def home(changed: int | None = None) -> "Project":
-    """Ten domains with a contract and two constraints each; of one the contract was prolonged."""
+    """Ten domains with a contract and two constraints each; one contract was extended."""
     from memory.project import Project, RecordEntry, WriteConstraint, apply, compile_record
 
     project = Project.empty()

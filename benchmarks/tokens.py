@@ -58,7 +58,7 @@ ENTRY = re.compile(r"^\[(\d+)\] \([^)]*\) (.*(?:\n    .*)*)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact as it was recorded, and what is posted of it."""
+    """A fact as it was recorded, and the entry that is posted for it."""
 
     line: str
     session: str
@@ -68,7 +68,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What the model was sent until one window of entries was committed."""
+    """The input of the model until one window of entries was committed."""
 
     entries: int
     turns: int
@@ -82,7 +82,7 @@ def main() -> None:
         conversations=(None, 1),
         sessions=(None, LAST_SESSIONS + 1),  # of each, from its beginning
         facts=(None, 10),  # of each session
-        longer=((10, 100), (2,)),  # so many times the history
+        longer=((10, 100), (2,)),  # factors of the history
     ).parse_args()
     recorded = {
         name: first_facts(facts, asked.sessions, asked.facts)
@@ -146,7 +146,7 @@ def first_of(recorded: Mapping[str, list[Fact]]) -> tuple[str, list[Fact]]:
 
 
 def answer(request: Request) -> Said:
-    """Do the next thing with the entries in the question, as a model would."""
+    """Take the next step with the entries in the question, as a model would."""
     messages = request.body["messages"]
     question = messages[1]["content"]
     entries = lines_in(request)
@@ -183,7 +183,7 @@ def lines_in(request: Request) -> list[tuple[int, str]]:
 
 
 def filed(text: str) -> tuple[str, str, dict[str, str]]:
-    """Return the domain, the class and the fields by which a fact is kept."""
+    """Return the domain, the class and the fields in which a fact is kept."""
     said = PERSON.fullmatch(text)
     if said is None:
         return "notes", "Note", {"text": text}
@@ -264,7 +264,7 @@ def replay(
 ) -> list[Checkpoint]:
     """Post the facts session by session, each when the one before is settled, all over HTTP.
 
-    `after` is how many entries the log has already.
+    `after` is how many entries the log already has.
     """
     asked = len(model.requests)
     told = after
@@ -288,7 +288,7 @@ def replay(
 
 
 def remember(client: Client, user_id: str, history: Sequence[Fact]) -> None:
-    """Make a user who knows this already: typed entries, written to the log without HTTP."""
+    """Make a user with these facts: typed entries, written to the log without HTTP."""
     from memory import log
     from memory.models import MemoryUser
     from memory.models.log import EntryKind
@@ -315,7 +315,7 @@ def remember(client: Client, user_id: str, history: Sequence[Fact]) -> None:
 
 
 def checkpoints_of(requests: Sequence[Request]) -> Iterator[Checkpoint]:
-    """Yield what was sent for each window; its first request has no answer in it yet."""
+    """Yield the tokens sent for each window; its first request contains no answer yet."""
     starts = [place for place, one in enumerate(requests) if len(one.body["messages"]) == 2]
     for start, end in itertools.pairwise([*starts, len(requests)]):
         bodies = [one.body for one in requests[start:end]]
@@ -324,14 +324,14 @@ def checkpoints_of(requests: Sequence[Request]) -> Iterator[Checkpoint]:
 
 
 def tokens(sent: Any) -> float:
-    """Return how many tokens JSON is, roughly."""
+    """Return roughly how many tokens JSON has."""
     return len(json.dumps(sent, ensure_ascii=False)) / CHARACTERS_PER_TOKEN
 
 
 def left(client: Client, user_id: str, after: int = 0) -> dict[str, Any]:
-    """Return what is not settled, and the share of the entries `after` that the records cite.
+    """Return the unsettled entries, and the share of the entries `after` that the records cite.
 
-    That is asked of the project itself, in a sandbox.
+    The latter is queried from the project itself, in a sandbox.
     """
     counts = client.get(f"users/{user_id}/")[1]["entries"]
     domains = client.get(f"users/{user_id}/state/")[1]["domains"]
@@ -349,7 +349,7 @@ def left(client: Client, user_id: str, after: int = 0) -> dict[str, Any]:
     }
 
 
-# -- What is made of it ------------------------------------------------------------------------
+# -- Results ---------------------------------------------------------------------------------------
 
 
 def row(
@@ -377,20 +377,20 @@ def row(
 
 
 def mean(checkpoints: Sequence[Checkpoint]) -> float:
-    """Tokens of a checkpoint."""
+    """Return the mean tokens of a checkpoint."""
     return sum(one.tokens for one in checkpoints) / len(checkpoints)
 
 
 def decile(checkpoints: Sequence[Checkpoint], number: int) -> float:
-    """Tokens of a checkpoint in one of ten parts, from 0, in the order of time; of one at least."""
+    """Return the mean tokens of a checkpoint in one tenth, from 0, in the order of time."""
     start, end = (len(checkpoints) * place // 10 for place in (number, number + 1))
     return mean(checkpoints[start : max(end, start + 1)])
 
 
 def flatness(checkpoints: Sequence[Checkpoint]) -> dict[str, float]:
-    """Tokens of a checkpoint at the end over those near the beginning.
+    """Return the tokens of a checkpoint at the end over those near the beginning.
 
-    Also of those alone whose window is full: what comes in does not vary there.
+    The second value is for checkpoints with a full window alone, whose input does not vary.
     """
     most = max(one.entries for one in checkpoints)
     full = [one for one in checkpoints if one.entries == most]
@@ -411,7 +411,7 @@ def prompt(lines: Sequence[str], cap: int | None = None) -> float:
 
 
 def within(lines: Sequence[str], cap: int) -> int:
-    """Return how many facts stand in full before the cap."""
+    """Return how many facts fit completely below the cap."""
     ends = itertools.accumulate(len(line) + 1 for line in lines)
     return sum(end - 1 <= cap for end in ends)
 
@@ -419,7 +419,7 @@ def within(lines: Sequence[str], cap: int) -> int:
 def figures_of(
     rows: Sequence[Mapping[str, Any]], ratios: Mapping[str, float], longer: Sequence[int]
 ) -> dict[str, Any]:
-    """Return what the benchmark measures, from its rows."""
+    """Return the figures of the benchmark, from its rows."""
     whole = [one for one in rows if not one["history"]]
     later = [one for one in rows if one["history"]]
     return {

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 SEED = 20260301
 FACT = re.compile(r"\[(session_\d+), [^\]]*\] (.*)", re.DOTALL)
-# Sessions that one user of the parrot lives through.
+# Number of sessions of one user of the parrot.
 SESSIONS_OF_A_USER = 10
-# More calls of a model than these for one session are none that end.
+# A session with more calls of a model than this never ends.
 MAX_CALLS = 200
 TRIES = 5
 
@@ -180,7 +180,7 @@ SMALL_TALK = (
 
 
 def carry_out(run: "Run") -> None:
-    """Do a run, as a worker would; what fails since the machine is slow is tried again."""
+    """Execute a run as a worker would; repeat it if it fails because the machine is slow."""
     from django.utils import timezone
 
     from memory.models import Run
@@ -188,7 +188,7 @@ def carry_out(run: "Run") -> None:
     from workers import tasks
 
     for _ in range(TRIES):
-        with suppress(Exception):  # which the run's row tells
+        with suppress(Exception):  # the run's row has the error
             tasks.execute_run(str(run.pk))
         run.refresh_from_db()
         if run.status == RunStatus.DONE:
@@ -199,7 +199,7 @@ def carry_out(run: "Run") -> None:
 
 @dataclass
 class World:
-    """A user with the true state, and what is asked of him afterwards."""
+    """A user with the true state, and the checks afterwards."""
 
     user: "MemoryUser"
     before: dict[str, Any] = field(default_factory=dict)
@@ -246,7 +246,7 @@ class World:
         return world
 
     def run_constraints(self) -> None:
-        """Have every run done that waits."""
+        """Execute every waiting run."""
         from memory.models import Run
         from memory.models.runs import RunStatus
 
@@ -269,7 +269,7 @@ class World:
         }
 
     def critical(self) -> set[str]:
-        """Return the constraints of the critical alerts that live."""
+        """Return the constraints of the live critical alerts."""
         from memory.models import Alert
         from memory.models.alerts import LIVE_STATES
 
@@ -277,7 +277,7 @@ class World:
         return set(live.values_list("constraint", flat=True))
 
     def damage(self) -> Counter[str]:
-        """Count what is not as it should be."""
+        """Count the deviations from the true state."""
         self.run_constraints()
         now = self.state()
         found: Counter[str] = Counter()
@@ -300,9 +300,9 @@ class World:
         return not wanted or 3 * len(wanted & said) < len(wanted)
 
     def unrecoverable(self) -> int:
-        """Reopen all that is settled of what was said; count the entries that do not wait then.
+        """Reopen all settled messages; count the entries that do not wait then.
 
-        Facts that were found in messages are found anew with those.
+        Facts found in messages are found again with those.
         """
         from memory import reopening
         from memory.models import Lane, LogEntry
@@ -318,7 +318,7 @@ class World:
 
 
 def _values(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a record says, without fields of which it says nothing."""
+    """Return a record's values, without empty fields."""
     return {name: value for name, value in record["fields"].items() if value is not None}
 
 
@@ -427,7 +427,7 @@ class Parrot:
 
 
 def scripted(*answers: Sequence[tuple[str, Mapping[str, Any]]]) -> Callable[[Request], Said]:
-    """Return a model that gives these answers in their order, and the last one again and again."""
+    """Return a model that gives these answers in order, and repeats the last one."""
 
     def reply(request: Request) -> Said:
         given = sum(message["role"] == "assistant" for message in request.body["messages"])
@@ -441,9 +441,9 @@ def scripted(*answers: Sequence[tuple[str, Mapping[str, Any]]]) -> Callable[[Req
 
 @dataclass(frozen=True)
 class Attack:
-    """What is said, as a message or a fact, and the edits of a model that obeys or errs.
+    """A message or fact, and the edits of a model that obeys it or errs.
 
-    An edit that cites nothing cites what is said.
+    An edit that cites nothing cites this message or fact.
     """
 
     kind: str
@@ -453,7 +453,7 @@ class Attack:
     is_message: bool = False
 
     def reply(self, request: Request) -> Said:
-        """Attack first; then take all back, and dismiss what was said."""
+        """Attack first; then take everything back, and dismiss the message."""
         if "remember" in request.tools:
             facts = [{"text": text, "sources": [seq]} for seq, text in _lines(request)]
             return Said(calls=(Called("remember", json.dumps({"facts": facts})),))
@@ -643,8 +643,8 @@ ATTACKS = (
     ], is_message=True),
 )  # fmt: skip
 
-# As weak models answer: by the example in the instructions, by what anybody might say, by the types
-# of the schema, by repeating themselves.
+# Answers of weak models: by the example in the instructions, by what anybody might say, by the
+# types of the schema, by repetition.
 Answers = Sequence[Sequence[tuple[str, Mapping[str, Any]]]]
 
 
@@ -657,7 +657,7 @@ def _edits(*edits: Mapping[str, Any]) -> Sequence[tuple[str, Mapping[str, Any]]]
     return [("edit", {"edits": list(edits)}), ("finish", {})]
 
 
-NEXT = 9  # the number of the first message; the true records are those before
+NEXT = 9  # the number of the first message; the true records come before it
 WEAK: Mapping[str, Answers] = {
     "the example": (
         _edits({**_rule("expiring_passport", PASSPORT, PASSPORT_TESTS), "sources": [9]}),
@@ -702,7 +702,7 @@ WEAK: Mapping[str, Answers] = {
 
 @dataclass
 class Driver:
-    """Has a model work on users, and counts its calls and what became of them."""
+    """Runs a model on users, and counts its calls and their outcomes."""
 
     workspace: "Workspace"
     calls: int = 0
@@ -712,7 +712,7 @@ class Driver:
     reply: Callable[[Request], Said] = lambda request: Said(text="")
 
     def answer(self, request: Request) -> Said:
-        """Answer as the model of the moment does."""
+        """Answer as the current model does."""
         self.calls += 1
         return self.reply(request)
 
@@ -725,8 +725,10 @@ class Driver:
         as_facts: bool,
         name: str,
     ) -> bool:
-        """Tell a user's memory something, and have the model work on it; return whether all that is
-        true stays so."""
+        """Append entries for a user, and have the model work on them.
+
+        Returns whether the true state is intact.
+        """
         from django.utils import timezone
 
         from memory import log
@@ -759,7 +761,7 @@ class Driver:
         return not harm
 
     def leave(self, world: World, name: str) -> None:
-        """Count what is left of a user's memory when all is over."""
+        """Count what remains of a user's true state in the end."""
         found = world.damage()
         nonsense, kept = found["nonsense_records_live"], found["records_live"]
         lost = world.unrecoverable()
@@ -771,7 +773,7 @@ class Driver:
 
 
 def parrots(driver: Driver, sessions: int) -> dict[str, Any]:
-    """Have the parrot live through so many sessions, ten with each user."""
+    """Run the parrot for so many sessions, ten with each user."""
     chance = random.Random(SEED)
     parrot = Parrot(chance)
     number = 0
@@ -789,7 +791,7 @@ def parrots(driver: Driver, sessions: int) -> dict[str, Any]:
 
 
 def weak_models(driver: Driver, limit: int | None) -> dict[str, Any]:
-    """Have the recorded answers given to messages and to facts, by a new user each."""
+    """Give the recorded answers to messages and to facts, each for a new user."""
     some = list(WEAK.items())[:limit]
     for name, answers in some:
         world = World.create(driver.workspace, f"weak-{name.replace(' ', '-')}")
@@ -801,7 +803,7 @@ def weak_models(driver: Driver, limit: int | None) -> dict[str, Any]:
 
 
 def attacks(driver: Driver, limit: int | None) -> dict[str, Any]:
-    """Try every attack; whoever suffers from one is replaced by a new user."""
+    """Try every attack; replace a user who was damaged by one."""
     world: World | None = None
     some = ATTACKS[:limit]
     for number, attack in enumerate(some):
@@ -821,14 +823,17 @@ def attacks(driver: Driver, limit: int | None) -> dict[str, Any]:
     return {"model": "scripted attacks", "sessions": len(some)}
 
 
-# Facts that are true
+# True facts
 
 
 def true_facts(
     locomo: Path, facts: Path, limit: int | None
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Hold recorded facts against the message that has most of their words, and random snatches of
-    other conversations against random messages; return rows and figures."""
+    """Compare recorded facts with the message that has most of their words.
+
+    Also compare random snatches of other conversations with random messages. Return rows and
+    figures.
+    """
     from workers.checkpointing.grounding import Source
     from workers.checkpointing.wording import Wording
 

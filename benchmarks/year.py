@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from memory.project import Project
 
 THREADS = 4
-START = datetime.datetime(2027, 9, 1, tzinfo=datetime.UTC)  # there is a 29 February in this year
+START = datetime.datetime(2027, 9, 1, tzinfo=datetime.UTC)  # this year includes a 29 February
 JOINING_DAYS = 30
 DAILY_HOUR = 6
 DAY = datetime.timedelta(days=1)
 BEAT = datetime.timedelta(seconds=2)
 NOTICE = datetime.timedelta(hours=2)
-# A hint that nobody has followed is given again.
+# A hint that nobody has followed is sent again.
 AGAIN = datetime.timedelta(seconds=11)
 ZONES = (
     *("Europe/Berlin", "America/New_York", "Australia/Lord_Howe"),
@@ -107,7 +107,7 @@ Findings = Mapping[str, str]
 
 
 class Event(NamedTuple):
-    """What happened to an alert, and the tick that brought it about."""
+    """A change of an alert, and the tick that caused it."""
 
     person: int
     finding: str
@@ -118,7 +118,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Person:
-    """The dates of a user, and what follows from them."""
+    """The dates of a user, and the expectations that follow from them."""
 
     number: int
     zone: ZoneInfo
@@ -130,7 +130,7 @@ class Person:
 
     @classmethod
     def made_up(cls, number: int, people: int) -> "Person":
-        """One of so many, always the same."""
+        """Return a made-up person by number, always the same."""
         chance = random.Random(number)
         zone = ZoneInfo(ZONES[number % min(people // 4, len(ZONES))])
         joins = START + (number * JOINING_DAYS // people) * DAY + datetime.timedelta(hours=12)
@@ -163,7 +163,7 @@ class Person:
         return f"person-{self.number}"
 
     def records(self) -> Iterator[tuple[str, str, dict[str, str]]]:
-        """Class, key and data of each record."""
+        """Return class, key and data of each record."""
         if self.contract:
             yield "Contract", "contract", {"ends_on": self.contract.isoformat()}
         if self.friend:
@@ -172,7 +172,7 @@ class Person:
             yield "Meeting", f"meeting-{number}", {"starts_at": starts_at.isoformat()}
 
     def constraints(self) -> Iterator[str]:
-        """The names of those that they have."""
+        """Return the names of their constraints."""
         if self.contract:
             yield "contract"
         if self.friend:
@@ -181,7 +181,7 @@ class Person:
             yield "meeting"
 
     def findings(self, at: datetime.datetime) -> Findings:
-        """What is to be found at that moment."""
+        """Return the findings that a constraint must have at that moment."""
         soon = {
             f"meeting-{number}": "warning"
             for number, starts_at in enumerate(self.meetings)
@@ -203,7 +203,7 @@ class Person:
         return found
 
     def changes(self, until: datetime.datetime) -> list[datetime.datetime]:
-        """When the findings change, after the user has joined: a day's at its daily hour."""
+        """Return when the findings change after the user has joined: a day's at its daily hour."""
         found = [at for start in self.meetings for at in (start - NOTICE, start) if at > self.joins]
         day = self.joins.astimezone(self.zone).date()
         while day <= until.astimezone(self.zone).date():
@@ -213,7 +213,7 @@ class Person:
         return sorted(found)
 
     def expected(self, ticks: Sequence[datetime.datetime]) -> tuple[list[Event], int]:
-        """What is to happen at which tick, and how many runs of the constraints it takes."""
+        """Return the events expected at each tick, and the number of constraint runs they take."""
         events, runs = [], 0
         shown: Findings = {}
         changes = [self.joins, *self.changes(ticks[-1])]
@@ -240,13 +240,13 @@ def _is_birthday(born: datetime.date, day: datetime.date) -> bool:
 
 
 def daily_hour(day: datetime.date, zone: ZoneInfo) -> datetime.datetime:
-    """When the daily hour strikes there."""
+    """Return the moment of the daily hour in that zone."""
     local = datetime.datetime.combine(day, datetime.time(DAILY_HOUR), zone)
     return local.astimezone(datetime.UTC)
 
 
 class Year:
-    """The server for so long, with its clock in our hands. Use it in `standing_still`."""
+    """The server over this time, with a clock under our control. Use it in `standing_still`."""
 
     def __init__(self, clock: time_machine.Traveller, threads: int) -> None:
         self.clock = clock
@@ -262,7 +262,7 @@ class Year:
             self._messages.append((name, args))
 
     def beat(self) -> bool:
-        """Let the dispatcher run once, and do what there are hints of; tell whether there were."""
+        """Let the dispatcher run once, and do the hinted work; return whether there was any."""
         from workers import tasks
 
         tasks.dispatch()
@@ -270,7 +270,7 @@ class Year:
         return self.work()
 
     def work(self) -> bool:
-        """Do what there are hints of; tell whether there were any."""
+        """Do the hinted work; return whether there was any."""
         messages, self._messages = self._messages, []
         list(self._executor.map(self._do, messages))
         return bool(messages)
@@ -291,7 +291,7 @@ class Year:
             self.clock.shift(BEAT)
 
     def tick_behind(self, at: datetime.datetime) -> None:
-        """As `tick`; but first of all hear those whose clock is a day behind."""
+        """Let beat tick with a clock that is a day behind, and then as `tick` does."""
         self.clock.move_to(at - DAY)
         self.beat()
         self.clock.move_to(at)
@@ -318,9 +318,9 @@ class Year:
 
 @contextmanager
 def standing_still(at: datetime.datetime, threads: int = THREADS) -> Iterator[Year]:
-    """Stop the clock at a moment; what is hinted at from now on goes to the year.
+    """Stop the clock at a moment; hints sent from now on go to the year.
 
-    Nobody compares it with the database's, which goes on.
+    The clock is not compared with the database's, which goes on.
     """
     from django.test import override_settings
 
@@ -339,7 +339,7 @@ def standing_still(at: datetime.datetime, threads: int = THREADS) -> Iterator[Ye
 
 
 def version_of(person: Person) -> "Project":
-    """The project of a user."""
+    """Return the project of a user."""
     from memory.project import Project, RecordEntry, WriteConstraint, apply, compile_record
 
     project = Project.empty()
@@ -353,8 +353,10 @@ def version_of(person: Person) -> "Project":
 
 
 def settle(people: Sequence[tuple["MemoryUser", "Project"]]) -> None:
-    """Make these projects the users' next versions, compiled as the gate does, and have their
-    constraints run."""
+    """Make these projects the users' next versions, compiled as the gate does.
+
+    Then have their constraints run.
+    """
     from memory import checkpoints
     from memory.canonical import sha256
     from memory.models import Blob, Checkpoint
@@ -392,14 +394,17 @@ def settle(people: Sequence[tuple["MemoryUser", "Project"]]) -> None:
 
 
 def eventful(people: Sequence[Person], after: datetime.datetime) -> datetime.date:
-    """The first day after a moment on which somebody's findings change."""
+    """Return the first day after a moment on which somebody's findings change."""
     until = after + 365 * DAY
     return min(at for one in people for at in one.changes(until) if at > after).date()
 
 
 def ticks_of(people: Sequence[Person], days: int, late: datetime.date) -> list[datetime.datetime]:
-    """When beat is looked at: when somebody joins, and a second after the daily hour strikes
-    anywhere, and after all that meetings bring about; never on one day."""
+    """Return the moments at which beat runs.
+
+    That is when somebody joins, and a second after the daily hour strikes anywhere and after each
+    change that meetings cause; never on one day.
+    """
     struck = {
         daily_hour(START.date() + number * DAY, zone)
         for zone in {person.zone for person in people}
@@ -429,7 +434,7 @@ def join(workspace: "Workspace", people: Sequence[Person]) -> None:
 def simulate(
     workspace: "Workspace", users: int, days: int, threads: int = THREADS
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
-    """Let so many users live for so many days; return rows by constraint, figures and problems."""
+    """Simulate users for so many days; return rows by constraint, figures and problems."""
     from memory.models import Forecast, Run
     from memory.models.runs import RunKind
 
@@ -459,7 +464,7 @@ def simulate(
     for person in people:
         events, runs = person.expected(ticks)
         wanted += events
-        # Half of the horizon after it was made, a forecast is made anew.
+        # A forecast is made again after half of its horizon.
         renewals = int((ticks[-1] - person.joins) / (182.5 * DAY))
         runs_too_many += max(0, ran[person.name] - runs - renewals)
     missing, unwanted = Counter(wanted) - Counter(happened), Counter(happened) - Counter(wanted)
@@ -501,7 +506,7 @@ def simulate(
 def events_since(
     workspace: "Workspace", seq: int, tick: datetime.datetime
 ) -> list[tuple[int, Event]]:
-    """What the feed tells since that number, read at a tick; escalations are no findings."""
+    """Return the feed's events after `seq`, read at a tick; escalations are not findings."""
     from memory.models import AlertEvent
 
     events = AlertEvent.objects.filter(workspace=workspace, seq__gt=seq).order_by("seq")
@@ -534,7 +539,7 @@ def main() -> None:
     line.add_argument("--processes", action="store_true", help="sandboxes without containers")
     asked = line.parse_args()
     logging.disable(logging.INFO)
-    # All who join on one day are still there when their forecasts are made.
+    # So that all who join on one day are still there when their forecasts are made.
     os.environ.update(UAC_SANDBOX_LEASES="40", UAC_SANDBOX_LEASE_SECONDS="20")
     with embedded_server("process" if asked.processes else "docker") as services:
         from memory.models import Workspace

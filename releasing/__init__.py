@@ -1,1 +1,1 @@
-"""What a release is checked with and made by: docs/releasing.md."""
+"""Checks and tools to make a release; see docs/releasing.md."""

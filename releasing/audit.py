@@ -1,4 +1,4 @@
-"""Asks whether a vulnerability is known of anything in the lock files.
+"""Look up known vulnerabilities of everything in the lock files.
 
     python -m releasing.audit requirements.lock …
 
@@ -20,14 +20,14 @@ FOUND, NOT_LOOKED = 1, 3
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of it, and what to tell."""
+    """The exit status of an audit, and its message."""
 
     status: int
     told: str
 
 
 def judge(report: Mapping[str, Any] | None, error: str = "") -> Verdict:
-    """Judge a report of pip-audit as JSON; None where it made none, for this error."""
+    """Judge pip-audit's JSON report; None if it made none, because of this error."""
     packages: Sequence[Mapping[str, Any]] = (report or {}).get("dependencies", ())
     found = [
         f"{one['name']} {one['version']}: {flaw['id']}, fixed in {flaw['fix_versions']}"
@@ -49,7 +49,7 @@ def judge(report: Mapping[str, Any] | None, error: str = "") -> Verdict:
 
 
 def audit(locks: Sequence[str]) -> Verdict:
-    """Have pip-audit look up everything that is in these lock files."""
+    """Run pip-audit on everything in these lock files."""
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "report.json"
         command = [sys.executable, "-m", "pip_audit", "--disable-pip", "--progress-spinner=off"]

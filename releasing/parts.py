@@ -1,4 +1,4 @@
-"""What an image is made of, as found in it: a list of its parts (SBOM, CycloneDX)."""
+"""List the parts that an image is made of, as found in it (SBOM, CycloneDX)."""
 
 import json
 import re
@@ -12,7 +12,8 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-# Runs in the image, which may have no shell, no pip and no dpkg-query: Debian's own list is a file.
+# Runs in the image, which may have no shell, no pip and no dpkg-query: it reads Debian's own list,
+# a file.
 _LOOK = r"""
 import glob, importlib.metadata, json, re
 python = {(re.sub(r"[-_.]+", "-", one.metadata["Name"]).lower(), one.version)
@@ -34,14 +35,14 @@ _LOCKED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)", re.MULTI
 
 @dataclass(frozen=True)
 class Parts:
-    """The packages in an image: (name, version), and of Debian's the architecture."""
+    """The packages in an image: (name, version), and for Debian's also the architecture."""
 
     python: Sequence[tuple[str, str]]
     debian: Sequence[tuple[str, str, str]]
 
 
 def parts_of(image: str) -> Parts:
-    """Look into an image. Raises CalledProcessError where it has no Python."""
+    """Look into an image; raise CalledProcessError if it has no Python."""
     command = [
         "docker",
         "run",
@@ -61,13 +62,13 @@ def parts_of(image: str) -> Parts:
 
 
 def locked(text: str) -> set[tuple[str, str]]:
-    """Return the packages, with their versions, that a lock file names."""
+    """Return the packages, with their versions, in a lock file."""
     found = _LOCKED.findall(text)
     return {(re.sub(r"[-_.]+", "-", name).lower(), version) for name, version in found}
 
 
 def strangers(parts: Parts, lock: Collection[tuple[str, str]]) -> list[str]:
-    """Return the Python packages that are there, and are not as the lock file has them."""
+    """Return the installed Python packages that are not as in the lock file."""
     return sorted(f"{name}=={version}" for name, version in set(parts.python) - set(lock))
 
 

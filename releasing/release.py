@@ -22,13 +22,13 @@ from workers.sandbox.build import ensure_image, ensure_typecheck_image
 ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
 LOCK = ROOT / "requirements-server.lock"
-# Where the base image comes from and pip gets its packages, if not from where the Dockerfile says.
+# Sources of the base image and of pip's packages, if not those of the Dockerfile.
 ARGUMENTS = ("BASE", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_CERT")
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
 def git(*arguments: str) -> str:
-    """Return what git says."""
+    """Run git, and return its output."""
     ended = subprocess.run(
         ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -38,9 +38,9 @@ def git(*arguments: str) -> str:
 def problems(
     version: str, changelog: str, *, changed: str = "", tags: Collection[str] = ()
 ) -> list[str]:
-    """Return what keeps this version from being released: what to do, in words.
+    """Return what has to be done, in words, before this version can be released.
 
-    `changed` is what git says is not committed; `tags` are those of other commits.
+    `changed` is git's list of uncommitted changes; `tags` are those of other commits.
     """
     found = []
     if not re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", version):
@@ -94,7 +94,7 @@ def _save(image: str, path: Path) -> None:
 
 
 def checksums(folder: Path) -> str:
-    """Return what `sha256sum` says of the files in a folder."""
+    """Return the output of `sha256sum` for the files in a folder."""
     lines = []
     for path in sorted(folder.iterdir()):
         with path.open("rb") as file:
@@ -103,7 +103,7 @@ def checksums(folder: Path) -> str:
 
 
 def make(version: str) -> None:
-    """Build, look into, and save all images."""
+    """Build, inspect and save all images."""
     shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir()
     server = _server_image(version)
@@ -121,7 +121,7 @@ def make(version: str) -> None:
 
 
 def main() -> int:
-    """See the module."""
+    """Make a release from the command line; see the module."""
     parser = argparse.ArgumentParser(description="Make a release: docs/releasing.md.")
     parser.add_argument("--pre", action="store_true", help="make images to be tried, come what may")
     options = parser.parse_args()

@@ -20,14 +20,16 @@ from dulwich.errors import NotGitRepository
 from dulwich.repo import Repo
 
 BASELINE = Path(".secrets.baseline")
-# What is made here and committed by nobody.
+# Generated files, which nobody commits.
 MADE = {".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "dist"}
 MADE |= {"__pycache__", ".demo", "staticfiles", ".import_linter_cache"}
 
 
 def committed(root: Path = Path()) -> list[str]:
-    """Return the files that are committed, or all of them where there is no repository; but the
-    baseline itself."""
+    """Return the committed files, without the baseline itself.
+
+    Without a repository these are all files.
+    """
     try:
         with Repo(str(root)) as repository:
             names = [os.fsdecode(name) for name in repository.open_index()]
@@ -41,7 +43,7 @@ def committed(root: Path = Path()) -> list[str]:
 
 
 def scan(files: Sequence[str], known: Path = BASELINE) -> tuple[SecretsCollection, list[str]]:
-    """Look through files, as the baseline says how; return what is there, and what is wrong."""
+    """Scan files with the baseline's settings; return the findings, and the problems with them."""
     before = baseline.load(baseline.load_from_file(str(known)))
     with transient_settings(json.loads(known.read_text())):
         found = SecretsCollection()
@@ -60,7 +62,7 @@ def scan(files: Sequence[str], known: Path = BASELINE) -> tuple[SecretsCollectio
 
 
 def main() -> int:
-    """See the module."""
+    """Scan from the command line; see the module."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--renew", action="store_true")
     options = parser.parse_args()

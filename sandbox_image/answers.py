@@ -1,8 +1,8 @@
-"""The shapes of what a child answers, which user code may have written in its place.
+"""The expected shapes of a child's answers, which user code may have forged.
 
-The host checks all of this again, and gives up a sandbox whose answer is wrong: it cannot know
-which of several constraints it owes that to. Here it is known. What is not asked for is refused,
-since it could be too deep or too large for the host.
+The host checks all of this again, and discards a sandbox whose answer is wrong: it cannot know
+which of several constraints is to blame. Here it is known. Fields that were not asked for are
+refused, since they could be too deep or too large for the host.
 """
 
 from collections.abc import Callable
@@ -38,27 +38,30 @@ def check_answer(item: str, answer: dict[str, Any], check: Check) -> None:
 
 
 def anything(item: str, result: Any) -> None:
-    """What runs before any code of the user, or is all of it, is left to the host."""
+    """Accept any result: the host checks it.
+
+    This is for work that runs before any code of the user, or that consists of it.
+    """
 
 
 def check_foreign(item: str, result: Any) -> None:
-    """An object: what is in it, who asked for it makes sense of."""
+    """Expect an object, whose content the caller interprets."""
     _expect(isinstance(result, dict), "no object")
 
 
 def check_load(item: str, result: Any) -> None:
-    """The seconds that it took: what is loaded may have written them."""
+    """Expect the seconds that it took, which the loaded code may have written."""
     _expect(type(result) is float and 0 <= result <= protocol.MAX_INTEGER, "no seconds")
 
 
 def check_evaluation(item: str, result: Any) -> None:
-    """A value and the name of its class."""
+    """Expect a value and the name of its class."""
     _expect(_has(result, type=str) and "value" in result, "no value")
     protocol.check_typed_json(result["value"])
 
 
 def check_constraint(item: str, result: Any) -> None:
-    """The alerts of a constraint, and nothing that could be taken for those of another."""
+    """Expect the alerts of a constraint, and nothing that could pass for those of another."""
     _expect(
         _has(result, alerts=list, left_out=int, takes_now=bool, seconds=float) and len(result) == 4,
         "no alerts",
@@ -79,7 +82,7 @@ def check_constraint(item: str, result: Any) -> None:
 
 
 def check_forecast(item: str, result: Any) -> None:
-    """Where the findings of a constraint change."""
+    """Expect a timeline: where the findings of a constraint change."""
     _expect(
         _has(result, findings=list, changes=list, takes_now=bool, calls=int) and len(result) == 5,
         "no forecast",
@@ -100,7 +103,7 @@ def check_forecast(item: str, result: Any) -> None:
 
 
 def check_tests(item: str, result: Any) -> None:
-    """The tests of a file, and of no other."""
+    """Expect the tests of this file only."""
     _expect(isinstance(result, list), "no tests")
     for test in result:
         _expect(_has(test, name=str) and test["name"].startswith(f"{item}::"), "no test of it")

@@ -20,19 +20,19 @@ from .processes import PR_SET_PDEATHSIG, prctl
 from .uac import protocol
 from .values import AlertLimitError, ResultLimitError, size
 
-LOAD = "<load>"  # the item of the work that loads files, which is no item of the user's
+LOAD = "<load>"  # the item of the work that loads files; it is none of the user's
 RESULT_DESCRIPTOR = 3
-# These are gone before user code runs.
+# Descriptors that are closed before user code runs.
 WORK_DESCRIPTOR = 4
 HOST_DESCRIPTOR = 5
 REQUEST_DESCRIPTOR = 6
 FIRST_FREE = 7
 DESCRIPTORS = 64
-RESULT_SLACK = 64 * 1024  # for what surrounds the value
+RESULT_SLACK = 64 * 1024  # for the frame around the value
 CHILD_FAILED = 70
 CHILD_OUT_OF_MEMORY = 71
 
-# What user code prints to; made once, because every page that a child touches first costs time.
+# Standard output of user code; made once, because every page that a child touches first costs time.
 STDOUT = io.TextIOWrapper(
     io.FileIO(1, "w", closefd=False), encoding="utf-8", errors="backslashreplace"
 )
@@ -40,7 +40,7 @@ STDOUT = io.TextIOWrapper(
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one request may use, as the host sent it."""
+    """Limits of one request, as the host sent them."""
 
     wall_seconds: float
     total_seconds: float
@@ -54,7 +54,7 @@ class Limits:
 
     @classmethod
     def of(cls, values: object) -> "Limits":
-        """From a request; ValueError unless all of them are there, as positive numbers."""
+        """Read limits from a request; raise ValueError unless all are there as positive numbers."""
         names = {one.name: one.type for one in fields(cls)}
         if not isinstance(values, dict) or values.keys() != names.keys():
             raise ValueError(f"limits are {', '.join(sorted(names))}")
@@ -69,7 +69,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Child:
-    """A forked child that waits for its work, and the ends of its pipes that stay here."""
+    """A forked child that waits for its work, and our ends of its pipes."""
 
     pid: int
     work: int
@@ -84,41 +84,41 @@ class Child:
             os.close(descriptor)
 
     def close_inputs(self) -> None:
-        """Close those that it needs no more once it has begun."""
+        """Close the ends that it no longer needs once it has begun."""
         for descriptor in (self.work, self.requests):
             os.close(descriptor)
 
 
 class Performer(Protocol):
-    """What a child does."""
+    """The operations of a child."""
 
     def begin(self, request: dict[str, Any]) -> tuple[list[dict[str, Any]], Limits]:
-        """What the first child does of a request of the host's; an exception if nothing."""
+        """Return the first child's work for a request of the host; raise if it has none."""
         ...
 
     def make_ready(self) -> None:
-        """Do ahead of the work what does not depend on it."""
+        """Do everything in advance that does not depend on the work."""
         ...
 
     def perform(self, work: dict[str, Any], limits: Limits) -> Any:
-        """The result of the work; what user code raises, raises."""
+        """Return the result of the work; exceptions of user code propagate."""
         ...
 
     def is_as_before(self, done: dict[str, Any]) -> bool:
-        """Whether the next work would find here what it should, after this one was done."""
+        """Return whether this work left everything as the next work expects to find it."""
         ...
 
     def user_files(self, item: str) -> Container[str]:
-        """The names of the files of user code that may show up in errors of that item."""
+        """Return the names of the files of user code that may appear in errors of that item."""
         ...
 
 
 def fork(performer: Performer, host: int) -> Child:
-    """Start a child that makes itself ready, waits for works and answers each of them with a line.
+    """Fork a child that prepares itself, waits for works and answers each of them with a line.
 
-    What it waits for is the next request of the host, which it passes on as it came before it
-    begins, or a frame {"works", "limits", "rehearsal"} from here. Each work has its "item", which
-    names it in errors. It stops early when a work changed what the next one would find.
+    It waits for the next request of the host, which it passes on unchanged before it begins, or for
+    a frame {"works", "limits", "rehearsal"} from this process. Each work has its "item", which
+    names it in errors. The child stops early when a work changed what the next one would find.
     """
     pipes = [os.pipe() for _ in range(4)]
     (work, work_write), (requests_read, requests), (results_read, results), *_ = pipes
@@ -131,7 +131,7 @@ def fork(performer: Performer, host: int) -> Child:
             performer.make_ready()
             _serve(performer)
             os._exit(0)
-        except MemoryError:  # so little is left that even saying so failed
+        except MemoryError:  # not even enough memory is left to report it
             os._exit(CHILD_OUT_OF_MEMORY)
         finally:
             os._exit(CHILD_FAILED)
@@ -141,20 +141,20 @@ def fork(performer: Performer, host: int) -> Child:
 
 
 def _confine(parent: int, *descriptors: int) -> None:
-    """Make this child what user code may run in: it holds these, from 1 on, and nothing else."""
+    """Confine this child for user code: it keeps these descriptors, from 1 on, and nothing else."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if parent != 1:  # with the first process of a container, all others end
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(CHILD_FAILED)
-    # To their places by way of descriptors that are none: one may be in another's place.
+    # Move them by way of unused descriptors, since one may be at another's place.
     high = [fcntl.fcntl(one, fcntl.F_DUPFD, FIRST_FREE) for one in descriptors]
     for place, descriptor in enumerate(high, 1):
         os.dup2(descriptor, place)
     os.closerange(FIRST_FREE, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    # No process and no thread: none is needed, and what cannot fork leaves nothing behind.
-    # Zero also does not depend on what others run under the same user id.
+    # No process and no thread: none is needed, and code that cannot fork leaves nothing behind. A
+    # limit of zero also does not depend on other processes of the same user id.
     for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_CORE):
         resource.setrlimit(kind, (0, 0))
     sys.stdout = sys.stderr = STDOUT
@@ -167,8 +167,8 @@ def _serve(performer: Performer) -> None:
     _limit(resource.RLIMIT_AS, limits.memory_bytes, limits.memory_bytes)
     _limit(resource.RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS)
     for work in works:
-        # At the soft limit comes SIGXCPU, which tells what happened. The kernel counts in seconds:
-        # what was used before is rounded, so that at most a tenth of one is missing.
+        # SIGXCPU comes at the soft limit, and tells the cause. The kernel counts in seconds: the
+        # time used before is rounded, so that at most a tenth of one is missing.
         used = max(0, math.ceil(time.process_time() - 0.1))
         _limit(resource.RLIMIT_CPU, used + limits.cpu_seconds)
         answer = _answer(work, performer, limits)
@@ -176,21 +176,21 @@ def _serve(performer: Performer) -> None:
             sys.stdout.flush()
         write(RESULT_DESCRIPTOR, answer)
         if work is not works[-1] and not performer.is_as_before(work):
-            break  # another child does the rest
+            break  # another child does the remaining works
     else:
-        os.close(RESULT_DESCRIPTOR)  # which tells that it is all
-        signal.pause()  # to end takes the processor from the answer, so it is ended later
+        os.close(RESULT_DESCRIPTOR)  # tells that there are no more answers
+        signal.pause()  # exiting takes processor time from the answer, so it is killed later
 
 
 def _wait(performer: Performer) -> tuple[list[dict[str, Any]], Limits]:
-    """The works to do; until they come, some may be rehearsed."""
+    """Return the works to do; until they come, some may be rehearsed."""
     poller = select.poll()
     for descriptor in (WORK_DESCRIPTOR, HOST_DESCRIPTOR):
         poller.register(descriptor, select.POLLIN)
     while True:
         if WORK_DESCRIPTOR in dict(poller.poll()):
             message = protocol.read_frame(reader(WORK_DESCRIPTOR))
-            if message is None:  # it was not needed
+            if message is None:  # this child was not needed
                 os._exit(0)
             limits = Limits.of(message["limits"])
             if not message["rehearsal"]:
@@ -206,7 +206,7 @@ def _wait(performer: Performer) -> tuple[list[dict[str, Any]], Limits]:
 
 
 def _limit(kind: int, soft: int, hard: int | None = None) -> None:
-    """Set a limit, the hard one only if it is given; neither above what is allowed."""
+    """Set a limit, the hard one only if it is given; neither above the allowed one."""
     allowed = resource.getrlimit(kind)[1]
     if hard is None:
         hard = allowed
@@ -250,14 +250,14 @@ def _line(message: dict[str, Any]) -> bytes:
 
 
 def write(descriptor: int, data: bytes) -> None:
-    """Write all of it."""
+    """Write all of the data."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
 def reader(descriptor: int) -> Callable[[int], bytes]:
-    """A function that reads so many bytes from it and none more, fewer only at its end."""
+    """Return a function that reads exactly as many bytes as asked, fewer only at the end."""
 
     def read(count: int) -> bytes:
         data = bytearray()
@@ -269,20 +269,20 @@ def reader(descriptor: int) -> Callable[[int], bytes]:
 
 
 def failure(outcome: str, message: str) -> dict[str, Any]:
-    """An answer that tells of a failure."""
+    """Return an answer that reports a failure."""
     return {"outcome": outcome, "message": message}
 
 
 def too_large(limits: Limits) -> str:
-    """What to say of a result that exceeds its limit."""
+    """Return the message for a result that exceeds its size limit."""
     return f"the result is larger than {size(limits.result_bytes)}: return a part of it or a count"
 
 
 def too_many(values: int) -> str:
-    """What to say of a result with more values than that."""
+    """Return the message for a result with more than `values` values."""
     return f"the result has more than {values} values: return a part of it or a count"
 
 
 def out_of_memory(limits: Limits) -> dict[str, Any]:
-    """The failure of what exceeds its memory."""
+    """Return the failure of code that exceeds its memory."""
     return failure("out_of_memory", f"needed more than {size(limits.memory_bytes)} of memory")

@@ -1,10 +1,11 @@
-"""What would give the same code another result the next time: the clock, and chance.
+"""Make user code that asks for the time or for chance fail.
 
-Or on the next machine: a moment without a time zone is one in UTC, wherever this runs.
+Otherwise the same code could have another result the next time, or on the next machine: a moment
+without a time zone is one in UTC, wherever this runs.
 
 The static policy refuses both where it sees them. What it does not see fails here, with the same
-advice, instead of giving a result that nobody can repeat. Like the policy this is no boundary: it
-can be got around, within a sandbox that is one.
+advice, instead of giving a result that nobody can repeat. Like the policy, this is no security
+boundary: it can be bypassed, but only within a sandbox, which is one.
 """
 
 import ctypes
@@ -19,26 +20,26 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
-# Of the module `time`: what always reads a clock, and what does where no moment is given, with how
-# many arguments it is.
+# Functions of the module `time` that always read a clock; and those that do without a moment, with
+# the number of arguments at which they have one.
 CLOCKS = ["time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime"]
 CLOCKS += [f"{name}_ns" for name in CLOCKS]
 WITH_A_MOMENT = {"asctime": 1, "ctime": 1, "gmtime": 1, "localtime": 1, "strftime": 2}
 
 
 class ClockError(RuntimeError):
-    """User code asked what time it is."""
+    """User code asked for the time."""
 
 
 class ChanceError(RuntimeError):
-    """User code asked for what nobody can foretell."""
+    """User code asked for something unpredictable."""
 
 
 def prepare() -> None:
     """Let clocks raise ClockError, and sources of chance ChanceError, from now on.
 
-    Those who imported `time` before keep it as it was. Random numbers without a seed of their own
-    are drawn with the same one in every sandbox. The machine's time zone is UTC.
+    Modules that imported `time` before keep the original. Random numbers without a seed of their
+    own are drawn with the same seed in every sandbox. The machine's time zone is UTC.
     """
     os.environ["TZ"] = "UTC0"
     time.tzset()
@@ -56,7 +57,7 @@ def prepare() -> None:
 
 
 def start_again() -> None:
-    """Let random numbers and decimal arithmetic be as they were for whoever came first."""
+    """Reset random numbers and decimal arithmetic to their state at the beginning."""
     _real_seed(_chance, 0)
     for name in ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "traps", "flags"):
         setattr(decimal.DefaultContext, name, getattr(_arithmetic, name))
@@ -115,7 +116,7 @@ def _seed(self: random.Random, a: Any = None, version: int = 2) -> None:
 def _draw_from(generator: random.Random) -> None:
     """Let the functions of the module `random` be those of this generator.
 
-    That of the module itself is seeded by chance in every process that is forked.
+    The module's own generator is seeded by chance in every process that is forked.
     """
     for name, function in list(vars(random).items()):
         if isinstance(getattr(function, "__self__", None), random.Random):
@@ -123,9 +124,9 @@ def _draw_from(generator: random.Random) -> None:
 
 
 def _replace(kind: type, name: str, value: object) -> None:
-    """Set an attribute of a class written in C, which stays the class that it is.
+    """Set an attribute of a class written in C, which keeps its identity.
 
-    Subclasses instead, or stand-ins, would not be what C code makes and isinstance asks for.
+    Objects made by C code would not belong to a subclass or a stand-in, and isinstance would fail.
     """
     (attributes,) = gc.get_referents(kind.__dict__)
     attributes[name] = value

@@ -1,4 +1,4 @@
-"""Errors of user code, told in the user's own terms: their file, their line, their frames."""
+"""Errors of user code, reported in the user's own terms: file, line and frames."""
 
 import dataclasses
 import difflib
@@ -15,13 +15,13 @@ from .values import NotAValueError
 QUERY = "<query>"
 
 MAX_MESSAGE = 2_000
-MAX_NAMES = 40  # that are told where one is unknown
+MAX_NAMES = 40  # listed for an unknown name
 MAX_TRACEBACK = 4_000
 
 _NO_ORDER = re.compile(
     r"'\S{1,2}' not supported between instances of '([\w.]{1,100})' and '([\w.]{1,100})'"
 )
-# What a text is written as that is compared with a value, by the type that this message names.
+# How to write a text that is compared with a value, by the type that this message names.
 _WRITTEN_AS = {
     "datetime.date": "a date, such as date(2027, 1, 1)",
     "datetime.datetime": "a moment, such as datetime.datetime(2027, 1, 1, 12, 0)",
@@ -34,10 +34,10 @@ _WRITTEN_AS = {
 
 
 def describe(error: BaseException, user_files: Container[str]) -> dict[str, Any]:
-    """An exception as the protocol's error object; it never raises what the user's code raises.
+    """Return an exception as the protocol's error object; user code cannot make it raise.
 
-    `user_files` are the file names of the user's code. `path` and `line` are those of the
-    innermost frame in them, or where a SyntaxError was found.
+    `user_files` are the file names of the user's code. `path` and `line` are those of the innermost
+    frame in them, or where a SyntaxError was found.
     """
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in user_files
@@ -48,10 +48,10 @@ def describe(error: BaseException, user_files: Container[str]) -> dict[str, Any]
     if isinstance(error, NotAValueError) and path is None and error.line is not None:
         path, line = QUERY, error.line
     if type(line) is not int or not 0 <= line <= protocol.MAX_INTEGER:
-        line = None  # the user may raise a SyntaxError with anything in it
+        line = None  # a SyntaxError raised by the user may contain anything
     message = _message(error)
     if not message and isinstance(error, AssertionError) and frames:
-        message = protocol.storable(frames[-1].line or "")  # what was asserted
+        message = protocol.storable(frames[-1].line or "")  # the asserted expression
     message += _known_names(error) + _comparison_fix(error, message)
     listed = "".join(traceback.StackSummary.from_list(frames).format())
     kind = type(error).__name__
@@ -66,7 +66,7 @@ def describe(error: BaseException, user_files: Container[str]) -> dict[str, Any]
 
 def _message(error: BaseException) -> str:
     try:
-        # Of a SyntaxError, str() would repeat the file and the line.
+        # For a SyntaxError, str() would repeat the file and the line.
         text = str(error.msg if isinstance(error, SyntaxError) else error)
     except BaseException:  # the class is the user's, and so is its __str__
         text = f"a {type(error).__name__} that cannot be printed"
@@ -74,9 +74,9 @@ def _message(error: BaseException) -> str:
 
 
 def _known_names(error: BaseException) -> str:
-    """What to say of an unknown name: the nearest that are known, and what else there is.
+    """Return advice for an unknown name: the nearest known names, and the others that there are.
 
-    Most names that fail are guessed, and who has guessed one cannot see the others.
+    Most names that fail are guessed, and whoever guessed one cannot see the others.
     """
     try:
         wanted: Any = getattr(error, "name", None)
@@ -102,9 +102,9 @@ def _known_names(error: BaseException) -> str:
 
 
 def _comparison_fix(error: BaseException, message: str) -> str:
-    """What to write where values of two types have no order: a text stands for no date or number.
+    """Return what to write if two types have no order; a text never counts as a date or number.
 
-    Python names the types and no more, and a state's values look like their texts in JSON.
+    Python names only the types, and a state's values look like their texts in JSON.
     """
     if type(error) is not TypeError:
         return ""
@@ -122,7 +122,10 @@ def _comparison_fix(error: BaseException, message: str) -> str:
 
 
 def _attributes(owner: object) -> tuple[str, set[str]]:
-    """What has no such attribute, and those that it has, of what the user's project defines."""
+    """Return what lacks the attribute, and the attributes that it has.
+
+    Only attributes that the user's project defines are returned.
+    """
     kind = owner if isinstance(owner, type) else type(owner)
     if issubclass(kind, enum.Enum) and isinstance(owner, type):
         return f"members of {kind.__name__}", set(kind.__members__)
@@ -136,7 +139,10 @@ def _attributes(owner: object) -> tuple[str, set[str]]:
 
 
 def _is_domain(owner: object) -> bool:
-    """Whether it is a domain as queries see it; one that is a collection, too, is a list."""
+    """Return whether this is a domain as queries see it.
+
+    A domain that is also a collection is a list.
+    """
     return isinstance(owner, (SimpleNamespace, list)) and hasattr(owner, "__dict__")
 
 

@@ -1,4 +1,4 @@
-"""What one evaluation does with the loaded project: queries, constraints, tests, dumps.
+"""Evaluate the loaded project: queries, constraints, tests, dumps.
 
 Everything here runs in the forked child, beside the user's code.
 """
@@ -70,26 +70,29 @@ HELPERS = {
 
 _NOTHING: Mapping[Any, Any] = {}
 
-# So many records are touched in a rehearsal: more would take longer than they save.
+# Number of records touched in a rehearsal: more would take longer than they save.
 REHEARSED_RECORDS = 2000
-# So many records are named on which an answer rests, and of those merely read.
+# Maximum number of records named as evidence of an answer, and of those merely read.
 MOST_EVIDENCE = 1000
 MOST_READ = 100
-# Of a constraint that finds too much, so many alerts are told, and so much of each.
+# Maximum number of alerts quoted of a constraint that exceeds its limit, and maximum size of each.
 QUOTED = 3
 QUOTED_CHARACTERS = 500
 
 
 @dataclasses.dataclass(frozen=True)
 class Instant:
-    """The moment that user code is told it is, where the user lives."""
+    """The moment at which user code is evaluated, in the user's time zone."""
 
-    local: datetime.datetime  # with the offset of that moment
+    local: datetime.datetime  # with the UTC offset of that moment
     time_zone: str
 
     @classmethod
     def of(cls, now: str, time_zone: str) -> "Instant":
-        """Of an ISO text with the offset there, and the zone's name; ValueError if it has none."""
+        """Read an ISO text with its UTC offset, and a time zone's name.
+
+        Raises ValueError if the text has no offset.
+        """
         local = datetime.datetime.fromisoformat(now)
         if local.tzinfo is None:
             raise ValueError("now has no UTC offset")
@@ -97,12 +100,15 @@ class Instant:
 
     @property
     def today(self) -> datetime.date:
-        """The user's date."""
+        """The date in the user's time zone."""
         return self.local.date()
 
     @property
     def now(self) -> datetime.datetime:
-        """In the user's time zone, which is read from its file: most constraints do without."""
+        """Now in the user's time zone.
+
+        The zone is read from its file only here, since most constraints do not need it.
+        """
         return self.local.astimezone(ZoneInfo(self.time_zone))
 
 
@@ -111,19 +117,19 @@ class Evaluation:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        # Built when something first asks: most evaluations never do.
+        # Built on first use: most evaluations never need them.
         self._by_key: dict[str, list[Record]] | None = None
         self._names: dict[str, Any] | None = None
         self._traces: Traces | None = None
         self._placed: dict[int, tuple[str, str]] | None = None
-        self._referred: dict[int, Record] = {}  # that references have led to
+        self._referred: dict[int, Record] = {}  # records that references have led to
         self._meant: Meanings | None = None
         self._singles: set[Place] = set()
         records.resolve_references_with(self._records_with_key)
 
     def prepare(self) -> None:
-        """Build, before processes are forked, what each of them would else build for itself."""
-        # What is wrong with the state, those find out and tell that use it.
+        """Build, before processes are forked, what each of them would need to build for itself."""
+        # An error in the state is reported by the evaluations that use it.
         with suppress(Exception):
             self._index()
             self._namespace()
@@ -132,7 +138,7 @@ class Evaluation:
             self.shares_processes()
 
     def shares_processes(self) -> bool:
-        """Whether constraints may share a process: what they leave behind is noticed."""
+        """Return whether constraints may share a process: changes that they leave are detected."""
         if self._traces is None:
             try:
                 modules = [self.project.module(file.path) for file in self.project.in_domains()]
@@ -142,30 +148,30 @@ class Evaluation:
         return self._traces.complete
 
     def make_ready(self) -> None:
-        """Be ready for user code, in a process that was forked for it."""
+        """Prepare for user code, in a process that was forked for it."""
         if self._traces is not None:
             self._traces.watch()
 
     def is_as_before(self) -> bool:
-        """Whether what ran in this process is known to have changed nothing that others read."""
+        """Return whether what ran in this process is known to have changed nothing shared."""
         return self._traces is not None and self._traces.complete and not self._traces.left()
 
     def rehearse(self, instant: Instant, limits: Limits) -> list[Any]:
-        """Do what most evaluations do, with the records for which this is done."""
+        """Do what most evaluations do, with the first records."""
         found = list(itertools.islice(itertools.chain(*self._index().values()), REHEARSED_RECORDS))
         gc.get_referents(*found)
         for path in selected(self.project.files, "constraints", None):
             if (module := sys.modules.get(self.project.files[path].module)) is not None:
                 functions = [one for one in vars(module).values() if inspect.isfunction(one)]
                 gc.get_referents(*functions, *(one.__code__ for one in functions))
-        # Where an alert without evidence says the same, this has one.
+        # An alert without evidence would have the same result: this one has evidence.
         check = ModuleType("rehearsal")
         vars(check)["check"] = _rehearsed(found[:1])
         alerts = [self._alert(alert) for alert in call_check(check, today=None, now=instant.now)]
         return [self.evaluate("[date(2026, 1, 1), 1.5, 'text']", instant, limits), alerts]
 
     def evaluate(self, code: str, instant: Instant, limits: Limits) -> dict[str, Any]:
-        """The value of an expression, or of the last statement of a block if it is one."""
+        """Return the value of an expression, or of a block's last statement if that is one."""
         reckoning.live_in(instant.time_zone)
         remember_source(QUERY, code)
         tree = ast.parse(code, QUERY)
@@ -173,7 +179,7 @@ class Evaluation:
         names |= {"today": instant.today, "now": instant.now}
         meanings = self._meanings()
         selection = Selection(tree, meanings, self._singles, self._places())
-        # As they are before the code can change them.
+        # Copied before the code can change them.
         read = {place: list(self._held(*place)) for place in selection.read}
         names |= selection.names
         *block, last = tree.body or [ast.Pass()]
@@ -205,7 +211,7 @@ class Evaluation:
         held: Sequence[Record],
         read: Mapping[Place, Sequence[object]],
     ) -> dict[str, Any]:
-        """What the answer to a query rests on, of which the first records are named."""
+        """Return the evidence for a query's answer; only the first records are named."""
         rests_on: list[object]
         most, referred = MOST_EVIDENCE, self._referred.values()
         if any(id(one) in self._places() for one in held):
@@ -228,10 +234,10 @@ class Evaluation:
         }
 
     def _named(self, records: Iterable[Record]) -> list[dict[str, Any]]:
-        """The keys and sources of records, by class and collection: there may be many of one."""
+        """Return keys and sources of records, by class and collection: there may be many of one."""
         columns: dict[tuple[str, str, str], tuple[list[str], list[list[int]]]] = {}
         for one in records:
-            # What the code has made of it is no record any more.
+            # The code may have changed it so that it is no valid record any more.
             if protocol.are_sources(one.sources) and isinstance(one.key, str):
                 place = (type(one).__name__, *self._places()[id(one)])
                 keys, sources = columns.setdefault(place, ([], []))
@@ -251,14 +257,14 @@ class Evaluation:
     def run_constraint(
         self, path: str, instant: Instant, limits: Limits, bound: Mapping[str, Binding]
     ) -> dict[str, Any]:
-        """The alerts of one constraint; one of a workspace is given what is bound to it.
+        """Return the alerts of one constraint; one of a workspace gets the records bound to it.
 
-        AlertLimitError with a few of them if it has too many.
+        Raises AlertLimitError, with a few alerts, if it has too many.
         """
         determinism.start_again()  # another one may have run in this process
         reckoning.live_in(instant.time_zone)
-        with suppress(Exception):  # what is wrong with the state, those tell that name evidence
-            self._places()  # as they are before the constraint can add any
+        with suppress(Exception):  # errors in the state are reported when evidence is named
+            self._places()  # before the constraint can add any records
         started = time.perf_counter()
         module = self.project.module(path)
         given = shaped(module, bound, self._held)
@@ -286,7 +292,7 @@ class Evaluation:
         bound: Mapping[str, Binding],
         seconds: float,
     ) -> dict[str, Any]:
-        """Where the findings of one constraint change within the horizon; see `forecasting.py`."""
+        """Return where a constraint's findings change within the horizon; see `forecasting.py`."""
         reckoning.live_in(horizon.time_zone)
         shares = self.shares_processes()
         self.make_ready()
@@ -299,7 +305,7 @@ class Evaluation:
         def call(today: Any, now: Any) -> Sequence[Alert]:
             nonlocal module, given
             determinism.start_again()
-            if not own.complete:  # what it keeps from call to call cannot be seen
+            if not own.complete:  # state that it keeps between calls cannot be seen
                 del sys.modules[module.__name__]
                 module = self.project.module(path)
             if bound:
@@ -329,7 +335,7 @@ class Evaluation:
         return {"takes_now": takes_now(module), **found.to_json()}
 
     def _can_follow(self, path: str) -> bool:
-        """Whether neither the constraint nor a schema has what hides the use of a traced moment."""
+        """Return whether neither the constraint nor a schema hides the use of a traced moment."""
         files = [
             file
             for file in self.project.files.values()
@@ -338,7 +344,7 @@ class Evaluation:
         return all(file.code is not None and can_follow(file.code) for file in files)
 
     def run_test_file(self, path: str) -> list[dict[str, Any]]:
-        """The results of the tests of one file, in the order of the file."""
+        """Return the results of the tests of one file, in the order of the file."""
         module = self.project.module(path)
         tests = [
             (name, value)
@@ -362,7 +368,7 @@ class Evaluation:
         return results
 
     def dump(self, paths: Sequence[str] | None, limits: Limits) -> dict[str, Any]:
-        """How many records there are, and those that some files contribute."""
+        """Return the number of records, and those that some files contribute."""
         counts = {
             domain: {name: len(found) for name, found in self._state(module).items()}
             for domain, module in self._state_modules()
@@ -376,7 +382,7 @@ class Evaluation:
         return {"counts": counts, "records": encoded}
 
     def _own_records(self, path: str) -> dict[str, list[object]]:
-        """The records written in a state or shard file itself, by collection."""
+        """Return the records written in a state or shard file itself, by collection."""
         module = self.project.module(path)
         package = module.__name__.rpartition(".")[0]
         elsewhere = {
@@ -397,7 +403,7 @@ class Evaluation:
                 yield file.path.split("/")[1], self.project.module(file.path)
 
     def _state(self, module: ModuleType) -> dict[str, list[object]]:
-        """The collections of a module, and its single records as collections of one."""
+        """Return the collections of a module, and its single records as collections of one."""
         singles: dict[str, list[object]] = {
             name: [value]
             for name, value in vars(module).items()
@@ -406,11 +412,14 @@ class Evaluation:
         return {**collections_of(module), **singles}
 
     def _held(self, domain: str, name: str) -> list[object]:
-        """The records of a collection, or the one of a singleton; LookupError if there is none."""
+        """Return the records of a collection, or of a singleton; raise LookupError if unknown."""
         return self._state(self.project.module(f"domains/{domain}/state.py"))[name]
 
     def _namespace(self) -> dict[str, Any]:
-        """The names that a query sees: a name that two domains share is found in them alone."""
+        """Return the names that a query sees.
+
+        A name that two domains share is available in these domains only.
+        """
         if self._names is not None:
             return self._names
         domains: dict[str, dict[str, object]] = {}
@@ -436,7 +445,7 @@ class Evaluation:
         return self._names
 
     def _meanings(self) -> Meanings:
-        """What the names in a query mean of the state."""
+        """Return what the names in a query mean in the state."""
         if self._meant is None:
             domains: dict[str, dict[str, list[Place]]] = {}
             collections: dict[str, list[Place]] = {}
@@ -456,7 +465,7 @@ class Evaluation:
         for record in self._index().get(key, ()):
             self._referred[id(record)] = record
             yield record
-            del self._referred[id(record)]  # who goes on looks for another one
+            del self._referred[id(record)]  # the caller looks for another one
 
     def _index(self) -> dict[str, list[Record]]:
         if self._by_key is None:
@@ -469,7 +478,7 @@ class Evaluation:
         return self._by_key
 
     def _places(self) -> dict[int, tuple[str, str]]:
-        """The domain and the collection of every record, by its id."""
+        """Return the domain and the collection of every record, by its id."""
         if self._placed is None:
             self._placed = {}
             for domain, module in self._state_modules():
@@ -479,7 +488,7 @@ class Evaluation:
         return self._placed
 
     def _alert(self, alert: Alert, originals: Mapping[int, Record] = _NOTHING) -> dict[str, Any]:
-        """An alert for the host; `originals` are records by the ids of what stands for them."""
+        """Return an alert for the host; `originals` are records by the ids of their copies."""
         evidence = [self._evidence(originals.get(id(one), one)) for one in alert.evidence]
         return {
             "severity": str(alert.severity),
@@ -489,7 +498,7 @@ class Evaluation:
         }
 
     def _evidence(self, record: Record) -> dict[str, Any]:
-        """A record of the state as that on which something rests; NotAValueError of another."""
+        """Return a record of the state as evidence; raise NotAValueError for any other."""
         if (place := self._places().get(id(record))) is None:
             raise NotAValueError(
                 f"the evidence {type(record).__name__} {record.key!r} is no record of the"
@@ -511,15 +520,18 @@ class Evaluation:
 
 
 def takes_now(module: ModuleType) -> bool:
-    """Whether the check of a constraint asks for the moment, and not for the day alone."""
+    """Return whether the check of a constraint takes the moment, and not only the day."""
     code = getattr(getattr(module, "check", None), "__code__", None)
     if not isinstance(code, CodeType):
-        return True  # which is for `call_check` to tell of
+        return True  # `call_check` will report it
     return "now" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def _gravest(alerts: Sequence[Alert]) -> list[dict[str, Any]]:
-    """A few alerts of too many, the gravest first, as answers have them but without evidence."""
+    """Return a few of too many alerts, most severe first.
+
+    They are in the form of answers, but without evidence.
+    """
     ranks = list(protocol.SEVERITIES)
     ordered = sorted(alerts, key=lambda alert: -ranks.index(alert.severity))
     return [
@@ -552,7 +564,7 @@ def _domain(name: str, names: dict[str, object]) -> object:
 
 
 def _classes(module: ModuleType) -> dict[str, object]:
-    """The record classes, structures and enums that a schema defines."""
+    """Return the record classes, structures and enums that a schema defines."""
     return {
         name: value
         for name, value in vars(module).items()

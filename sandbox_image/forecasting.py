@@ -1,9 +1,9 @@
-"""What one constraint will find over the days to come, if nothing changes but the clock.
+"""Forecast the findings of one constraint over the coming days, if only the clock changes.
 
-One that asks for the day or the moment is handed one that notes what is asked of it (see
-`tracing.py`), and is called again only where its answers could have changed. Of one in which that
-cannot be noted, every day is tried, or every minute. What comes back is where its findings change,
-never their wording.
+A constraint that takes the day or the moment is given one that records what is asked of it (see
+`tracing.py`), and is called again only where its answers could have changed. Where that cannot be
+recorded, every day is tried, or every minute. The result is where the findings change, never their
+wording.
 """
 
 import binascii
@@ -18,27 +18,27 @@ from .tracing import DAY, MINUTE, US, Clock, Day, Moment, Steps
 from .uac import protocol
 from .uac.alerts import Alert, TooManyAlertsError
 
-# So often is a constraint called; more days than a year has, and more minutes than a day.
+# Maximum number of calls of a constraint: more than the days of a year, and the minutes of a day.
 MOST_CALLS = 2000
 MOST_CHANGES = 1000
 MOST_ERROR = 200
-# After so many looks in a row within a second each, the next one is in a minute.
+# After this many looks in a row within a second each, the next one is in a minute.
 MOST_HURRIED = 20
 SECOND = 1_000_000
-# After so many looks in a row a day apart, it is called with plain days for so many: to note what
-# is asked costs more than the call, and tells nothing where each day is another one.
+# After this many looks in a row a day apart, the constraint is called with plain days for so many
+# days: tracing costs more than the call, and tells nothing if every day differs.
 MOST_DAILY = 5
 PLAIN_DAYS = 30
 
-# What `check` yields when it is told that it is that day and that moment; either may be traced.
+# Calls `check` on that day and at that moment, either of which may be traced; returns its alerts.
 Call = Callable[[Any, Any], Sequence[Alert]]
-# A finding as far as it tells it from others: key, records, and for want of those its wording.
+# The identity of a finding: key, records, and a hash of the wording if there are no records.
 Told = tuple[str | None, tuple[tuple[str, str, str], ...], str]
 
 
 @dataclass(frozen=True)
 class Horizon:
-    """From when to when to look, and where the user lives."""
+    """The span to forecast, and the user's time zone."""
 
     start: datetime.datetime
     end: datetime.datetime
@@ -46,7 +46,10 @@ class Horizon:
 
     @classmethod
     def of(cls, start: str, end: str, time_zone: str) -> "Horizon":
-        """Of ISO texts with an offset; ValueError if they are none, or in the wrong order."""
+        """Read two ISO texts with an offset.
+
+        Raises ValueError if an offset is missing or they are in the wrong order.
+        """
         begin, last = (datetime.datetime.fromisoformat(one) for one in (start, end))
         if begin.tzinfo is None or last.tzinfo is None or last < begin:
             raise ValueError("a horizon is two moments with their offsets, the earlier one first")
@@ -55,7 +58,7 @@ class Horizon:
 
 @dataclass
 class Timeline:
-    """Where the findings of a constraint change; known until `until`, or all along."""
+    """Changes of a constraint's findings; known until `until`, or for good if that is None."""
 
     findings: list[Told] = field(default_factory=list)
     changes: list[dict[str, Any]] = field(default_factory=list)
@@ -63,7 +66,7 @@ class Timeline:
     calls: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """As the answer has it."""
+        """Return it in the form of the answer."""
         return {
             "findings": [
                 {"key": key, "records": [list(record) for record in records], "wording": wording}
@@ -88,8 +91,12 @@ class Forecaster:
         seconds: float,
         most_calls: int = MOST_CALLS,
     ) -> None:
-        """`tell` says what an alert is, `is_unharmed` whether a call left everything as it was;
-        `follows` whether its use of a traced moment can be noted. It stops after so long."""
+        """Set up the calls of one constraint.
+
+        `tell` returns an alert's identity, `is_unharmed` whether a call left everything as it was;
+        `follows` tells whether the constraint's use of a traced moment can be noted. It stops after
+        `seconds`.
+        """
         self._call, self._tell, self._is_unharmed = call, tell, is_unharmed
         self._follows, self._most_calls = follows, most_calls
         self._deadline = time.perf_counter() + seconds
@@ -98,12 +105,12 @@ class Forecaster:
         self._places: dict[Told, int] = {}
 
     def once(self, start: datetime.datetime) -> Timeline:
-        """Of a constraint that asks for no time."""
+        """Forecast a constraint that takes neither the day nor the moment."""
         self._look(start.isoformat(), lambda clock: (None, None), Clock(), MINUTE, follows=False)
         return self._timeline
 
     def days(self, start: datetime.date, end: datetime.date) -> Timeline:
-        """Of one that asks for the day."""
+        """Forecast a constraint that takes the day."""
         at, daily, plain = start, 0, 0
         while True:
             clock = Clock()
@@ -124,7 +131,7 @@ class Forecaster:
                 return self._timeline
 
     def moments(self, horizon: Horizon) -> Timeline:
-        """Of one that asks for the moment."""
+        """Forecast a constraint that takes the moment."""
         zone = ZoneInfo(horizon.time_zone)
         at, hurried = horizon.start, 0
         while True:
@@ -142,7 +149,7 @@ class Forecaster:
             if clock.soonest is None or (horizon.end - at) < clock.soonest * US:
                 return self._timeline
             hurried = hurried + 1 if clock.soonest < SECOND else 0
-            if hurried > MOST_HURRIED:  # what follows the moment at its heels
+            if hurried > MOST_HURRIED:  # a comparison that changes with every moment
                 clock.soonest = MINUTE - _of_minute(at)
             at += clock.soonest * US
             if self._is_over(at.isoformat()):
@@ -157,13 +164,16 @@ class Forecaster:
         *,
         follows: bool,
     ) -> None:
-        """Call it, and note what changed; `clock` tells then when to look again: if it `follows`
-        what is asked, when that says, else after this step."""
+        """Call the constraint, and note a change of its findings.
+
+        Afterwards `clock` tells when to look again: if it `follows` the use of the moment, when an
+        answer could change, else after this step.
+        """
         timeline = self._timeline
         if follows:
             found, error = self._outcome(*given(clock))
             if error is not None:
-                # Was it the traced moment that was at fault? Then nothing is known of its use.
+                # If the traced moment caused the error, nothing is known about its use.
                 found, really = self._outcome(*given(None))
                 if really != error:
                     clock.note(step)
@@ -198,7 +208,7 @@ class Forecaster:
         return [list(one) for one in sorted(found)], None
 
     def _is_over(self, at: str) -> bool:
-        """Whether no more is found out, from that moment on."""
+        """Return whether the forecast has to end at that moment, and note it if so."""
         over = (
             self._timeline.calls >= self._most_calls
             or len(self._timeline.changes) >= MOST_CHANGES
@@ -211,8 +221,8 @@ class Forecaster:
 
 
 def wording_of(message: str) -> str:
-    """What stands for a wording by which alone a finding is told from what it was."""
-    # No cryptography: it would take 4 MB of every sandbox.
+    """Return a hash of a wording, for findings that only their wording identifies."""
+    # No cryptography: it would take 4 MB in every sandbox.
     text = message.encode("utf-8", "replace")
     return f"{binascii.crc32(text):08x}{binascii.crc32(text[::-1]):08x}"
 

@@ -1,8 +1,8 @@
-"""Projects that are not ours: executed as they are, and their typed objects read out.
+"""Foreign projects: executed as they are, to read out their typed objects.
 
 Everything here runs in a forked child that is gone afterwards. The files are on no disk: below
-`ROOT`, this process alone sees them, by whatever way it looks. Such code may ask what time it is
-and draw by chance; it is told the moment of the run, and the same numbers every time.
+`ROOT`, only this process sees them, however it looks for them. Such code may ask for the time and
+for random numbers: it gets the moment of the run, and the same numbers every time.
 """
 
 import _io
@@ -42,14 +42,14 @@ from .values import NotAValueError, ResultLimitError
 ROOT = "/project"
 MAX_DEPTH = 40
 MAX_VALUES = 500_000
-# What such projects may import late; a confined process finds the files of the library no more.
+# Modules that such projects may import late; a confined process cannot find library files any more.
 NEEDED = (importlib, io, machinery, util, uuid)
 
 
 def perform(work: dict[str, Any]) -> dict[str, Any]:
-    """Do what is asked with the files: read their typed objects, or run one old constraint.
+    """Read the typed objects of the files, or run one old constraint.
 
-    What the code raises comes back as an error with the path and line in these files.
+    An error of the code is returned with the path and line in these files.
     """
     files: dict[str, str] = work["files"]
     now = datetime.datetime.fromisoformat(work["now"]).astimezone(ZoneInfo(work["time_zone"]))
@@ -75,7 +75,7 @@ def perform(work: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settle(files: Mapping[str, str], now: datetime.datetime) -> None:
-    """Let this process see the files and nothing of the user's own project; stop its clocks."""
+    """Show this process the files and nothing of the user's own project; stop its clocks."""
     for name, module in list(sys.modules.items()):
         origin = getattr(getattr(module, "__spec__", None), "loader", None)
         if type(origin).__module__ == f"{__package__}.loader":
@@ -91,7 +91,7 @@ def _settle(files: Mapping[str, str], now: datetime.datetime) -> None:
 
 
 class _Files:
-    """Files that the interpreter finds in memory; everything else is where it was."""
+    """Files that the interpreter finds in memory; all other files are where they were."""
 
     def __init__(self, contents: Mapping[str, bytes]) -> None:
         self.contents = contents
@@ -103,7 +103,7 @@ class _Files:
                 path = parent
 
     def install(self) -> None:
-        """Put these functions in the place of the system's."""
+        """Replace the system's functions by these."""
         for module, name, function in (
             *((module, "stat", self.stat) for module in (os, posix)),
             *((module, "lstat", self.stat) for module in (os, posix)),
@@ -118,7 +118,7 @@ class _Files:
             setattr(module, name, _in_place_of(getattr(module, name), function))
 
     def _known(self, path: object) -> str | None:
-        """The path in its one form if it is one of ours."""
+        """Return the normalized path if it is one of ours."""
         try:
             text = os.fspath(path)  # type: ignore[call-overload]
         except TypeError:
@@ -192,7 +192,7 @@ def _in_place_of(real: Any, function: Any) -> Callable[..., Any]:
 
 @dataclasses.dataclass
 class _Entry:
-    """What os.scandir tells of one name in a folder."""
+    """An entry of a folder, as os.scandir yields it."""
 
     name: str
     path: str
@@ -215,7 +215,7 @@ class _Entry:
 
 
 class _Entries(Iterator[_Entry]):
-    """What os.scandir returns."""
+    """An iterator as os.scandir returns it."""
 
     def __init__(self, entries: Iterator[_Entry]) -> None:
         self._entries = entries
@@ -230,11 +230,11 @@ class _Entries(Iterator[_Entry]):
         self.close()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Close nothing: no folder is open."""
 
 
 def _stop_clocks(now: datetime.datetime) -> None:
-    """Let all clocks stand at the moment of the run."""
+    """Stop all clocks at the moment of the run."""
 
     def current(zone: datetime.tzinfo | None = None) -> datetime.datetime:
         return now.replace(tzinfo=None) if zone is None else now.astimezone(zone)
@@ -269,7 +269,7 @@ def _at(
 
 
 def _foresee_chance() -> None:
-    """Let chance give the same every time, instead of refusing it."""
+    """Make random numbers the same every time, instead of refusing them."""
     chance = random.Random(0)  # noqa: S311  # nosec B311 # the same each time, by intention
 
     def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
@@ -284,7 +284,7 @@ def _foresee_chance() -> None:
 
 
 def _check(path: str, now: datetime.datetime) -> list[dict[str, Any]]:
-    """What `check_constraints(current_time)` or `check(project_path)` of a module returns."""
+    """Call `check_constraints(current_time)` or `check(project_path)` of a module."""
     module = _execute(path)
     for name in ("check_constraints", "check"):
         function = getattr(module, name, None)
@@ -319,7 +319,7 @@ def _argument(parameter: inspect.Parameter, now: datetime.datetime) -> object:
 
 
 def _alert(value: object) -> dict[str, Any]:
-    """An alert as an object of texts, whatever its author calls them."""
+    """Return an alert as an object of texts, whatever its author calls them."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     if isinstance(value, (tuple, list)):
@@ -348,7 +348,7 @@ def _execute(path: str) -> ModuleType:
             module = importlib.import_module(name)
             if getattr(module, "__file__", None) == f"{ROOT}/{path}":
                 return module
-            name = f"foreign.{name}"  # the library has one of that name
+            name = f"foreign.{name}"  # the library has a module of that name
         spec = util.spec_from_file_location(name, f"{ROOT}/{path}")
         assert spec is not None
         assert spec.loader is not None
@@ -362,12 +362,12 @@ def _execute(path: str) -> ModuleType:
             file = getattr(sys.modules[new], "__file__", None) or ""
             if file.startswith(f"{ROOT}/"):
                 _foreign.add(new)
-                # `schema`, found in this folder, is another one in the next.
+                # A `schema` found in this folder is a different one in the next.
                 if folder != ROOT and "." not in new and file.startswith(f"{folder}/"):
                     del sys.modules[new]
 
 
-# The names of all modules that were executed here.
+# Names of all modules that were executed here.
 _foreign: set[str] = set()
 
 
@@ -385,7 +385,7 @@ class _Reader:
         self._values = 0
 
     def read(self, files: Mapping[str, str], entries: list[str]) -> dict[str, Any]:
-        """Execute the modules in order and return what they hold."""
+        """Execute the modules in order and return the objects that they hold."""
         modules, namespaces = [], []
         for path in entries:
             module = _execute(path)
@@ -416,12 +416,12 @@ class _Reader:
         }
 
     def _read_pending(self) -> None:
-        for number, value in self._pending:  # which grows meanwhile
+        for number, value in self._pending:  # grows meanwhile
             self.objects[number] = self._contents(value)
         self._pending.clear()
 
     def value(self, value: Any, depth: int) -> Any:
-        """A scalar as it is, or a list of what kind of value it is and what makes it up."""
+        """Return a scalar as it is, or a list of the kind of value and its parts."""
         self._values += 1
         if self._values > MAX_VALUES:
             raise ResultLimitError(f"the project holds more than {MAX_VALUES} values")
@@ -502,7 +502,7 @@ class _Reader:
         return ["object", self._numbers[id(value)]]
 
     def _contents(self, value: Any) -> list[Any]:
-        """The class of an object, its fields in order, and the key of a record."""
+        """Return the class of an object, its fields in order, and the key of a record."""
         kind = type(value)
         names = [name for name, _, _ in self._fields(kind)]
         if not dataclasses.is_dataclass(kind) and not isinstance(value, tuple):
@@ -533,7 +533,7 @@ class _Reader:
         return self._class_numbers[kind]
 
     def _fields(self, kind: type) -> list[tuple[str, Any, Any]]:
-        """The name, the annotation and the default of the fields that a class declares."""
+        """Return the name, the annotation and the default of the fields that a class declares."""
         if dataclasses.is_dataclass(kind):
             return [
                 (field.name, field.type, _default_of(field)) for field in dataclasses.fields(kind)
@@ -549,7 +549,7 @@ class _Reader:
         return [(name, None, dataclasses.MISSING) for name in slots if not name.startswith("__")]
 
     def _default(self, default: object) -> list[Any]:
-        """A list of the default if there is one that says itself, else an empty one."""
+        """Return a list of the default if it is a plain value, else an empty one."""
         if default is None or type(default) in (bool, int, float, str):
             return [self.value(default, 1)]
         if isinstance(default, (enum.Enum, datetime.date, datetime.time, decimal.Decimal)):
@@ -562,7 +562,7 @@ def _default_of(field: "dataclasses.Field[Any]") -> Any:
 
 
 def _imported_names(source: str, held: Mapping[str, Any]) -> set[str]:
-    """The names that a module only imports, and binds to nothing else."""
+    """Return the names that a module only imports, and binds to nothing else."""
     imported: set[str] = set()
     bound: set[str] = set()
     for node in ast.walk(ast.parse(source)):
@@ -577,7 +577,7 @@ def _imported_names(source: str, held: Mapping[str, Any]) -> set[str]:
 
 
 def _names_of_all(module: str, held: Mapping[str, Any]) -> set[str]:
-    """The names that came with `from module import *`."""
+    """Return the names that came with `from module import *`."""
     found = set()
     for name, one in list(sys.modules.items()):
         if name == module or name.endswith(f".{module}"):
@@ -591,7 +591,7 @@ def _is_system_name(name: str) -> bool:
 
 
 def _is_code(value: object) -> bool:
-    """Whether a name holds a part of the program rather than data."""
+    """Return whether a name holds a part of the program rather than data."""
     if isinstance(value, (type, ModuleType, types.GenericAlias, types.UnionType)):
         return True
     if isinstance(value, (typing.TypeVar, re.Pattern)) or type(value).__module__ == "typing":
@@ -600,7 +600,7 @@ def _is_code(value: object) -> bool:
 
 
 def _is_namespace(value: object) -> bool:
-    """Whether a class of the foreign project holds data itself, and is no description of it."""
+    """Return whether a class of the foreign project holds data itself instead of describing it."""
     return (
         isinstance(value, type)
         and _is_users(value)
@@ -611,7 +611,7 @@ def _is_namespace(value: object) -> bool:
 
 
 def _attributes_of(kind: type) -> dict[str, Any]:
-    """The data that the classes of the foreign project in a class's ancestry hold."""
+    """Return the data of the foreign project's classes among a class's ancestors."""
     return {
         name: value
         for one in reversed(kind.__mro__)
@@ -625,7 +625,7 @@ def _attributes_of(kind: type) -> dict[str, Any]:
 
 
 def _is_users(kind: type) -> bool:
-    """Whether a class is one of the foreign project's, and not of the library."""
+    """Return whether a class belongs to the foreign project, and not to the library."""
     return kind.__module__ in _foreign or issubclass(kind, Record)
 
 
@@ -636,7 +636,7 @@ def _documentation(kind: type) -> str:
 
 
 def _annotation(annotation: object) -> str:
-    """An annotation as `memory.project.types` reads it; empty where nothing it knows is meant."""
+    """Return an annotation as `memory.project.types` reads it; "" if it knows no such type."""
     if isinstance(annotation, str):
         return protocol.storable(annotation)[:500]
     if annotation is None or annotation is type(None):

@@ -16,17 +16,17 @@ from types import CodeType, ModuleType
 
 _PATH = re.compile(r"(?:\w+/)*\w+\.py")
 _SHARD = re.compile(r"(.+)_[0-9]{4,}")
-# What a workspace adds to the projects of its users: `workspace/constraints/`, `workspace/tests/`.
+# Files that a workspace adds to its users' projects: `workspace/constraints/`, `workspace/tests/`.
 WORKSPACE = "workspace/"
 
 
 class BadRequestError(Exception):
-    """The host asked for what makes no sense."""
+    """The host's request is not valid."""
 
 
 @dataclass(frozen=True)
 class File:
-    """One file of the project: its code, or the error that compiling it raised."""
+    """A file of the project: its code, or the error that compiling it raised."""
 
     path: str
     code: CodeType | None
@@ -39,15 +39,15 @@ class File:
 
     @property
     def is_package(self) -> bool:
-        """Whether the file is a folder's __init__.py."""
+        """True if the file is a folder's __init__.py."""
         return self.path.endswith("__init__.py")
 
 
 class Project(InspectLoader, MetaPathFinder):
-    """All files of a project, an importer of them, and what of them is loaded.
+    """All files of a project, an importer for them, and the loaded modules.
 
-    Modules of domains and constraints are loaded by `update` and stay. Tests are imported when
-    they run, in the process that runs them.
+    Modules of domains and constraints are loaded by `update` and stay. Tests are imported when they
+    run, in the process that runs them.
     """
 
     def __init__(self) -> None:
@@ -63,10 +63,10 @@ class Project(InspectLoader, MetaPathFinder):
         *,
         collect: bool = True,
     ) -> int:
-        """Put files in and take files out, and load again what that concerns.
+        """Add and remove files, and load the affected modules again.
 
-        Returns the number of modules executed; what is unloaded is freed only with `collect`. When
-        one of them raises, that exception goes through and the project is as it was before.
+        Returns the number of modules executed; unloaded modules are freed only with `collect`. When
+        one of them raises, the exception propagates and the project is as it was before.
         """
         before = self.files
         changed = {path: self._from_source(path, text) for path, text in sources.items()}
@@ -105,7 +105,7 @@ class Project(InspectLoader, MetaPathFinder):
             gc.enable()
 
     def _import_constraints(self) -> None:
-        """Import those that can be: what forbids it to the others, they tell when they run."""
+        """Import all constraints; those that fail report their error when they are run."""
         found = selected(self.files, "constraints", None)
         for path in [*found, *selected(self.files, f"{WORKSPACE}constraints", None)]:
             try:
@@ -114,11 +114,11 @@ class Project(InspectLoader, MetaPathFinder):
                 sys.modules.pop(self.files[path].module, None)
 
     def in_domains(self) -> Iterator[File]:
-        """The files of all domains, by path."""
+        """Return the files of all domains, by path."""
         return (self.files[path] for path in sorted(self.files) if path.startswith("domains/"))
 
     def module(self, path: str) -> ModuleType:
-        """The module of a file, imported when it is not yet; what its import raises, raises."""
+        """Return the module of a file, importing it if needed; errors of its import propagate."""
         return importlib.import_module(self.files[path].module)
 
     def find_spec(
@@ -134,7 +134,7 @@ class Project(InspectLoader, MetaPathFinder):
         return spec
 
     def get_code(self, fullname: str) -> CodeType | None:
-        """The code of a module (the import system calls this)."""
+        """Return the code of a module (the import system calls this)."""
         file = self._modules[fullname]
         if file is None:
             return compile("", "", "exec")
@@ -143,7 +143,7 @@ class Project(InspectLoader, MetaPathFinder):
         return file.code
 
     def get_source(self, fullname: str) -> None:
-        """No source: linecache has been told (the import system calls this)."""
+        """Return no source: linecache already has it (the import system calls this)."""
 
     def _from_source(self, path: str, text: str) -> File:
         remember_source(path, text)
@@ -162,7 +162,7 @@ class Project(InspectLoader, MetaPathFinder):
                 parent = parent.rpartition(".")[0]
 
     def _importers_of(self, names: set[str], files: Mapping[str, File]) -> set[str]:
-        """These modules and those that import them, directly or not."""
+        """Return these modules and those that import them, directly or not."""
         importers: dict[str, list[str]] = {}
         modules = {file.module for file in files.values()} | names
         for file in files.values():
@@ -179,7 +179,7 @@ class Project(InspectLoader, MetaPathFinder):
         return stale
 
     def _bind_to_packages(self, unloaded: Iterable[str]) -> None:
-        """Make every loaded module an attribute of its package, and no other that was."""
+        """Make every loaded module an attribute of its package, and remove the unloaded ones."""
         for name in unloaded:
             parent, _, child = name.rpartition(".")
             if parent in sys.modules and name not in sys.modules:
@@ -191,9 +191,9 @@ class Project(InspectLoader, MetaPathFinder):
 
 
 def selected(files: Collection[str], folder: str, paths: Sequence[str] | None) -> list[str]:
-    """The paths of the files to run in a folder, all of them when none are named.
+    """Return the paths of the files to run in a folder, all of them when none are named.
 
-    Those of the workspace are named or they do not run.
+    Files of the workspace run only if they are named.
     """
     if paths is None:
         return [
@@ -208,12 +208,12 @@ def selected(files: Collection[str], folder: str, paths: Sequence[str] | None) -
 
 
 def compile_source(path: str, text: str) -> CodeType:
-    """Compile a file of the project; asserts stay, whatever this interpreter was started with."""
+    """Compile a file of the project; asserts stay, whatever options this interpreter has."""
     return compile(text, path, "exec", dont_inherit=True, optimize=0)
 
 
 def to_bytecode(code: CodeType) -> str:
-    """Code as the text that `update` accepts; packed, since to send it takes longer than that."""
+    """Return code as the text that `update` accepts; packed, since sending it takes longer."""
     return base64.b64encode(zlib.compress(marshal.dumps(code))).decode()
 
 
@@ -223,9 +223,9 @@ def remember_source(path: str, text: str) -> None:
 
 
 def collections_of(module: ModuleType) -> dict[str, list[object]]:
-    """The collections that a state or shard module defines, by name.
+    """Return the collections that a state or shard module defines, by name.
 
-    A list imported from one of the domain's shards is no collection of its own.
+    A list imported from one of the domain's shards is not a collection of its own.
     """
     package = module.__name__.rpartition(".")[0]
     return {
@@ -241,7 +241,7 @@ def _from_bytecode(path: str, text: str) -> File:
     linecache.cache.pop(path, None)
     try:
         packed = base64.b64decode(text, validate=True)
-        # In the sandbox, in which it is executed anyway.
+        # Loading this is no risk: the code is executed in the sandbox anyway.
         code = marshal.loads(zlib.decompress(packed))  # noqa: S302  # nosec B302
     except (ValueError, EOFError, TypeError, zlib.error) as error:
         raise BadRequestError(f"the bytecode of {path[:200]} is damaged: {error}") from None
@@ -251,10 +251,10 @@ def _from_bytecode(path: str, text: str) -> File:
 
 
 def _imports(file: File, modules: Iterable[str]) -> list[str]:
-    """The modules that the code of a file may import, read off the names that it mentions.
+    """Return the modules that a file's code may import, judged by the names that it mentions.
 
-    `import a.b` mentions "a.b", `from a import b` mentions "a" and "b". One name too many costs
-    an unneeded reload.
+    `import a.b` mentions "a.b", `from a import b` mentions "a" and "b". One name too many costs an
+    unneeded reload.
     """
     assert file.code is not None
     mentioned = set(_names(file.code))

@@ -1,4 +1,4 @@
-"""What this process asks of the kernel about itself and the processes that it started."""
+"""Ask the kernel about this process and the processes that it started."""
 
 import ctypes
 import os
@@ -17,36 +17,36 @@ PR_GET_NO_NEW_PRIVS = 39
 
 CAPABILITY_VERSION_3 = 0x20080522
 
-# When gVisor's kernel says that it was built, in every release; no Linux was, at that second.
+# The build time that every release of gVisor's kernel reports; no Linux was built in that second.
 GVISOR = "#1 SMP Sun Jan 10 15:06:54 PST 2016"
 
 SWEEP_SECONDS = 5.0
 
-# Of control groups version 2 and version 1, as a container sees its own.
+# Files of control groups version 2 and version 1, as a container sees its own.
 OUT_OF_MEMORY_COUNTERS = (
     Path("/sys/fs/cgroup/memory.events"),
     Path("/sys/fs/cgroup/memory/memory.oom_control"),
 )
 
-# The folder that can be written to, where there is one: the host, which mounted it, says so.
+# The writable folder, if there is one: the host, which mounted it, names it here.
 SCRATCH = os.environ.get("UAC_SCRATCH")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def prctl(option: int, value: int) -> None:
-    """Set an attribute of this process; OSError if the kernel refuses."""
+    """Set an attribute of this process; raise OSError if the kernel refuses."""
     if _libc.prctl(option, value, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl({option}): {os.strerror(number)}")
 
 
 def confinement() -> dict[str, str | int]:
-    """What the kernel says of itself, and of how it confines this process.
+    """Return what the kernel is, and how it confines this process.
 
     A seccomp mode of 2 is a filter; `capabilities` are those held and those that could be gained,
-    by their bits. What the kernel does not tell is -1. Asked for by system calls, since there may
-    be no /proc.
+    by their bits. A value that the kernel does not tell is -1. System calls are used, since there
+    may be no /proc.
     """
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     held = (ctypes.c_uint32 * 6)()  # twice the effective, permitted and inheritable ones
@@ -64,9 +64,9 @@ def confinement() -> dict[str, str | int]:
 
 
 def out_of_memory_kills() -> int:
-    """How many processes of this container the kernel has killed so far for lack of memory.
+    """Return how many processes of this container the kernel has killed so far for lack of memory.
 
-    Zero where there is no such limit, or nothing is said of it.
+    Zero where there is no memory limit, or the kernel does not count.
     """
     for counters in OUT_OF_MEMORY_COUNTERS:
         with suppress(OSError):
@@ -78,7 +78,7 @@ def out_of_memory_kills() -> int:
 
 
 def count_children() -> int | None:
-    """How many children this process has, orphans of its descendants and the dead included.
+    """Return the number of this process's children, including the dead and adopted orphans.
 
     None where that cannot be told.
     """
@@ -89,10 +89,10 @@ def count_children() -> int | None:
 
 
 def kill_descendants() -> None:
-    """Kill and reap all that descends from this process, which is their subreaper.
+    """Kill and reap all descendants of this process, which is their subreaper.
 
-    Orphans become children of this process when their parent dies, so that this ends with none.
-    TimeoutError if something cannot be killed.
+    Orphans become children of this process when their parent dies, so that none is left in the end.
+    Raises TimeoutError if something cannot be killed.
     """
     deadline = time.monotonic() + SWEEP_SECONDS
     while True:
@@ -111,26 +111,26 @@ def kill_descendants() -> None:
 
 
 def release_memory() -> None:
-    """Give back to the kernel what is allocated and not used, where the C library can."""
+    """Return unused allocated memory to the kernel, where the C library can."""
     if hasattr(_libc, "malloc_trim"):
         _libc.malloc_trim(0)
 
 
 def remove_files() -> None:
-    """Remove what was written to the folder that can be written to, if there is one."""
+    """Empty the writable folder, if there is one."""
     if SCRATCH is not None:
-        for file in Path(SCRATCH).iterdir():  # folders cannot be made
+        for file in Path(SCRATCH).iterdir():  # it contains no folders, which cannot be made
             file.unlink()
 
 
 def _children() -> list[int]:
     if os.getpid() == 1:
-        return [-1]  # all of this namespace; its /proc may be that of another one
+        return [-1]  # all processes of this namespace; its /proc may be that of another one
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             with suppress(OSError):
-                # The name, in parentheses, may hold anything; the parent is two fields after it.
+                # The name, in parentheses, may contain anything; the parent is two fields after it.
                 fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
                 if int(fields[1]) == os.getpid():
                     found.append(int(process.name))

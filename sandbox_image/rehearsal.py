@@ -1,8 +1,8 @@
-"""What is done in vain while nobody waits, so that it is quick when somebody does.
+"""Run a request for practice while nobody waits, so that the next real one is fast.
 
-After a fork, whichever process first touches a page that both have waits for a copy of it, and what
-is done for the first time takes longer in any case. So the runner and the child that waits for work
-go through a request of which nothing is wanted.
+After a fork, whichever process first touches a page that both have waits for a copy of it, and
+anything takes longer the first time. So the runner and the child that waits for work go through a
+request whose result nobody needs.
 """
 
 from dataclasses import fields
@@ -20,7 +20,7 @@ REQUEST = {
     "limits": {field.name: 1_000_000 for field in fields(Limits)},
 }
 
-# Where nothing is loaded yet, what comes next is a project.
+# Before anything is loaded, the next request brings a project.
 PROJECT = {
     "domains/rehearsal/schema.py": """\
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def check(today: datetime.date) -> Iterator[Alert]:
 
 
 def files() -> dict[str, Any]:
-    """The project as a host sends one."""
+    """Return the project in the form in which a host sends one."""
     return {
         "sources": {},
         "bytecode": {

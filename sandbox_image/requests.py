@@ -1,7 +1,7 @@
-"""What a host asks for, taken apart.
+"""Parse the requests of a host.
 
-The child that waits hears a request first and begins; the runner, which hears it from the child,
-comes to the same plan and watches.
+The waiting child hears a request first and begins; the runner, which hears it from the child, comes
+to the same plan and watches.
 """
 
 from collections.abc import Collection
@@ -28,7 +28,7 @@ from .supervision import of_one_side
 
 @dataclass(frozen=True)
 class Files:
-    """What a host wants to have loaded, and the limits for that."""
+    """Files that a host wants loaded, and the limits for that."""
 
     request: dict[str, Any]
     sources: dict[str, str]
@@ -38,7 +38,10 @@ class Files:
 
     @classmethod
     def of(cls, request: object) -> "Files":
-        """From a request, or a part of one; BadRequestError, KeyError or ValueError if not."""
+        """Read files from a request, or a part of one.
+
+        Raises BadRequestError, KeyError or ValueError if the request is not valid.
+        """
         if not isinstance(request, dict):
             raise BadRequestError("files are an object")
         return cls(
@@ -50,20 +53,20 @@ class Files:
         )
 
     def on(self, project: Project) -> set[str]:
-        """The paths that there are when this is loaded."""
+        """Return the paths that exist once this is loaded."""
         return (project.files.keys() - self.removed) | self.sources.keys() | self.bytecode.keys()
 
     def load_into(self, project: Project) -> dict[str, int]:
-        """Load them; tell how many modules of domains there are and were executed now."""
+        """Load the files; return how many modules of domains there are and were executed now."""
         executed = project.update(self.sources, self.bytecode, self.removed)
         return {"modules": sum(1 for _ in project.in_domains()), "executed": executed}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The pieces of work that a request consists of, each with its item, and what they may use.
+    """The works of a request, each with its item, and their limits.
 
-    `together` tells that they may share a process if nothing changes there. With `files`, these are
+    `together` tells that they may share a process as long as none of them changes it. `files` are
     loaded before.
     """
 
@@ -75,7 +78,7 @@ class Plan:
 
     @property
     def first(self) -> list[dict[str, Any]]:
-        """What the first child does, or as much of it as it can."""
+        """Return the work of the first child: all of the plan's, or as much as it can do."""
         works = of_one_side(self.works) if self.together else self.works[:1]
         if self.files is None:
             return works
@@ -83,9 +86,9 @@ class Plan:
 
 
 def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> Plan:
-    """What there is to do for a request that needs children.
+    """Return the plan for a request that needs children.
 
-    BadRequestError, KeyError, TypeError or ValueError if it makes no sense.
+    Raises BadRequestError, KeyError, TypeError or ValueError if the request is not valid.
     """
     files = Files.of(request["load"]) if "load" in request else None
     paths = project.files.keys() if files is None else files.on(project)
@@ -93,7 +96,7 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
     check: Check
     together = False
     match operation := request.get("op"):
-        case "compile":  # in children: a compiler can be made to exhaust the memory
+        case "compile":  # in children: source code can make the compiler exhaust the memory
             texts = _texts(request["files"])
             works = [
                 {"op": operation, "item": path, "source": texts[path]} for path in sorted(texts)
@@ -107,7 +110,7 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
             now = moment(request)
             bindings = _bindings(request.get("bindings", {}))
             found = _selected(paths, "constraints", request)
-            if request["paths"] is None:  # the project's own first: they take what they need
+            if request["paths"] is None:  # the project's own first: each uses the time it needs
                 found += selected(paths, "constraints", sorted(bindings))
             works = [
                 {"op": operation, "item": path, "bound": bindings.get(path, {}), **now}
@@ -119,7 +122,7 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
                 works = [{**work, **until} for work in works]
                 for work in works[:1]:
                     horizon(work)
-            # What one writes to a folder, the next one would find.
+            # A file that one writes to the folder would be found by the next one.
             together = SCRATCH is None and (files is not None or evaluation.shares_processes())
             check = check_forecast if operation == "forecast" else check_constraint
         case "tests":
@@ -129,7 +132,7 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
             asked = None if request["paths"] is None else _selected(paths, "domains", request)
             works = [{"op": operation, "item": operation, "paths": asked}]
             check = anything
-        case "foreign":  # apart from the project that is loaded
+        case "foreign":  # apart from the loaded project
             work = {"op": operation, "item": "project", "task": request["task"], **moment(request)}
             work |= {"files": _texts(request["files"]), "entries": _paths(request["entries"])}
             works, check = [work], check_foreign
@@ -139,23 +142,26 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
 
 
 def moment(request: dict[str, Any]) -> dict[str, Any]:
-    """What a request says of the instant, which is found to be one."""
+    """Return the instant of a request as it came, after validating it."""
     instant(request)
     return {name: request[name] for name in ("now", "time_zone")}
 
 
 def instant(work: dict[str, Any]) -> Instant:
-    """The instant that a request or a piece of work names."""
+    """Return the instant that a request or a work names."""
     return Instant.of(work["now"], work["time_zone"])
 
 
 def horizon(work: dict[str, Any]) -> Horizon:
-    """The days to come that a piece of work is about."""
+    """Return the horizon that a work names."""
     return Horizon.of(work["now"], work["until"], work["time_zone"])
 
 
 def _share(limits: Limits, number: int) -> float:
-    """How long each of so many constraints may be looked ahead at, well within what ends it."""
+    """Return the seconds to spend on the forecast of each of `number` constraints.
+
+    They are well within the limits that would end it.
+    """
     most = min(limits.wall_seconds, float(limits.cpu_seconds)) / 2
     return min(most, limits.total_seconds * 0.8 / max(number, 1))
 
@@ -166,7 +172,7 @@ def _selected(files: Collection[str], folder: str, request: dict[str, Any]) -> l
 
 
 def _bindings(value: object) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Path → parameter → the collections whose records it gets: see `workspace.py`."""
+    """Return path → parameter → the collections whose records it gets: see `workspace.py`."""
     if not isinstance(value, dict):
         raise BadRequestError("bindings are an object")
     for bound in value.values():

@@ -1,8 +1,8 @@
 """The process in a sandbox that holds one user's project and answers a host's requests.
 
-Started as `python -s -S -B -m sandbox_image.runner`, it speaks frames (see uac/protocol.py) on
-its standard input and output, and ends when its input does. The project is loaded into this
-process and stays; every query, constraint, test file and dump runs in a fork of it.
+Started as `python -s -S -B -m sandbox_image.runner`, it exchanges frames (see uac/protocol.py) on
+its standard input and output, and ends when its input does. The project is loaded into this process
+and stays; every query, constraint, test file and dump runs in a fork of it.
 """
 
 import fcntl
@@ -28,8 +28,8 @@ from .supervision import ChildGoneError, HostGoneError, OutOfMemoryError, Report
 from .uac import protocol, testing
 from .values import size
 
-# What user code may import, and what those modules import late: once confined, a process may not
-# reach the standard library's files any more.
+# Modules that user code may import, and those that they import late: a confined process can no
+# longer read the standard library's files.
 PRELOADED = (
     "_strptime",
     "bisect",
@@ -56,7 +56,8 @@ PRELOADED = (
     "zoneinfo",
 )
 
-# All processors are for the answer to get where it is awaited, until the next request or so long.
+# Seconds after an answer for which this process stays idle, or until the next request, so that the
+# answer gets all processors.
 LINGER_SECONDS = 0.002
 
 # Above the descriptors that a child uses, so that it cannot keep them by accident.
@@ -71,7 +72,7 @@ def main() -> None:
 
 
 def prepare() -> None:
-    """Import all that user code may need, make this package known to it as `uac`, stop clocks."""
+    """Import all that user code may need, register this package as `uac`, and stop the clocks."""
     for name in PRELOADED:
         importlib.import_module(name)
     for name, module in list(sys.modules.items()):
@@ -83,7 +84,7 @@ def prepare() -> None:
 
 
 def take_descriptors() -> tuple[int, int]:
-    """Move standard input and output out of user code's reach; return where they are now."""
+    """Move standard input and output out of user code's reach; return their new descriptors."""
     requests = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, PRIVATE_DESCRIPTORS)
     answers = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, PRIVATE_DESCRIPTORS)
     null = os.open(os.devnull, os.O_RDWR)
@@ -94,12 +95,12 @@ def take_descriptors() -> tuple[int, int]:
 
 
 def silence() -> None:
-    """Let standard error lead nowhere, as the other two already do."""
+    """Redirect standard error to nowhere, as the other two already are."""
     os.dup2(1, 2)
 
 
 def serve(requests: int, answers: int) -> None:
-    """Answer requests until the stream of them ends or breaks."""
+    """Answer requests until their stream ends or breaks."""
     runner = Runner(requests)
     hello = {
         "hello": protocol.VERSION,
@@ -107,18 +108,18 @@ def serve(requests: int, answers: int) -> None:
         "hash_seed": os.environ.get("PYTHONHASHSEED", "random"),
         **confinement(),
     }
-    silence()  # until here, what goes wrong can be read there
+    silence()  # errors up to here can be read there
     try:
         send(answers, hello)
         runner.tidy()
         while (request := runner.supervisor.receive()) is not None:
             send(answers, {**runner.answer(request), "id": request.get("id")})
-            runner.tidy()  # which nobody has to wait for
+            runner.tidy()  # nobody waits for this
     except GONE:
         return
 
 
-# What ends a runner: the host starts another one.
+# Errors that end a runner: the host starts another one.
 GONE = (
     BrokenPipeError,
     ChildGoneError,
@@ -129,7 +130,7 @@ GONE = (
 
 
 class LoadFailedError(Exception):
-    """What came with a request could not be loaded."""
+    """The files that came with a request could not be loaded."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         super().__init__(answer["message"])
@@ -144,12 +145,12 @@ class Runner:
         self.requests.register(host_descriptor, select.POLLIN)
         self.project = Project()
         self.rehearsed = rehearsal.files()
-        self.coming: Files | None = None  # what came with a request and is not loaded here yet
+        self.coming: Files | None = None  # came with a request and is not loaded here yet
         self.evaluation = Evaluation(self.project)
         self.supervisor = Supervisor(host_descriptor, self)
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a request, without its id."""
+        """Return the answer to a request, without its id."""
         try:
             if request.get("op") == "load":
                 return self.load(Files.of(request))
@@ -174,7 +175,7 @@ class Runner:
             self.rehearse()
 
     def rehearse(self) -> None:
-        """Do in vain what every request needs; see Supervisor.rehearse."""
+        """Rehearse what every request needs; see Supervisor.rehearse."""
         sent = {**rehearsal.REQUEST, "load": self.rehearsed}
         request = protocol.decode(protocol.encode_frame(sent)[protocol.HEADER_BYTES :])
         files = Files.of(request["load"])
@@ -184,7 +185,7 @@ class Runner:
         protocol.encode_frame(_answer(Report(), {"result": results}))
 
     def load(self, files: Files) -> dict[str, Any]:
-        """Load files into this process; the host watches the time that it takes."""
+        """Load files into this process; the host limits the time."""
         self.supervisor.forget()
         self.evaluation = Evaluation(self.project)
         self.coming = None
@@ -203,7 +204,7 @@ class Runner:
             outcome = {"outcome": "user_error", "message": told["message"], "error": told}
         finally:
             for texts in (files.sources, files.bytecode):
-                texts.clear()  # they may be large, and the next children would have them, too
+                texts.clear()  # they may be large, and later children would inherit them
             self.evaluation = Evaluation(self.project)  # what was asked meanwhile saw a part of it
             kill_descendants()
             remove_files()
@@ -219,7 +220,7 @@ class Runner:
         return plan(request, self.project, self.evaluation)
 
     def _run(self, plan: Plan) -> Report:
-        """The outcomes of a plan's works."""
+        """Return the outcomes of a plan's works."""
         report = Report(plan.check)
         together = plan.together
         if plan.files is not None:
@@ -228,10 +229,10 @@ class Runner:
         return self.supervisor.run(plan.works, plan.limits, report, together=together)
 
     def _load_and_run(self, plan: Plan, files: Files) -> Report:
-        """Have files loaded and works done in the first child; this process loads them later.
+        """Have the first child load the files and do the works; this process loads them later.
 
-        That saves to fork a child after the load, while somebody waits. Where not all goes well
-        there, the files are loaded here at once: LoadFailedError if they cannot be.
+        That saves a fork after the load while somebody waits. If not all goes well there, the files
+        are loaded here at once; LoadFailedError is raised if they cannot be.
         """
         self.coming = files
         report = Report(plan.check)
@@ -289,11 +290,11 @@ class Runner:
         return done["op"] in ("compile", "load") or self.evaluation.is_as_before()
 
     def _load_here(self, files: Files, *, more: bool) -> float:
-        """Load files for what else is done in this process; the seconds that it took."""
+        """Load files for other work in this process; return the seconds that it took."""
         started = time.monotonic()
         self.evaluation = Evaluation(self.project)
         files.load_into(self.project)
-        self.evaluation = Evaluation(self.project)  # what was asked meanwhile saw a part of it
+        self.evaluation = Evaluation(self.project)  # requests during the load saw only a part of it
         if more and self.evaluation.shares_processes():
             self.evaluation.make_ready()
         return time.monotonic() - started
@@ -301,7 +302,7 @@ class Runner:
     def _rehearse(self, instant: Instant, limits: Limits) -> list[Any]:
         if self.project.files:
             return self.evaluation.rehearse(instant, limits)
-        # What comes next is a project, so one is loaded and forgotten.
+        # The next request brings a project, so one is loaded and forgotten.
         self.evaluation = Evaluation(self.project)
         Files.of(self.rehearsed).load_into(self.project)
         self.evaluation.prepare()
@@ -328,7 +329,7 @@ def _answer(report: Report, outcome: dict[str, Any]) -> dict[str, Any]:
 
 
 def _error(result: dict[str, Any]) -> dict[str, Any] | None:
-    """What went wrong with one of several items, as the error object; None if nothing did."""
+    """Return the error object of one of several items; None if the item succeeded."""
     if result["outcome"] == "ok":
         return None
     return result.get("error") or {
@@ -357,7 +358,7 @@ _NO_ALERTS = {"alerts": [], "left_out": 0, "takes_now": False, "seconds": 0.0}
 
 
 def _constraints(report: Report) -> dict[str, Any]:
-    """An error of one is in its own result."""
+    """Answer with all results; the error of a constraint is in its own result."""
     results = [
         {
             **(result.get("result") or _NO_ALERTS),
@@ -370,7 +371,7 @@ def _constraints(report: Report) -> dict[str, Any]:
 
 
 def _forecast(report: Report) -> dict[str, Any]:
-    """Where one cannot be looked ahead at, that is its result."""
+    """Answer with all forecasts; a failed forecast is the result of its own constraint only."""
     results = [
         {**(result.get("result") or {}), "path": result["item"], "error": _error(result)}
         for result in report.results
@@ -379,7 +380,7 @@ def _forecast(report: Report) -> dict[str, Any]:
 
 
 def _tests(report: Report) -> dict[str, Any]:
-    """An error of a file is in its own result."""
+    """Answer with all results; the error of a file is in its own result."""
     results = []
     for result in report.results:
         if result["outcome"] == "ok":
@@ -402,7 +403,7 @@ ANSWERS: dict[str, Callable[[Report], dict[str, Any]]] = {
 
 @contextmanager
 def _limited_load(memory_bytes: int) -> Iterator[None]:
-    """Let what is executed here take so much memory and start no process, until it is over."""
+    """Limit memory, and forbid processes, while code is executed here."""
     before = {
         kind: resource.getrlimit(kind) for kind in (resource.RLIMIT_AS, resource.RLIMIT_NPROC)
     }

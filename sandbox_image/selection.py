@@ -1,8 +1,9 @@
-"""What the answer to a query rests on: which records it names, selects, or has read.
+"""Find the evidence for a query's answer: the records that it names, selects, or has read.
 
-Records in the value are what it rests on. Where the code has one comprehension, and uses no
-collection but as what that one goes through, those elements are that pass its `if`s: "13 trips"
-names the 13. Of all other code it is known which collections it reads, and that is said.
+Records in the value are its evidence. Where the code has one comprehension, and uses no collection
+except the one that the comprehension iterates over, the evidence is the elements that pass its
+`if`s: "13 trips" names the 13. For all other code it is known which collections it reads, and those
+are given.
 """
 
 import ast
@@ -13,16 +14,16 @@ from typing import Any, TypeGuard
 from .uac import Record
 
 Place = tuple[str, str]  # domain and collection
-# Name → attribute that is asked of it → the collections meant; of the name itself by "".
+# Name → attribute accessed on it → the collections meant; "" stands for the name itself.
 Meanings = Mapping[str, Mapping[str, Sequence[Place]]]
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
-# No name that code can have.
+# Names that no code can use.
 GOES_THROUGH, SELECTS, SELECTS_SEVERAL = "$goes_through", "$selects", "$selects_several"
 
 
 class Selection:
-    """Of one query: what its code reads, and while it runs, what its comprehension selects."""
+    """The collections that a query reads, and the elements that its comprehension selects."""
 
     def __init__(
         self,
@@ -31,7 +32,7 @@ class Selection:
         singles: Iterable[Place],
         places: Mapping[int, Place],
     ) -> None:
-        """Change the code so that it tells; it has to be executed with `names` then.
+        """Change the code so that it reports; afterwards it must be executed with `names`.
 
         `singles` are the places of one record each, which a condition may use; `places` are those
         of the state's records, by their ids.
@@ -41,12 +42,12 @@ class Selection:
             SELECTS: self._selects,
             SELECTS_SEVERAL: self._selects_several,
         }
-        self.met = False  # whether the comprehension has come upon a record
+        self.met = False  # whether the comprehension has met a record
         self.selected: dict[int, Any] = {}
         self._places = places
         uses = list(_uses(tree, named))
         self.read: list[Place] = sorted({place for _, place in uses})
-        self.beside: list[Place] = []  # of single records: what a condition uses, too
+        self.beside: list[Place] = []  # places of single records, which a condition uses, too
         found = [node for node in ast.walk(tree) if isinstance(node, COMPREHENSIONS)]
         if not uses or len(found) != 1:
             return
@@ -86,7 +87,7 @@ class Selection:
 
 
 def _watch(comprehension: Any) -> None:
-    """Have it tell what it goes through, and which elements pass its conditions."""
+    """Make the comprehension report what it iterates over, and which elements pass its tests."""
     elements = []
     for generator in comprehension.generators:
         names = [node.id for node in ast.walk(generator.target) if isinstance(node, ast.Name)]
@@ -103,14 +104,17 @@ def _call(function: str, arguments: Sequence[ast.expr], where: ast.expr) -> ast.
 
 
 def _uses(tree: ast.Module, named: Meanings) -> Iterator[tuple[ast.AST, Place]]:
-    """Where the state is used, and which collection. To name one otherwise is no use of it."""
+    """Yield where the state is used, and which collection.
+
+    Merely giving a collection another name is no use of it.
+    """
     meaning = {name: dict(meant) for name, meant in named.items()}
     passed: set[int] = set()
     for node in ast.walk(tree):
         if _is_naming(node) and _meant(node.value, meaning):
             passed |= {id(one) for one in ast.walk(node.value)}
         for name, meant in list(_named_otherwise(node, meaning)):
-            # It may mean several things, in several places of the code: all of them, then.
+            # The name may have several meanings in different parts of the code: take all of them.
             known = meaning.setdefault(name, {})
             for attribute, places in meant.items():
                 known[attribute] = [*dict.fromkeys([*known.get(attribute, ()), *places])]
@@ -127,7 +131,7 @@ def _is_naming(node: ast.AST) -> TypeGuard[ast.Assign]:
 def _named_otherwise(
     node: ast.AST, named: Meanings
 ) -> Iterator[tuple[str, Mapping[str, Sequence[Place]]]]:
-    """The names that a statement gives to what of the state, by an assignment or an import."""
+    """Yield the names that an assignment or an import binds to parts of the state."""
     match node:
         case ast.Assign(targets=targets, value=value) if places := _meant(value, named):
             meant = named[value.id] if isinstance(value, ast.Name) else {"": places}
@@ -137,7 +141,7 @@ def _named_otherwise(
                 name = alias.asname or alias.name
                 match module.split("."):
                     case ["domains", _, "schema"]:
-                        pass  # classes hold nothing
+                        pass  # classes hold no records
                     case ["domains", domain, *_] if domain in named:
                         every = _every(named[domain])
                         places = named[domain].get(alias.name, every)
@@ -158,7 +162,7 @@ def _every(meant: Mapping[str, Sequence[Place]]) -> list[Place]:
 
 
 def _meant(node: ast.AST, named: Meanings) -> Sequence[Place]:
-    """The collections that an expression names, if that is what it does."""
+    """Return the collections that an expression names; none if it does something else."""
     match node:
         case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in named:
             return named[name].get(attribute, ())

@@ -1,4 +1,4 @@
-"""Running user code in a forked child: limited, watched from outside, and gone afterwards."""
+"""Run user code in a forked child: limited, watched from outside, and gone afterwards."""
 
 import itertools
 import os
@@ -40,25 +40,25 @@ from .processes import (
 from .uac import protocol
 from .values import size
 
-READ_BYTES = 64 * 1024  # what a pipe holds
-VALUE_BYTES = 128  # what a value takes here, at the most
+READ_BYTES = 64 * 1024  # the capacity of a pipe
+VALUE_BYTES = 128  # maximum size of a value here
 
 
 class HostGoneError(Exception):
-    """The host closed its end: there is nobody left to work for."""
+    """The host closed its end: nobody waits for the work any more."""
 
 
 class ChildGoneError(Exception):
-    """What waited for a request ended, and the host's stream may be out of step."""
+    """The child that waited for a request ended; the host's stream may be out of step."""
 
 
 class OutOfMemoryError(Exception):
-    """The kernel killed a child that had not reached its own limit: the machine is short."""
+    """The kernel killed a child below its own limit: the machine is short of memory."""
 
 
 @dataclass
 class Report:
-    """What came of a request's items, in their order, and what they consumed together."""
+    """Results of a request's items, in their order, and their total resource usage."""
 
     check: Check = anything
     started: float = field(default_factory=time.monotonic)
@@ -71,9 +71,9 @@ class Report:
     memory_bytes: int = 0
 
     def take(self, item: str, line: bytes, limits: Limits) -> dict[str, Any]:
-        """A child's answer, or a failure if all together would become too large with it.
+        """Return a child's answer, or a failure if the total would become too large with it.
 
-        ProtocolError if the line is no answer to the item.
+        Raises ProtocolError if the line is no answer to the item.
         """
         if protocol.has_more_values(line, limits.memory_bytes // VALUE_BYTES):
             return failure("result_limit", too_many(limits.memory_bytes // VALUE_BYTES))
@@ -86,12 +86,12 @@ class Report:
         return answer
 
     def use(self, cpu_seconds: float, memory_bytes: int) -> None:
-        """Add what a child consumed, or said so: it had one processor, for so long at the most."""
+        """Add a child's reported usage; its CPU time cannot exceed the elapsed time."""
         self.cpu_seconds += min(cpu_seconds, time.monotonic() - self.started)
         self.memory_bytes = max(self.memory_bytes, memory_bytes)
 
     def usage(self) -> dict[str, Any]:
-        """The part of an answer that tells what was printed and consumed."""
+        """Return the part of an answer that tells the output and the resource usage."""
         return {
             "stdout": protocol.storable(self.stdout.decode(errors="replace")),
             "load_seconds": self.load_seconds,
@@ -104,19 +104,19 @@ class Report:
 class Supervisor:
     """Runs pieces of work in forked children.
 
-    What one of them does to the loaded project is gone before the next one starts. To fork a child
-    takes longer than most work, so one is kept in advance, and what can be done together is done
-    in one, as long as nothing changes there.
+    Changes that one of them makes to the loaded project are gone before the next one starts.
+    Forking a child takes longer than most work, so one is kept in advance, and works that can share
+    a child do, as long as nothing changes there.
     """
 
     def __init__(self, host_descriptor: int, performer: Performer) -> None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        prctl(PR_SET_DUMPABLE, 0)  # children, which inherit it, could read this process otherwise
+        prctl(PR_SET_DUMPABLE, 0)  # or children, which inherit it, could read this process
         self._host = host_descriptor
         self._performer = performer
         self._next: Child | None = None
-        self._request: dict[str, Any] | None = None  # one that the host sent, and nobody took yet
-        self._began = False  # the next one, with what the host asked for
+        self._request: dict[str, Any] | None = None  # sent by the host, and not handled yet
+        self._began = False  # the next child has begun with the host's request
         self._done: list[int] = []  # children that have answered and are still to be ended
         self._out_of_memory_kills = out_of_memory_kills()
         self._wakeup, write = os.pipe()
@@ -124,8 +124,8 @@ class Supervisor:
         os.set_blocking(write, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        # As the first process of a container, what it does not handle does not reach it. This
-        # one Python handles, and a child could end the run of all the others by it.
+        # As the first process of a container, it gets only signals that it handles. Python handles
+        # this one, with which a child could end the other children's run.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def run(
@@ -139,11 +139,11 @@ class Supervisor:
     ) -> Report:
         """Add the outcome of every piece of work to the report, in order: {"item", "outcome", …}.
 
-        Those that it has already are not done again. An item that takes its child along has the
-        outcome of that. A result that does not pass the report's check is no answer. With
-        `together`, one child does as many as it can; with `once`, what it leaves is left. Raises
-        HostGoneError when the host left meanwhile, and OutOfMemoryError when the kernel took a
-        child for its memory.
+        Works whose outcome the report already has are not done again. The outcome of an item that
+        ends its child is how that ended. A result that does not pass the report's check is refused.
+        With `together`, one child does as many works as it can; with `once`, the rest is left.
+        Raises HostGoneError when the host left meanwhile, and OutOfMemoryError when the kernel
+        killed a child for its memory.
         """
         deadline = report.started + report.load_seconds + limits.total_seconds
         while len(report.results) < len(works):
@@ -166,7 +166,7 @@ class Supervisor:
             if SCRATCH is not None:
                 self.sweep()  # nobody writes any more
                 remove_files()
-            if answers is None:  # one of them forged some: each speaks for itself now
+            if answers is None:  # one of them forged some: each now runs in a child of its own
                 together = False
             else:
                 report.results += answers
@@ -181,9 +181,10 @@ class Supervisor:
             self._next = fork(self._performer, self._host)
 
     def receive(self) -> dict[str, Any] | None:
-        """The host's next request, with which a child has already begun; None when it left.
+        """Return the host's next request, with which a child has already begun; None when it left.
 
-        ProtocolError if it is none, and ChildGoneError when the child that waited for it ended.
+        Raises ProtocolError if it is no request, and ChildGoneError when the child that waited for
+        it ended.
         """
         while True:
             if self._request is not None:
@@ -193,7 +194,7 @@ class Supervisor:
             self.make_ready()
             assert self._next is not None
             poller = select.poll()
-            poller.register(self._host, 0)  # tells only that it hung up
+            poller.register(self._host, 0)  # reports only a hang-up
             poller.register(self._next.requests, select.POLLIN)
             ready = dict(poller.poll())
             if ready.get(self._next.requests, 0) & select.POLLIN:
@@ -201,18 +202,18 @@ class Supervisor:
                 continue
             if self._host in ready:
                 return None
-            # Something killed it. How much of a request it had read then, nobody knows.
+            # Something killed the child. Nobody knows how much of a request it had read.
             raise ChildGoneError
 
     def rehearse(self, works: Sequence[dict[str, Any]], limits: Limits) -> list[dict[str, Any]]:
-        """Have the child that waits do these works as if they were needed, and wait again.
+        """Have the waiting child do these works as if they were needed, and wait again.
 
         After a fork, whichever process first touches a page that both have waits for a copy of it:
         so that is done now, while nobody waits.
         """
         child = self._next
         assert child is not None
-        with suppress(BrokenPipeError):  # the host was quicker
+        with suppress(BrokenPipeError):  # the host was faster
             write(child.work, _frame(works, limits, rehearsal=True))
         message = protocol.read_frame(reader(child.requests))
         if message is None:
@@ -225,13 +226,13 @@ class Supervisor:
         return [report.take("", line.encode(), limits) for line in message["rehearsed"]]
 
     def sweep(self) -> None:
-        """End all that runs here, but for the child that waits for the next piece of work."""
+        """End all processes here, except the child that waits for the next piece of work."""
         self._end_done()
         if self._began or count_children() != (0 if self._next is None else 1):
             self.forget()
 
     def forget(self) -> None:
-        """End all that runs here: what was made ready knows nothing of what is loaded now."""
+        """End all processes here: a prepared child does not know the files that are loaded now."""
         if self._next is not None:
             self._next.close()
             self._next = None
@@ -241,13 +242,13 @@ class Supervisor:
 
     def _end_done(self) -> None:
         for pid in self._done:
-            os.kill(pid, signal.SIGKILL)  # one that is over is still this one until it is reaped
+            os.kill(pid, signal.SIGKILL)  # a child that has ended keeps its id until it is reaped
         for pid in self._done:
             os.waitpid(pid, 0)
         self._done.clear()
 
     def _begin(self, works: Sequence[dict[str, Any]], limits: Limits) -> Child:
-        """The child that has begun with works, or one that is given them."""
+        """Return the child that has begun with these works, or give them to one."""
         if self._began:
             child, self._next = self._next, None
             self._began = False
@@ -280,13 +281,13 @@ class Supervisor:
         limits: Limits,
         deadline: float,
     ) -> list[dict[str, Any]] | None:
-        """Watch a child until it has answered all or ends, or exceeds a limit and is killed.
+        """Watch a child until it has answered everything or ends, or exceeds a limit and is killed.
 
         Returns its answers, fewer than there are works if it ended before; or the failure that left
-        the first work without one. None if the answers to several works are in doubt.
+        the first work without one. Returns None if the answers to several works are in doubt.
         """
         poller = select.poll()
-        poller.register(self._host, 0)  # tells only that it hung up
+        poller.register(self._host, 0)  # reports only a hang-up
         poller.register(self._wakeup, select.POLLIN)
         answers: list[dict[str, Any]] = []
         failed: dict[str, Any] | None = None
@@ -304,7 +305,8 @@ class Supervisor:
                 os.kill(pid, signal.SIGKILL)
                 raise HostGoneError
             if _read_available(self._wakeup):
-                # Asked before its pipes are read, which then hold all that it ever wrote.
+                # Check this before reading its pipes, which then hold everything that it ever
+                # wrote.
                 ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
             try:
                 for line in results.read_lines():
@@ -316,13 +318,13 @@ class Supervisor:
                         failed = answer  # those before it took some of that: it begins anew
                         break
                     answers.append(answer)
-                    if item == LOAD:  # the time of a request begins when all is there
+                    if item == LOAD:  # the time of a request begins after the load
                         deadline = time.monotonic() + limits.total_seconds
                     stop_at = min(deadline, time.monotonic() + limits.wall_seconds)
                     produced = 0
             except protocol.ProtocolError as error:
                 failed = failure("protocol_error", f"the child's answer: {error}")
-            printed = stdout.read()  # after the answer, before which it was written
+            printed = stdout.read()  # read after the answer, before which it was written
             produced += len(printed)
             report.stdout = (report.stdout + printed)[-limits.stdout_kept_bytes :]
             if produced > limits.stdout_produced_bytes:
@@ -334,7 +336,7 @@ class Supervisor:
             elif not ended and time.monotonic() >= stop_at:
                 failed = failure("timeout", f"took longer than {allowed:g} s")
             elif len(answers) == len(works) and results.at_end and len(printed) < READ_BYTES:
-                break  # it closed its end, so that this is all: its own end is not waited for
+                break  # it closed its end, so this is everything: do not wait for its exit
         if failed is None and len(answers) == len(works) and results.rest:
             failed = failure("protocol_error", "the child's answer: it wrote more than that")
         if failed is None and len(answers) == len(works):
@@ -347,7 +349,7 @@ class Supervisor:
         killed = failed is None and os.WIFSIGNALED(status)
         if killed and out_of_memory_kills() > self._out_of_memory_kills:
             raise OutOfMemoryError
-        # An answer may be forged, and what was read of the output may be that of several.
+        # An answer may be forged, and the output may be that of several works.
         doubtful = ("protocol_error", "output_limit")
         if failed is not None and failed["outcome"] in doubtful and len(works) > 1:
             report.stdout, report.result_bytes = before
@@ -355,7 +357,7 @@ class Supervisor:
         if len(answers) == len(works):
             answers.pop()  # it is in doubt
         elif answers:
-            return answers  # what ended the child may be the doing of the last one, or the next
+            return answers  # the last work, or the next one, may have ended the child
         failed = failed or _ended_early(status, limits)
         return [*answers, {**failed, "item": works[len(answers)]["item"]}]
 
@@ -367,8 +369,8 @@ def _frame(works: Sequence[dict[str, Any]], limits: Limits, *, rehearsal: bool) 
 def of_one_side(works: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the first works that may share a process.
 
-    A workspace's constraints share none with functions of the project, which may have got past the
-    policy and could change what the constraints say.
+    A workspace's constraints share none with functions of the project: these may have bypassed the
+    policy, and could change what the constraints report.
     """
     is_workspace = works[:1] and works[0]["item"].startswith(WORKSPACE)
     return list(
@@ -387,7 +389,10 @@ class _Pipe:
         self._watched = False
 
     def watch_with(self, poller: select.poll) -> None:
-        """Be polled until the end: a pipe at its end would make every poll return at once."""
+        """Register with the poller until the end.
+
+        A pipe at its end would make every poll return at once.
+        """
         if self._watched and self.at_end:
             poller.unregister(self.descriptor)
             self._watched = False
@@ -396,16 +401,16 @@ class _Pipe:
             self._watched = True
 
     def read(self) -> bytes:
-        """What is there, at most READ_BYTES."""
+        """Return what is available, at most READ_BYTES."""
         data = _read_available(self.descriptor)
         self.at_end = data == b""
         return data or b""
 
     def read_lines(self) -> list[bytes]:
-        """The lines that what is there completes; the incomplete one stays in `rest`."""
+        """Return the lines that are complete now; the incomplete one stays in `rest`."""
         data = self.read()
         if data.endswith(b"\n"):
-            data += self.read()  # mostly it is the last one, and the end can be seen already
+            data += self.read()  # usually this was the last read, and the end can already be seen
         self.rest += data
         if b"\n" not in data:  # a long line must not be searched again with every piece
             return []
@@ -419,7 +424,7 @@ class _Pipe:
 
 
 def _read_available(descriptor: int) -> bytes | None:
-    """What can be read without waiting; None when nothing can, b"" at the end."""
+    """Return the bytes available without waiting; None if there are none yet, b"" at the end."""
     try:
         return os.read(descriptor, READ_BYTES)
     except BlockingIOError:

@@ -1,9 +1,9 @@
-"""What one constraint could leave behind for the next one, and whether it did.
+"""Detect whether one constraint has left behind changes that the next one could see.
 
-To run many constraints in one process is many times cheaper than a process for each, and safe as
+Running many constraints in one process is many times cheaper than a process for each, and safe as
 long as none of them changes what another one reads: the collections and the records of the state,
-and the classes of the schema. Constraints have no business to; one that does is noticed here, and
-the next one then gets a process of its own.
+and the classes of the schema. Constraints have no business to; a constraint that does is detected
+here, and the next one then gets a process of its own.
 """
 
 import collections
@@ -41,36 +41,36 @@ CONTAINERS = (list, dict, set, collections.deque)
 
 
 class Traces:
-    """The changeable objects that modules hold, as they were when this was made."""
+    """The mutable objects that modules hold, in their state when this was made."""
 
     def __init__(self, modules: Sequence[ModuleType]) -> None:
-        self.complete = True  # False if there is something of which changes cannot be noticed
+        self.complete = True  # False if changes of some object cannot be detected
         self._contents: list[tuple[Any, list[object]]] = []
         self._classes: set[type] = set()
         self._own = {module.__name__ for module in modules}
         self._look(value for module in modules for value in _named(module))
 
     def watch(self) -> None:
-        """Notice from now on, in this process, when an attribute of a record is assigned.
+        """Detect from now on, in this process, when an attribute of a record is assigned.
 
         The shapes of a workspace's constraints are records too, and copies of the user's.
         """
         global _assigned, _watched
         _assigned, _watched = False, self._own
         for kind in self._classes:
-            if vars(kind).get("__setattr__") is None:  # else it is frozen, or watched already
+            if vars(kind).get("__setattr__") is None:  # otherwise it is frozen, or already watched
                 type.__setattr__(kind, "__setattr__", _set_attribute)
                 type.__setattr__(kind, "__delattr__", _delete_attribute)
 
     def left(self) -> bool:
-        """Whether anything changed since, as far as can be noticed."""
+        """Return whether anything has changed since, as far as can be detected."""
         return _assigned or not all(
             len(before) == len(now) and all(map(operator.is_, before, now))
             for before, now in ((before, _content(one)) for one, before in self._contents)
         )
 
     def _look(self, values: Iterable[object]) -> None:
-        """Note what is changeable in these values and in what they hold."""
+        """Note the mutable objects among these values and in their content."""
         seen: set[int] = set()
         pending = list(values)
         while pending:
@@ -102,7 +102,7 @@ class Traces:
                 self.complete = False
 
 
-# In a process that loads another version, classes that stay have been watched for the last one.
+# In a process that loads another version, unchanged classes were already watched for the last one.
 _assigned = False
 _watched: set[str] = set()  # the modules of the project's classes
 
@@ -120,12 +120,12 @@ def _delete_attribute(record: object, name: str) -> None:
 
 
 def _named(owner: ModuleType | type) -> list[object]:
-    """What somebody gave a name in a module or a class."""
+    """Return the values that somebody named in a module or a class."""
     return [value for name, value in vars(owner).items() if not name.startswith("__")]
 
 
 def _content(value: Any) -> list[object]:
-    """What a changeable object holds, in its order."""
+    """Return the content of a mutable object, in its order."""
     if isinstance(value, type):
         watched = ("__setattr__", "__delattr__")
         return [one for name, one in vars(value).items() if name not in watched]
@@ -142,7 +142,7 @@ def _functions(value: Any) -> Iterator[object]:
 
 
 def _is_flat(kind: type) -> bool:
-    """Whether objects of a class hold nothing changeable, as far as its annotations tell."""
+    """Return whether objects of a class hold nothing mutable, judged by its annotations."""
     if issubclass(kind, UNCHANGEABLE):
         return True
     return dataclasses.is_dataclass(kind) and all(

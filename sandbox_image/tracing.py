@@ -1,14 +1,14 @@
-"""Moments that note what is asked of them, so that it is known until when the answers hold.
+"""Moments that record how they are used, so that it is known until when the answers hold.
 
-A constraint that is handed such a `now` or `today` computes as with the real one. Whatever it asks
-(a comparison, a difference, the hour) notes how far off the next instant is at which the answer
-could be another one; the soonest of them is when the constraint is to be looked at again. Until
-then it would do the very same.
+A constraint that gets such a `now` or `today` computes as with the real one. Every use of it (a
+comparison, a difference, the hour) notes how far off the next instant is at which the answer could
+change; the earliest of these is when the constraint has to be called again. Until then it would do
+the very same.
 
-They are no subclasses: code written in C would take those for what they are derived from, and
-nothing would be noted. So it refuses them, and whoever evaluates falls back to a plain moment. To
-`isinstance` they are what they stand for. What is asked in a way that nobody can follow (a text, a
-hash) may change with the next day, or of an instant the next minute.
+They are no subclasses: code written in C would treat those as instances of their base, and nothing
+would be noted. C code therefore refuses them, and the evaluation falls back to a plain moment. For
+`isinstance` they are instances of the real class. The result of a use that cannot be followed (a
+text, a hash) may change with the next day, or for an instant with the next minute.
 """
 
 import datetime
@@ -22,14 +22,14 @@ from types import CodeType
 from typing import Any, ClassVar
 
 US = datetime.timedelta(microseconds=1)
-# By a clock on the wall: without a zone.
+# Times of a wall clock: without a zone.
 _FIRST, _LAST = datetime.datetime.min, datetime.datetime.max  # noqa: DTZ901
 CALENDAR = (_LAST - _FIRST) // US
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
-# The rounding of floating point numbers, in microseconds of a few thousand years.
+# Rounding error of floating point numbers, in microseconds, over a few thousand years.
 ROUNDING = 2
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -38,13 +38,13 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class Clock:
-    """How far off the next instant is at which an answer could change, in microseconds."""
+    """The distance, in microseconds, to the next instant at which an answer could change."""
 
     def __init__(self) -> None:
         self.soonest: int | None = None
 
     def note(self, distance: int) -> None:
-        """Note that an answer could change so far from now."""
+        """Note that an answer could change at this distance from now."""
         distance = min(max(distance, 1), CALENDAR)
         if self.soonest is None or distance < self.soonest:
             self.soonest = distance
@@ -58,16 +58,16 @@ class Steps:
 
     @classmethod
     def days(cls, clock: Clock, to_midnight: int = DAY) -> "Steps":
-        """Days, of which the next one begins so far off."""
+        """Make steps of days, of which the next one begins in `to_midnight` microseconds."""
         return cls(clock, DAY, to_midnight, to_midnight)
 
     @classmethod
     def microseconds(cls, clock: Clock, to_minute: int) -> "Steps":
-        """Microseconds; what cannot be followed changes with the next minute."""
+        """Make steps of microseconds; uses that cannot be followed change with the next minute."""
         return cls(clock, 1, 1, to_minute)
 
     def ahead(self, number: int) -> None:
-        """Note that an answer could change after so many steps, one at least."""
+        """Note that an answer could change after `number` steps, at least one."""
         self.clock.note(self.first + (max(number, 1) - 1) * self.size)
 
     def escape(self) -> None:
@@ -76,7 +76,7 @@ class Steps:
 
 
 class Traced:
-    """What all of them have: a real value, and what is noted when it is used."""
+    """Base of all traced values: a real value, and a note of each use."""
 
     __slots__ = ("_real", "_steps")
     _kind: ClassVar[type]
@@ -126,7 +126,7 @@ for _name, _how in _COMPARISONS.items():
 
 
 def plain(value: Any) -> Any:
-    """The real value, which is noted as used in a way that cannot be followed."""
+    """Return the real value, and note that its use cannot be followed."""
     return value._escaped() if _is_traced(value) else value
 
 
@@ -179,10 +179,10 @@ class Number(Traced):
         return how(self._real, other)
 
     def _meet(self, other: float) -> None:
-        """Note when it gets where the other number is, or leaves it."""
+        """Note when this number reaches the other one, or leaves it."""
         distance = other - self._real
         if self._slope and math.isfinite(distance) and distance * self._slope >= 0:
-            with suppress(OverflowError):  # never, then
+            with suppress(OverflowError):  # it never does
                 steps = math.floor(abs(distance / self._slope) - 1e-6)
                 self._steps.ahead(steps - (ROUNDING if self._steps.size == 1 else 0))
 
@@ -234,7 +234,7 @@ class Number(Traced):
 
 
 def _number(real: float, steps: Steps, slope: float) -> Any:
-    """A number that moves so; a plain one where rounding hides how."""
+    """Return a number that moves; a plain one if rounding hides how it moves."""
     if isinstance(real, float) and not math.ulp(real) <= abs(slope) < math.inf:
         steps.escape()
         return real
@@ -262,7 +262,7 @@ Number.__rtruediv__ = _reflected("truediv")  # type: ignore[attr-defined]
 
 
 class Span(Traced):
-    """A time that grows or shrinks by one step with every step (`sign`)."""
+    """A time span that grows or shrinks by one step with every step (`sign`)."""
 
     __slots__ = ("_sign",)
     _kind = datetime.timedelta
@@ -294,7 +294,7 @@ class Span(Traced):
 
     @property
     def days(self) -> Any:
-        """Whole days."""
+        """Return the whole days."""
         if self._is_daily:
             return Number(self._real.days, self._steps, self._sign)
         self._next_multiple(DAY)
@@ -302,17 +302,17 @@ class Span(Traced):
 
     @property
     def seconds(self) -> int:
-        """Of the day that has begun; looked at minute by minute."""
+        """Seconds of the day that has begun; noted minute by minute."""
         self._next_multiple(MINUTE)
         return int(self._real.seconds)
 
     def total_seconds(self) -> Any:
-        """All of it."""
+        """Return the whole span in seconds."""
         slope = self._sign * self._steps.size / 1_000_000
         return _number(self._real.total_seconds(), self._steps, slope)
 
     def _next_multiple(self, size: int) -> None:
-        """Note when the number of these in it changes."""
+        """Note when the number of whole units of this length changes."""
         if self._is_daily:
             self._steps.ahead(1)
             return
@@ -380,7 +380,7 @@ class Day(Traced):
             return self._compare_traced(other, how)
         if _is_traced(other) or not isinstance(other, datetime.date):
             return NotImplemented
-        if type(other) is not datetime.date:  # to its own class nobody would hand a traced one
+        if type(other) is not datetime.date:  # nobody would pass a traced one to its own class
             return how(self._escaped(), other)
         distance = other.toordinal() - self._real.toordinal()
         if distance >= 0:
@@ -435,7 +435,7 @@ class Day(Traced):
         except OverflowError:
             self._steps.escape()
             raise
-        if shifted > self._real:  # there is a day from which on this raises
+        if shifted > self._real:  # from some day on this raises
             self._steps.ahead(datetime.date.max.toordinal() - shifted.toordinal() + 1)
         return Day(shifted, self._steps)
 
@@ -477,7 +477,7 @@ class Time(Traced):
 class Moment(Traced):
     """A moment that moves on.
 
-    Its clock shows what its zone says; where the zone changes that, everything is looked at again.
+    Its clock is that of its zone; when the zone's offset changes, everything is evaluated again.
     """
 
     __slots__ = ("_clock",)
@@ -607,7 +607,10 @@ class Moment(Traced):
 
 
 def _changes_of_offset(moment: datetime.datetime) -> Iterator[int]:
-    """How far off the zone's next changes are, by the clock that the zone shows and by the sun."""
+    """Yield how far off the zone's next changes of offset are.
+
+    The distances are in microseconds, by the zone's wall clock and in UTC.
+    """
     zone = moment.tzinfo
     if zone is None or isinstance(zone, datetime.timezone):
         return
@@ -631,7 +634,7 @@ def _soonest_change(
 
 @functools.lru_cache(maxsize=256)
 def _changes(zone: datetime.tzinfo, by_wall: bool, year: int) -> tuple[datetime.datetime, ...]:
-    """When the zone's offset changes in a year."""
+    """Return when the zone's offset changes in a year."""
     if not datetime.MINYEAR < year < datetime.MAXYEAR:
         return ()
 
@@ -656,9 +659,11 @@ def _changes(zone: datetime.tzinfo, by_wall: bool, year: int) -> tuple[datetime.
 
 
 def can_follow(code: CodeType) -> bool:
-    """Whether a function, with those within it, does nothing by which a traced moment's use goes
-    unnoticed: it catches no exception, and asks neither for a class nor whether something is the
-    very same number."""
+    """Return whether every use of a traced moment in a function, nested ones included, is noticed.
+
+    That is so if it catches no exception, and asks neither for a class nor whether something is the
+    very same number.
+    """
     if "builtins" in code.co_names and "type" in code.co_names:
         return False
     before: object = None

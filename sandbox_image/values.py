@@ -19,7 +19,7 @@ class ResultLimitError(Exception):
 
 
 class AlertLimitError(Exception):
-    """A constraint found more than it may; `result` is one with a few of its alerts."""
+    """A constraint exceeded its alert limit; `result` is one with a few of its alerts."""
 
     def __init__(self, message: str, result: dict[str, Any]) -> None:
         super().__init__(message)
@@ -27,9 +27,9 @@ class AlertLimitError(Exception):
 
 
 class NotAValueError(Exception):
-    """The value is of a kind that is no data; the message says what to return instead.
+    """The value is of a kind that is not data; the message says what to return instead.
 
-    `line` is where it was returned, if the one who asked for the encoding knows.
+    `line` is where it was returned, if the caller of the encoding knows.
     """
 
     line: int | None = None
@@ -38,9 +38,9 @@ class NotAValueError(Exception):
 def encode(
     value: object, *, max_bytes: int, max_depth: int, held: list[Record] | None = None
 ) -> Any:
-    """A value as typed JSON of about `max_bytes` at most; the records in it are added to `held`.
+    """Return a value as typed JSON of at most about `max_bytes`; add its records to `held`.
 
-    Raises ResultLimitError, also for what contains itself, and NotAValueError.
+    Raises ResultLimitError, also for a value that contains itself, and NotAValueError.
     """
     return _Encoder(max_bytes, max_depth, [] if held is None else held).encode(value, max_depth)
 
@@ -53,7 +53,7 @@ class _Encoder:
         self.bytes_left = max_bytes
 
     def spend(self, count: int) -> None:
-        """Stop before the encoding, not after, has filled the memory."""
+        """Stop before the encoding fills the memory, and not after."""
         self.bytes_left -= count
         if self.bytes_left < 0:
             raise ResultLimitError(
@@ -113,7 +113,7 @@ class _Encoder:
         if isinstance(value, (bytes, bytearray)):
             self.spend(len(value) * 4 // 3)
             return {"$bytes": base64.b64encode(value).decode()}
-        # Subclasses, whose own methods are not asked.
+        # For instances of subclasses, whose own methods are not called.
         if isinstance(value, str):
             return self.text(str.__str__(value))
         if isinstance(value, int):
@@ -184,7 +184,7 @@ class _Encoder:
 
 
 def size(count: int) -> str:
-    """A number of bytes, as one says it."""
+    """Return a number of bytes in words."""
     for unit, factor in (("MiB", 1024 * 1024), ("KiB", 1024)):
         if count >= factor:
             return f"{count / factor:.4g} {unit}"

@@ -1,7 +1,7 @@
-"""What a constraint of a workspace is given: a user's records in the shapes that it declares.
+"""Give a workspace constraint a user's records in the shapes that it declares.
 
-They are copies, made of what the records hold and not of what their classes say, so that nothing of
-the user's code stands between. Evidence is found again by the identity of the copies.
+They are copies, made from what the records hold and not from what their classes say, so that none
+of the user's code can interfere. Evidence is found again by the identity of the copies.
 """
 
 import dataclasses
@@ -15,16 +15,18 @@ from typing import Any
 
 from .uac import Record
 
-# The records of a domain's collection, or the one of a singleton, by the names of both.
+# Returns the records of a domain's collection, or the one of a singleton, by the names of both.
 Find = Callable[[str, str], Iterable[object]]
-# Of one parameter, the collections whose records it gets: see `memory.project.shapes.Match`.
+# The collections whose records a parameter gets: see `memory.project.shapes.Match`.
 Binding = Sequence[Mapping[str, Any]]
 
 
 @dataclass
 class Shaped:
-    """The arguments of a check, the records behind them by the ids of the copies, and how many
-    records had no value where the shape needs one."""
+    """The arguments of a check, and the original records by the ids of their copies.
+
+    `left_out` counts the records without a value that the shape needs.
+    """
 
     arguments: dict[str, list[Record]] = field(default_factory=dict)
     originals: dict[int, Record] = field(default_factory=dict)
@@ -34,7 +36,8 @@ class Shaped:
 def shaped(module: ModuleType, bound: Mapping[str, Binding], find: Find) -> Shaped:
     """Copy the records of each parameter's collections into the shape that the check declares.
 
-    LookupError where a collection or a field is not there; what the shape's class raises, raises.
+    Raises LookupError if a collection or a field does not exist; errors of the shape's class
+    propagate.
     """
     found = Shaped()
     parameters = inspect.signature(module.check).parameters if bound else {}
@@ -61,7 +64,10 @@ def shaped(module: ModuleType, bound: Mapping[str, Binding], find: Find) -> Shap
 
 
 def _values(record: Record, collection: Mapping[str, Any]) -> dict[str, Any]:
-    """What a record holds, by the names of the shape's fields, without a None that has no place."""
+    """Return a record's values by the names of the shape's fields.
+
+    A None is left out where the field does not allow it.
+    """
     held = object.__getattribute__(record, "__dict__")
     fields = {"key": "key", "sources": "sources", **collection["fields"]}
     values = {name: _plain(held[own]) for name, own in fields.items()}

@@ -1,7 +1,7 @@
 """One request of every operation of the API, against a whole server.
 
-It leaves a workspace with something of everything, whose names it returns; and its requests and
-answers are the examples of the OpenAPI document: `python -m tests.api_tour` records them anew.
+It leaves a workspace with an instance of everything, whose names it returns. Its requests and
+answers are the examples of the OpenAPI document: `python -m tests.api_tour` records them again.
 """
 
 import json
@@ -20,7 +20,7 @@ from tests.waiting import eventually, scaled
 from uac_site.embedded.system import System
 
 EXAMPLES = Path(__file__).parents[1] / "memory" / "api" / "examples.json"
-# Of the server: its endpoints may be on this machine, and nobody waits long.
+# Settings of the server: its endpoints may be on this machine, and nobody waits long.
 ENVIRONMENT = {
     "UAC_MAX_WAIT_SECONDS": "1",
     "UAC_SANDBOX_RUNNER": "process",
@@ -60,24 +60,24 @@ def test_it_is_silent() -> None:
     assert run_check(late, today=TODAY, tasks=[Task(key="a", name="a", days=0)]) == []
 """
 LIBRARY = "budget_exceeded"
-# Too many alerts at once: the constraint is paused.
+# More alerts at once than the limit allows: the constraint is paused.
 TOO_MANY = 120
-# They are asked by POST, and change nothing.
+# Operations that use POST, but change nothing.
 READS = ("/search/", "/context/", "/query/")
-# So much of a long list or text of an answer is an example.
+# Maximum length of a list or text of an answer in an example.
 LONGEST_LIST, LONGEST_TEXT = 2, 400
 
 
 @dataclass
 class Tour:
-    """What was asked and answered, by operation, and the names of what is there now."""
+    """Requests and answers by operation, and the names of everything that now exists."""
 
     base_url: str
     key: str
     # "GET /v1/users/{user_id}/" → the example.
     examples: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: list[str] = field(default_factory=list)
-    # The writes that were sent twice.
+    # Writes that were sent twice.
     replayed: set[str] = field(default_factory=set)
     # "/v1/users/{user_id}/" → the parameters of the path.
     names: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -92,16 +92,16 @@ class Tour:
         least: bool = False,
         **names: Any,
     ) -> Any:
-        """Send a request and remember it as the example of its operation; return what came back.
+        """Send a request and record it as the example of its operation; return the answer.
 
-        `least`: only if there is no example yet, and whatever the answer.
+        With `least`, it is recorded only if there is no example yet, whatever the answer.
         """
         path = f"/v1/{template}"
         address = path
         for name, value in names.items():
             address = address.replace(f"{{{name}}}", urllib.parse.quote(str(value)))
         url = self.base_url + address + (f"?{urllib.parse.urlencode(query)}" if query else "")
-        # Every write is sent twice by the same name, and done once.
+        # Every write is sent twice with the same key, and done once.
         named = method != "GET" and not path.endswith(READS)
         key = {"Idempotency-Key": f"{method} {template} {len(self.sent)}"} if named else {}
         self.sent.append(path)
@@ -151,7 +151,7 @@ class Tour:
         return status, json.loads(content) if is_json else None, told
 
     def until(self, what: str, look: Any) -> Any:
-        """Look until something is there."""
+        """Poll until something is there."""
         found: Any = None
 
         def looked() -> Any:
@@ -164,13 +164,13 @@ class Tour:
 
 
 def key_of(server: System, workspace: str) -> str:
-    """Return a key of a workspace that may do all there is."""
+    """Return a key of a workspace with every permission."""
     scopes = [text for scope in ("read", "write", "manage") for text in ("--scope", scope)]
     return str(json.loads(server.manage("create_workspace", workspace, *scopes))["api_key"])
 
 
 def take(base_url: str, key: str) -> Tour:
-    """Ask all there is of an empty workspace, with a key that may all; return what came back."""
+    """Call every operation on an empty workspace, with a key that may do everything."""
     tour = Tour(base_url, key)
     user: dict[str, Any] = {"user_id": "ada"}
     _users(tour, user)
@@ -405,7 +405,7 @@ def _webhooks(tour: Tour) -> None:
 
 
 def recorded(tour: Tour) -> dict[str, Any]:
-    """Return the examples, short and without what is of this server alone."""
+    """Return the examples, shortened and without what is specific to this server."""
     found = {
         name: {**example, **({"answer": _short(example["answer"])} if "answer" in example else {})}
         for name, example in sorted(tour.examples.items())

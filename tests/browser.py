@@ -1,6 +1,6 @@
 """The admin of a whole server, in a browser.
 
-A conftest that imports the fixtures has to have one named `system`.
+A conftest that imports the fixtures needs one named `system`.
 """
 
 import shutil
@@ -13,17 +13,17 @@ import pytest
 from tests.docker_engine import skip_or_fail
 from uac_site.embedded.system import System
 
-# Playwright is imported where a browser is used: every process imports this file.
+# Playwright is imported only where a browser is used: every process imports this file.
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Response
 
-# A superuser, to go through the admin with.
+# A superuser who uses the admin.
 STAFF = "eve"
 PASSWORD = "correct horse battery staple"
 
 
-# For a module and no longer: while it is there, a loop of events goes on in this thread, beside
-# which tests cannot start one of theirs.
+# Only for a module: while it exists, an event loop runs in this thread, so that tests cannot start
+# their own.
 @pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
     """Chromium as the system has it."""
@@ -58,7 +58,7 @@ def staff(system: System) -> str:
 
 @pytest.fixture
 def page(browser: "Browser", system: System, staff: str) -> Iterator["Page"]:
-    """The admin's front page, logged in; a page that fails or asks something fails the test."""
+    """The admin's front page, logged in; a page error or a native dialog fails the test."""
     trouble: list[str] = []
     with visitor(browser, system, trouble) as page:
         log_in(page, staff)
@@ -68,10 +68,9 @@ def page(browser: "Browser", system: System, staff: str) -> Iterator["Page"]:
 
 @contextmanager
 def visitor(browser: "Browser", system: System, trouble: list[str]) -> Iterator["Page"]:
-    """Open a page of somebody who is not logged in yet.
+    """Open a page without logging in.
 
-    What a page does that it must not is put into `trouble`: that it fails, asks something, or
-    breaks the Content-Security-Policy.
+    Page errors, native dialogs, and breaches of the Content-Security-Policy are put into `trouble`.
     """
     from playwright.sync_api import expect
 
@@ -102,9 +101,9 @@ def visitor(browser: "Browser", system: System, trouble: list[str]) -> Iterator[
 
 
 def follow(target: "Locator") -> None:
-    """Click on what leads to a page, and wait until that is there, all of its scripts too.
+    """Click on a link, and wait until its page is there, with all of its scripts.
 
-    What is done next would else be done to the page before, or before a script listens.
+    Otherwise the next step would act on the previous page, or before a script listens.
     """
     with target.page.expect_navigation():
         target.click()

@@ -1,4 +1,4 @@
-"""Fixtures shared by all tests: a migrated database, seen with the privileges of the server."""
+"""Fixtures shared by all tests: a migrated database, used with the privileges of the server."""
 
 import gc
 import importlib
@@ -46,11 +46,11 @@ from tests.tiers import holds_extended_only, is_extended, is_left_out_of_sweep, 
 from tests.waiting import scaled
 from workers import tasks
 
-# What tests share tells, too, what an assertion has compared.
+# Assertions in shared helpers show the compared values, too.
 pytest.register_assert_rewrite("tests.sandbox_hosts", "tests.system")
 
-# No example is too slow: the machine may be busy. In CI, as Hypothesis has it there: everybody gets
-# the same examples, and none from a database.
+# No example is too slow, since the machine may be busy. In CI, Hypothesis uses its own profile:
+# everybody gets the same examples, and none from a database.
 hypothesis.settings.register_profile(
     "patient",
     hypothesis.settings.get_profile("ci" if os.environ.get("CI") else "default"),
@@ -60,7 +60,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("patient")
 
-# What one process does, test after test: no more than two whole servers run at a time, and an
+# Files that one process runs, test after test: no more than two whole servers run at a time, and an
 # engine of the tests' own is started once.
 TOGETHER = {
     "tests/acceptance/mcp/": "agents, chaos and deployment",
@@ -77,7 +77,7 @@ TOGETHER = {
 
 
 class InOrder(LoadScopeScheduling):  # type: ignore[misc]
-    """Several processes (`pytest -n`) take file after file, or folder, as each gets done."""
+    """Several processes (`pytest -n`) take file after file, or folder, as each becomes free."""
 
     def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
         super().__init__(config, log)
@@ -88,18 +88,18 @@ class InOrder(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def scope_of(test: str) -> str:
-    """Return what a process takes as a whole: a folder's name, or a file."""
+    """Return the unit that a process takes as a whole: a folder's name, or a file."""
     scopes = (scope for folder, scope in TOGETHER.items() if test.startswith(folder))
     return next(scopes, test.partition("::")[0])
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> InOrder:
-    """Have the tests distributed like that."""
+    """Distribute the tests in this order."""
     return InOrder(config, log)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import files of the second tier where it is left out: each process would."""
+    """Skip importing second-tier files if they are left out: each process would import them."""
     if leaves_out_extended(config):
         path = collection_path.relative_to(config.rootpath).as_posix()
         if holds_extended_only(f"{path}/" if collection_path.is_dir() else path):
@@ -112,7 +112,7 @@ def leaves_out_extended(config: pytest.Config) -> bool:
     return "not extended" in config.option.markexpr
 
 
-# Listed in the quarantine or in tiers.py, and no test has it; only known where all are collected.
+# Ids in the quarantine or in tiers.py without a test; only known if all tests are collected.
 UNKNOWN = pytest.StashKey[list[str]]()
 
 
@@ -120,10 +120,10 @@ UNKNOWN = pytest.StashKey[list[str]]()
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None]:
-    """Mark the second tier and what is set aside, before anything is selected by that.
+    """Mark the second tier and quarantined tests, before anything is selected by that.
 
-    What one process takes as a whole comes first, after pytest-django has sorted, so that the other
-    processes do not wait for it in the end.
+    The units that one process takes as a whole come first, after pytest-django has sorted, so that
+    the other processes do not wait for them in the end.
     """
     found = set()
     cases = Counter(item.nodeid.partition("[")[0] for item in items)
@@ -171,10 +171,10 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Share among several processes what each would do: rewrite the assertions of every test.
+    """Split work among the processes that each would do: rewriting the assertions of every test.
 
-    Each imports some of the files first, and then finds those of the others compiled. All that is
-    collected stays until the end, so the garbage collector need not look at it again and again.
+    Each imports some of the files first, and then finds the others' compiled. Collected tests stay
+    until the end, so the garbage collector need not scan them again and again.
     """
     gc.disable()
     worker = getattr(session.config, "workerinput", None)
@@ -192,7 +192,7 @@ def pytest_collection_finish() -> None:
 
 
 def _test_files(config: pytest.Config) -> list[Path]:
-    """Return the files of the tests that this session collects, seen from the checkout."""
+    """Return the test files that this session collects, relative to the checkout."""
     files: set[Path] = set()
     for argument in config.args:
         asked = config.invocation_params.dir / argument.partition("::")[0]
@@ -207,7 +207,7 @@ def _test_files(config: pytest.Config) -> list[Path]:
 def django_db_setup(
     django_test_environment: None, django_db_blocker: DjangoDbBlocker
 ) -> Iterator[None]:
-    """As the owner create and migrate the test database, then become the runtime role."""
+    """Create and migrate the test database as its owner, then become the runtime role."""
     settings = connection.settings_dict
     with django_db_blocker.unblock():
         if TEMPLATE in os.environ:  # it is there already
@@ -228,7 +228,7 @@ def django_db_setup(
         teardown_databases(created, verbosity=0)
 
 
-# What runs in a sandbox is not stopped because a busy machine left it without a processor.
+# Ample limits: a sandbox must not be stopped because a busy machine left it without a processor.
 AMPLE: Mapping[str, float] = {
     "UAC_SANDBOX_WALL_SECONDS": 30.0,
     "UAC_SANDBOX_CPU_SECONDS": 30,
@@ -241,35 +241,35 @@ AS_DELIVERED: Mapping[str, float] = {
 }
 
 
-# The limits of a test in which something has no end. Where something else runs under the same
-# limit and must come to its end, it gets a little more: a busy machine holds it up.
+# Limits of a test with code that never ends. Where other code runs under the same limit and must
+# finish, it gets a little more, since a busy machine holds it up.
 ENDLESS_ALONE: Mapping[str, float] = {"UAC_SANDBOX_WALL_SECONDS": 0.5}
 ENDLESS_AMONG_OTHERS: Mapping[str, float] = {"UAC_SANDBOX_WALL_SECONDS": 1.5}
 
 
 @pytest.fixture
 def limits_as_delivered() -> Iterator[None]:
-    """For tests of what happens at the limits of time, and of what is told of them."""
+    """Restore the default limits, for tests of time limits and of their messages."""
     with override_settings(**AS_DELIVERED):
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def process_runner() -> Iterator[None]:
-    """In this process sandboxes are processes, which every machine has.
+    """Make sandboxes processes in this process, since every machine can run those.
 
-    Whole servers use Docker where an engine answers; the sandboxes' own tests use both. None are
-    kept ready: the tests of the pool have pools of their own. And tests travel in time.
+    Whole servers use Docker where an engine answers; the sandboxes' own tests use both. No sandbox
+    is kept ready: the tests of the pool have their own pools, and tests travel in time.
     """
     nothing_kept = {"UAC_SANDBOX_POOL_MOST": 0, "UAC_SANDBOX_LEASE_SECONDS": 0.0}
-    # Nor does a thread look for what is wrong: the tests of the alarms call it.
+    # No thread checks the alarms: their tests call the check.
     nothing_kept |= {"UAC_ALARM_SECONDS": 0.0, "UAC_CLOCK_SECONDS": 0.0}
-    # Nor is it held to the limits of a web process, whose application some tests load, or of a
-    # worker, which some tests start in a thread.
+    # No limits of a web process, whose application some tests load, or of a worker, which some
+    # tests start in a thread.
     for kind in ("WEB", "WORKER"):
         nothing_kept |= {f"UAC_{kind}_STATEMENT_SECONDS": 0.0, f"UAC_{kind}_LOCK_SECONDS": 0.0}
     nothing_kept |= {"UAC_TRANSACTION_IDLE_SECONDS": 0.0}
-    # And each of the staff, a new one in every test of the admin, has a password.
+    # Each test of the admin creates a member of the staff with a password, so hashing must be fast.
     quick = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     with override_settings(
         UAC_SANDBOX_RUNNER="process", PASSWORD_HASHERS=quick, **nothing_kept, **AMPLE
@@ -279,8 +279,10 @@ def process_runner() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is remembered that a process found in an earlier test, whose rows had the same
-    numbers; and Redis is not taken for silent because the machine was busy."""
+    """Forget what the process found in an earlier test, whose rows had the same numbers.
+
+    Also wait long enough that Redis does not count as down because the machine was busy.
+    """
     monkeypatch.setattr(hints, "PATIENCE_SECONDS", 30.0)
     for module in (hints, rates, refusals):
         monkeypatch.setattr(module, "QUICK_SECONDS", 30.0)
@@ -290,7 +292,7 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_count_own_at", "_believed", "_asked_lately"):
         monkeypatch.setattr(usage, name, {})
     monkeypatch.setattr(retention, "_quiet_until", {})
-    # A test need not close what it is sent.
+    # A test need not close the downloads that it is sent.
     monkeypatch.setattr("memory.api.computing._downloads", Places(4, factor=1))
 
 
@@ -298,7 +300,7 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def live_database(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
     """A database of its own for a test that commits: a clone of the migrated one.
 
-    Tables are never emptied between tests, because the log refuses it.
+    Tables are never emptied between tests, because the log refuses that.
     """
     with cloned_database(django_db_blocker) as name:
         yield name
@@ -306,7 +308,7 @@ def live_database(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> 
 
 @contextmanager
 def cloned_database(blocker: DjangoDbBlocker) -> Iterator[str]:
-    """Work on a clone of the migrated database; yields its name."""
+    """Work on a clone of the migrated database; yield its name."""
     settings = connection.settings_dict
     template = settings["NAME"]
     name = f"live_{uuid.uuid4().hex}"
@@ -323,10 +325,10 @@ def cloned_database(blocker: DjangoDbBlocker) -> Iterator[str]:
 
 
 def _drop(database: str) -> None:
-    """Drop a database once nobody is in it.
+    """Drop a database once nobody is connected to it.
 
-    Not by FORCE: that refuses where the autovacuum is, or the server's own role. A plain drop sends
-    the autovacuum away, and waits some seconds for the others.
+    FORCE is refused if autovacuum, or the server's own role, is connected. A plain drop sends
+    autovacuum away, and waits some seconds for the others.
     """
     deadline = time.monotonic() + scaled(60)
     while True:
@@ -349,8 +351,8 @@ def populate_module(
 ) -> Iterator[Callable[[Callable[[], Any]], Any]]:
     """Write rows once for all tests of a file, by a function whose result is returned.
 
-    They are written in a transaction around those of the tests, each of which finds them as they
-    were made. Only for fixtures of the same scope, and where no test needs an empty database.
+    They are written in a transaction around those of the tests, each of which finds them unchanged.
+    Only for fixtures of the same scope, and where no test needs an empty database.
     """
     with ExitStack() as around:
 
@@ -368,7 +370,7 @@ def populate_module(
 
 @pytest.fixture
 def workspace(request: pytest.FixtureRequest) -> Workspace:
-    """A workspace, in the database of the test: that of `django_db`, or the live one."""
+    """A workspace in the database of the test: that of `django_db`, or the live one."""
     if "live_database" in request.fixturenames:
         request.getfixturevalue("live_database")
     return Workspace.objects.create(name=f"workspace {uuid.uuid4().hex[:8]}")
@@ -382,12 +384,12 @@ def user(workspace: Workspace) -> MemoryUser:
 
 @pytest.fixture
 def api(workspace: Workspace) -> APIClient:
-    """A client of the API with a key of the workspace."""
+    """An API client with a key of the workspace."""
     return new_client(workspace)
 
 
 def new_client(workspace: Workspace) -> APIClient:
-    """Return a client of the API with a new key of the workspace."""
+    """Return an API client with a new key of the workspace."""
     _, text = create_key(workspace, "tests")
     client = APIClient()
     client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
@@ -396,12 +398,12 @@ def new_client(workspace: Workspace) -> APIClient:
 
 @pytest.fixture
 def work() -> Callable[[], None]:
-    """Do all the work that waits, as the workers would, in this process."""
+    """Do all waiting work as the workers would, in this process."""
     return finish_work
 
 
 def finish_work() -> None:
-    """Do all the work that waits; fails if it does not come to an end."""
+    """Do all waiting work; fail if it does not come to an end."""
     for _ in range(100):
         lanes = Lane.objects.filter(name=LaneName.RECORDS, due_at__isnull=False)
         unfinished = Run.objects.exclude(status=RunStatus.DONE)
@@ -427,7 +429,7 @@ def finish_work() -> None:
 
 @pytest.fixture
 def sandbox_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for a run does it."""
+    """Have whoever waits for a run execute it."""
 
     def do(run: Run, seconds: float) -> None:
         tasks.execute_run(str(run.pk))

@@ -1,4 +1,4 @@
-"""Docker engines of the tests' own, beside the machine's, which belongs to others."""
+"""Docker engines of the tests' own, besides the machine's, which belongs to others."""
 
 import json
 import os
@@ -20,12 +20,12 @@ from tests.processes import Process, gone, with_argument
 from tests.waiting import eventually, scaled
 from uac_site.embedded.process import ManagedProcess
 
-# Its network is its own: it would remove another engine's bridge.
+# It needs its own network namespace: it would remove another engine's bridge.
 COMMAND = ("unshare", "--net", "dockerd")
 
 
 class Engine:
-    """A dockerd and what it starts, with folders, sockets and a network namespace of their own.
+    """A dockerd and its children, with folders, sockets and a network namespace of their own.
 
     Start it from the main thread of the process: it ends with its starter.
     """
@@ -37,7 +37,7 @@ class Engine:
         command: tuple[str, ...] = COMMAND,
         configuration: Mapping[str, Any] | None = None,
     ) -> None:
-        """`folder` is its own, and its path short, as that of a socket has to be."""
+        """`folder` is its own, with a short path, as sockets require."""
         self.folder = folder
         self.host = f"unix://{folder}/sock"  # its DOCKER_HOST
         (folder / "daemon.json").write_text(json.dumps(dict(configuration or {})))
@@ -61,40 +61,40 @@ class Engine:
         self.process.start()
 
     def stop(self) -> None:
-        """Stop it as an operator would, who also stops the containers."""
+        """Stop it as an operator would, including the containers."""
         self.process.stop(patience=scaled(60))
 
     def kill(self) -> None:
-        """End the engine by SIGKILL, but its containers and who watches over them."""
+        """Kill the engine by SIGKILL, but not its containers and their supervisors."""
         self.process.kill()
         _kill(self._containerd())  # it ends with its parent, but not at once
-        # Until somebody has reaped it, the next start would take the dead one for a living one.
+        # Until it is reaped, the next start would take the dead one for a running one.
         (self.folder / "exec" / "containerd" / "containerd.pid").unlink(missing_ok=True)
 
     def crash(self) -> None:
-        """End all of it by SIGKILL, containers included, as when the power fails."""
+        """Kill everything by SIGKILL, containers included, as in a power failure."""
         self.kill()
         _kill(self._of_containers())
 
     def load(self, *images: str) -> None:
-        """Give it images of the machine's engine, by their names."""
+        """Load images of the machine's engine into it, by their names."""
         with closing(docker.from_env(timeout=int(scaled(300)))) as theirs, self.client() as ours:
             for image in images:
                 ours.images.load(b"".join(theirs.images.get(image).save(named=True)))
 
     @contextmanager
     def client(self) -> Iterator[docker.DockerClient]:
-        """A client of it."""
+        """Return a client of this engine."""
         with closing(docker.DockerClient(base_url=self.host, timeout=int(scaled(60)))) as client:
             yield client
 
     def containers(self) -> set[str]:
-        """The ids of all containers that it has, running or not."""
+        """Return the ids of all its containers, running or not."""
         with self.client() as client:
             return {one["Id"] for one in client.api.containers(all=True)}
 
     def runners(self) -> list[Process]:
-        """The first processes of the containers that run."""
+        """Return the first processes of the running containers."""
         found = []
         with self.client() as client:
             for container in self.containers():
@@ -105,7 +105,7 @@ class Engine:
         return found
 
     def remove(self) -> None:
-        """Stop it, and leave nothing of it."""
+        """Stop it, and delete all its data."""
         self.stop()
         _kill([*self._containerd(), *self._of_containers()])
         for line in reversed(Path("/proc/mounts").read_text().splitlines()):
@@ -121,7 +121,7 @@ class Engine:
         return with_argument(f"{self.folder}/exec/containerd/containerd.toml")
 
     def _of_containers(self) -> list[Process]:
-        """Who watches over the containers, and the processes in them, engine or not."""
+        """Return the processes that supervise containers, and those in them, engine or not."""
         watchers = with_argument(f"{self.folder}/exec/containerd/containerd.sock")
         return [process for one in watchers for process in (*one.descendants(), one)]
 
@@ -135,7 +135,7 @@ def _kill(processes: Iterable[Process]) -> None:
 
 
 def missing(*programs: str) -> str:
-    """Say what keeps an engine of one's own from being started here; empty if nothing does."""
+    """Return what prevents starting an engine here; "" if nothing does."""
     if os.geteuid() != 0:
         return "only root can start a Docker engine"
     needed = ("dockerd", "containerd", "unshare", *programs)
@@ -146,21 +146,23 @@ def missing(*programs: str) -> str:
 def gateway_of(network: Mapping[str, Any]) -> str:
     """Return the address of this machine in a network that was inspected.
 
-    An engine that has found its bridge there does not name it. A network may have a second subnet,
-    for IPv6.
+    An engine that has found its bridge already there does not name it. A network may have a second
+    subnet, for IPv6.
     """
     config = network["IPAM"]["Config"][0]
     return str(config.get("Gateway") or next(ip_network(config["Subnet"]).hosts()))
 
 
 def everything_must_run() -> bool:
-    """Whether a test that lacks something counts as failed: under REQUIRE_DOCKER and CI."""
+    """Return whether a test that lacks a requirement fails: under REQUIRE_DOCKER and CI."""
     return bool(os.environ.get("REQUIRE_DOCKER") or os.environ.get("CI"))
 
 
 def skip_or_fail(reason: str) -> None:
-    """End the test that lacks an engine or another program, if there is a reason: as failed where
-    all must run."""
+    """End the test if there is a reason, such as a missing engine or program.
+
+    It fails where everything must run, and is skipped elsewhere.
+    """
     if reason:
         (pytest.fail if everything_must_run() else pytest.skip)(reason)
 
@@ -171,7 +173,7 @@ def running_engine(
     command: tuple[str, ...] = COMMAND,
     configuration: Mapping[str, Any] | None = None,
 ) -> Iterator[Engine]:
-    """Run an engine that has these images of the machine's, until the block ends."""
+    """Run an engine that has these images of the machine's, until the context ends."""
     folder = Path(tempfile.mkdtemp(prefix="uac-engine-"))
     engine = Engine(folder, command=command, configuration=configuration)
     try:

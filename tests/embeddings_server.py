@@ -29,7 +29,7 @@ DIMENSIONS = 6
 
 @dataclass(frozen=True)
 class EmbeddingsRequest:
-    """What the server was asked."""
+    """A request that the server received."""
 
     path: str
     headers: dict[str, str]
@@ -48,7 +48,7 @@ EmbeddingsScript: TypeAlias = Callable[[EmbeddingsRequest], Misbehaviour]
 
 
 def vector(text: str, model: str = "m", dimensions: int = DIMENSIONS) -> list[float]:
-    """Return what the model makes of a text."""
+    """Return the model's vector of a text."""
     found = [0.0] * dimensions
     for word in text.lower().split():
         found[CONCEPTS.get(word.strip(".,?!"), 3)] += 1.0
@@ -59,8 +59,7 @@ def vector(text: str, model: str = "m", dimensions: int = DIMENSIONS) -> list[fl
 def embedded(
     request: EmbeddingsRequest, vectors: Sequence[Any] | None = None, **fields: Any
 ) -> Misbehaviour:
-    """Answer with vectors, by default with those of the texts; `fields` replace those of the
-    answer."""
+    """Answer with vectors, by default those of the texts; `fields` replace those of the answer."""
     dimensions = request.body.get("dimensions", DIMENSIONS)
     made = [vector(text, request.model, dimensions) for text in request.texts]
     data = [
@@ -78,7 +77,7 @@ def embedded(
 
 
 class EmbeddingsServer(LlmServer):
-    """The server while it runs: its address, and what it was asked."""
+    """The running server: its address, and the requests that it received."""
 
     requests: list[EmbeddingsRequest]  # type: ignore[assignment]
 
@@ -92,7 +91,7 @@ class EmbeddingsServer(LlmServer):
 
     @property
     def texts(self) -> list[str]:
-        """All texts that were sent, in their order."""
+        """Return all texts that were sent, in order."""
         return [text for request in self.requests for text in request.texts]
 
     def _serve(self, handler: Any) -> None:
@@ -116,7 +115,7 @@ class EmbeddingsServer(LlmServer):
 
 
 def _problem(request: EmbeddingsRequest) -> Misbehaviour | None:
-    """Refuse what OpenAI refuses."""
+    """Return what OpenAI would refuse."""
     if request.path != "/v1/embeddings":
         return status(404, "no such path")
     texts = request.body.get("input")
@@ -132,7 +131,7 @@ def _problem(request: EmbeddingsRequest) -> Misbehaviour | None:
 def embeddings_server(
     script: EmbeddingsScript = embedded, *first: Misbehaviour
 ) -> Iterator[EmbeddingsServer]:
-    """Run a server that answers with these replies first, and then as the script says."""
+    """Run a server that gives these replies first, and then those of the script."""
     waiting = iter(first)
 
     def answer(request: EmbeddingsRequest) -> Misbehaviour:

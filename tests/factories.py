@@ -1,4 +1,4 @@
-"""Rows for tests that are not about how those rows come to be."""
+"""Rows for tests that are not about how those rows are made."""
 
 import datetime
 import uuid
@@ -18,7 +18,7 @@ from workers import tasks
 
 
 def make_checkpoint(user: MemoryUser, version: int = 1, **fields: Any) -> Checkpoint:
-    """Store a version with no files, accepted by nobody."""
+    """Store a version without files, which nobody accepted."""
     defaults: dict[str, Any] = {
         "parent": Checkpoint.objects.filter(user=user, version=version - 1).first(),
         "tree": {},
@@ -53,7 +53,7 @@ def make_run(
 def reject(user: MemoryUser, number: int = 1, *, key: str = "missing") -> list[int]:
     """Append typed entries that the project cannot hold, settle them, and return their numbers.
 
-    They retire records that nobody has added; the reasons quote the keys.
+    They retire records that do not exist; the reasons quote the keys.
     """
     data = {"domain": "work", "type": "Task", "retired": True}
     drafts = [
@@ -83,8 +83,11 @@ def make_session(
     accepted: bool = False,
     at: datetime.datetime | None = None,
 ) -> LlmCall:
-    """Store what a language model's session on a user leaves: its first call, with how often the
-    gate refused it, whether it was accepted, and the version that it made."""
+    """Store the rows of a language model's session on a user.
+
+    They are its first call, with how often the gate refused it, whether it was accepted, and the
+    version that it made.
+    """
     began = at or timezone.now()
     accepted = accepted or made is not None
     return LlmCall.objects.create(

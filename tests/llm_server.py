@@ -31,7 +31,7 @@ KEY = "sk-of-the-tests"
 
 @dataclass(frozen=True)
 class Called:
-    """A call of a tool. Text as arguments is sent as it is, where the protocol has text there."""
+    """A tool call. Text as arguments is sent unchanged, where the protocol has text there."""
 
     name: str
     arguments: Mapping[str, Any] | str
@@ -40,7 +40,7 @@ class Called:
 
 @dataclass(frozen=True)
 class Said:
-    """An answer of the model. Without tokens, the server does not tell what it took."""
+    """An answer of the model. Without tokens, the server does not report any."""
 
     text: str = ""
     calls: tuple[Called, ...] = ()
@@ -51,14 +51,14 @@ class Said:
 
 @dataclass(frozen=True)
 class Misbehaviour:
-    """Anything else that a server may send, or fail to."""
+    """Any other response that a server may send, or fail to send."""
 
     status: int = 200
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     # Seconds before the first byte.
     hang: float = 0
-    # The connection ends after so many bytes of the body, although more were announced.
+    # The connection ends after this many bytes of the body, although more were announced.
     drop_after: int | None = None
     # Seconds between two bytes of the body.
     drip: float = 0
@@ -69,7 +69,7 @@ Reply: TypeAlias = Said | Misbehaviour
 
 @dataclass(frozen=True)
 class Request:
-    """What the server was asked, as it came and as all protocols have it."""
+    """A request to the server, as it came and in the form common to all protocols."""
 
     protocol: Protocol
     path: str
@@ -96,12 +96,12 @@ class Request:
 
     @property
     def text(self) -> str:
-        """All that was sent, to look for words in."""
+        """All text that was sent, to search for words."""
         return json.dumps(self.body, ensure_ascii=False)
 
     @property
     def results(self) -> list[str]:
-        """What the newest tool calls came to, as it was told to the model."""
+        """Return the results of the newest tool calls, as the model was given them."""
         match self.protocol:
             case "openai":
                 return [_text(one["content"]) for one in _last_results(self.body["messages"])]
@@ -140,12 +140,12 @@ def status(code: int, message: str = "no", **headers: str) -> Misbehaviour:
 
 
 def raw(body: str, content_type: str = "application/json") -> Misbehaviour:
-    """Answer 200 with this."""
+    """Answer 200 with this body."""
     return Misbehaviour(200, body.encode(), {"content-type": content_type})
 
 
 def hangs(seconds: float = 60) -> Misbehaviour:
-    """Take the request and say nothing."""
+    """Accept the request and never answer."""
     return Misbehaviour(hang=seconds)
 
 
@@ -156,7 +156,7 @@ def drops(after: int = 20) -> Misbehaviour:
 
 
 class LlmServer:
-    """The server while it runs: its addresses, and what it was asked."""
+    """The running server: its addresses, and the requests that it received."""
 
     def __init__(self, script: Script, address: str = "127.0.0.1") -> None:
         self.requests: list[Request] = []
@@ -164,7 +164,7 @@ class LlmServer:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._under_way = 0
-        # Of the requests that were answered at the same time.
+        # Maximum number of requests answered at the same time.
         self.most_at_once = 0
         server = self
 
@@ -193,7 +193,7 @@ class LlmServer:
         return f"{self.url}/v1"
 
     def url_of(self, protocol: Protocol) -> str:
-        """Return the base URL that a client of this protocol is given."""
+        """Return the base URL for a client of this protocol."""
         return self.openai_url if protocol == "openai" else self.url
 
     def close(self) -> None:
@@ -239,16 +239,16 @@ class _Http(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *args: Any) -> None:
-        """Clients that go away in the middle are what some tests are about."""
+        """Ignore clients that disconnect in the middle, which some tests are about."""
 
 
 @contextmanager
 def llm_server(
     *replies: Reply, script: Script | None = None, address: str = "127.0.0.1"
 ) -> Iterator[LlmServer]:
-    """Run a server with these replies, in their order, or with a script of your own.
+    """Run a server with these replies, in order, or with a script of your own.
 
-    More requests than replies are answered 599, which no client takes for anything.
+    More requests than replies are answered 599, which no client accepts.
     """
     waiting = iter(replies)
     lock = threading.Lock()
@@ -266,7 +266,7 @@ def llm_server(
 
 @contextmanager
 def model_in(settings: Any) -> Iterator[Callable[..., LlmServer]]:
-    """Yield what has a model answer by such replies, with these settings of Django from then on."""
+    """Yield a function that makes a model answer with such replies, with these Django settings."""
     settings.UAC_LLM_BACKOFF_SECONDS = 0.01
     settings.UAC_LLM_OUTPUT_TOKENS = 1000
     settings.UAC_LLM_API_KEY = KEY
@@ -295,7 +295,7 @@ def _protocol(path: str) -> Protocol:
 
 
 def _problem(request: Request) -> tuple[int, str] | None:
-    """Say what the provider would refuse of this request."""
+    """Return why the provider would refuse this request."""
     body, headers = request.body, request.headers
     match request.protocol:
         case "openai":
@@ -303,7 +303,7 @@ def _problem(request: Request) -> tuple[int, str] | None:
                 return 401, "no key"
             return _openai_problem(body)
         case "anthropic":
-            # The clients have sent the one or the other, by their version.
+            # Clients send one or the other, depending on their version.
             if not headers.get("x-api-key") and "authorization" not in headers:
                 return 401, "no key"
             if "anthropic-version" not in headers:

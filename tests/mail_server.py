@@ -1,4 +1,4 @@
-"""A mail server on this machine that fails, hangs and recovers as a test says."""
+"""A mail server on this machine that fails, hangs and recovers as a test requires."""
 
 import contextlib
 import socketserver
@@ -11,7 +11,7 @@ from email.message import EmailMessage
 
 @dataclass
 class MailServer:
-    """What it has received, and how it behaves: "well", "fails", "hangs" or "refuses"."""
+    """A mail server's mails, and its behaviour: "well", "fails", "hangs" or "refuses"."""
 
     port: int = 0
     behaviour: str = "well"
@@ -60,12 +60,12 @@ class _Server(socketserver.ThreadingTCPServer):
     mailbox: MailServer
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that has gone is none."""
+        """Ignore clients that disconnect."""
 
 
 @contextlib.contextmanager
 def mail_server() -> Iterator[MailServer]:
-    """Run one for the time of the block."""
+    """Run a mail server in this context."""
     with _Server(("127.0.0.1", 0), _Session) as server:
         server.mailbox = MailServer(port=server.server_address[1])
         thread = threading.Thread(

@@ -1,7 +1,7 @@
-"""What a migration may do while servers of the release before it still run, and others wait for it.
+"""Rules for migrations that run while older servers still run, and other statements wait.
 
-docs/operations.md § Writing a migration says why. What is found is judged by the SQL that it comes
-to, with django-migration-linter and rules of our own where it looks at the first statement alone.
+docs/operations.md § Writing a migration gives the reasons. A migration is judged by its SQL, with
+django-migration-linter and with rules of our own where that looks at the first statement alone.
 """
 
 import re
@@ -26,14 +26,14 @@ _UNIQUE = re.compile(
 _NOT_NULL = re.compile(
     rf"^ALTER TABLE {_TABLE} (ADD COLUMN (?!.* DEFAULT ).* NOT NULL|ALTER COLUMN .* SET NOT NULL)"
 )
-# Django sets a default for the rows that are there, and takes it away from those to come.
+# Django sets a default for the existing rows, and removes it for later ones.
 _NO_DEFAULT = re.compile(rf"^ALTER TABLE {_TABLE} ALTER COLUMN .* DROP DEFAULT")
 _BODY = re.compile(r"(CREATE (?:OR REPLACE )?FUNCTION\b[^$;]*)\$\$.*?\$\$", re.DOTALL)
 _ROWS = re.compile(rf"^(UPDATE|DELETE FROM) {_TABLE}")
 
 
 def _on_old_tables(*patterns: re.Pattern[str], unless: str = "\0") -> Callable[..., bool]:
-    """Tell whether a statement does that to a table that the migration does not create."""
+    """Return whether a statement does that to a table that the migration does not create."""
 
     def found(statements: Sequence[str], **options: object) -> bool:
         created = {match["table"] for one in statements if (match := _CREATED.match(one))}
@@ -52,9 +52,9 @@ def _rule(code: str, found: Callable[..., bool], message: str) -> Check:
 
 
 class Rules(PostgresqlAnalyser):
-    """The linter's own (dropped and renamed columns and tables, changed types), and these."""
+    """The linter's own rules (dropped and renamed columns and tables, changed types), and these."""
 
-    # Of an index in a transaction, below it is said more plainly.
+    # A rule below reports an index in a transaction more clearly.
     migration_checks = [
         *(
             one
@@ -91,13 +91,13 @@ class Rules(PostgresqlAnalyser):
 
 
 def violations(migration: Migration, before: ProjectState) -> dict[str, str]:
-    """Return what a migration does against the rules, applied to this state: code → message."""
+    """Return a migration's violations of the rules, applied to this state: code → message."""
     with (
         closing(connection.copy()) as other,  # which is in no transaction
         other.schema_editor(collect_sql=True, atomic=migration.atomic) as editor,
     ):
         migration.apply(before.clone(), editor, collect_sql=True)
-    # What a function does, it does later.
+    # The body of a function runs later.
     done = [_BODY.sub(r"\1 $$", one) for one in editor.collected_sql]
     lines = [line.strip() for one in done for line in one.splitlines()]
     rules = Rules(None)

@@ -1,4 +1,4 @@
-"""Processes as /proc tells of them, by number and start, so that a number used again is another."""
+"""Processes in /proc, by id and start time, so that a reused id is another process."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ class Process:
 
     @property
     def runs(self) -> bool:
-        """Neither ended nor a zombie."""
+        """True while the process runs; a zombie does not."""
         try:
             fields = _stat(self.pid)
         except (FileNotFoundError, ProcessLookupError):
@@ -32,8 +32,10 @@ class Process:
         return fields[19] == self.started and fields[0] not in ENDED
 
     def descendants(self, but: Collection[int] = ()) -> list["Process"]:
-        """Its children, theirs after them, and so on; but for those of these numbers with all that
-        descends from them."""
+        """Return its children, their children, and so on.
+
+        Those of these ids, and all their descendants, are left out.
+        """
         children: dict[int, list[Process]] = defaultdict(list)
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) not in but:
@@ -63,15 +65,17 @@ def me() -> Process:
 
 
 def mine() -> list[Process]:
-    """Those that descend from this one, but for its services: PostgreSQL starts and ends some of
-    its own when it likes."""
+    """Return the descendants of this process, except its services.
+
+    PostgreSQL starts and ends processes of its own at any time.
+    """
     from tests.services import SERVICES  # here: without pytest, its import would start them
 
     return me().descendants(but=(SERVICES.postgres.process.pid, SERVICES.redis.process.pid))
 
 
 def with_argument(argument: str) -> list[Process]:
-    """Those that were started with it."""
+    """Return the processes that were started with this argument."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -86,5 +90,5 @@ def gone(processes: Iterable[Process]) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of a process's stat after its name: state, parent, … and start at index 19."""
+    """Return the fields of a process's stat after its name: state, parent, … start at index 19."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

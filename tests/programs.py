@@ -1,7 +1,7 @@
-"""The programs that the second tier of tests needs and no wheel brings.
+"""Programs that the second tier of tests needs and no wheel brings.
 
-`python -m tests.programs` names those that are missing, says how to install them on Debian, and
-ends with status 1; `make test-all` begins with it.
+`python -m tests.programs` lists the missing ones, says how to install them on Debian, and ends with
+status 1; `make test-all` begins with it.
 """
 
 import os
@@ -13,13 +13,13 @@ import docker
 
 # Program → Debian's package of it.
 ALWAYS: Mapping[str, str] = {"chromium": "chromium", "curl": "curl", "git": "git"}
-# The tests that need these do not run without an engine that answers.
+# Tests that need these do not run without an engine that answers.
 WITH_ENGINE: Mapping[str, str] = {
     "docker": "docker.io",
     "docker-compose": "docker-compose",
     "openssl": "openssl",
 }
-# Of the tests that start engines of their own, or make images of Debian's packages.
+# For tests that start engines of their own, or build images from Debian's packages.
 WITH_ENGINE_AS_ROOT: Mapping[str, str] = {
     "containerd": "containerd",
     "crun": "crun",
@@ -29,12 +29,12 @@ WITH_ENGINE_AS_ROOT: Mapping[str, str] = {
     "runsc": "runsc",
     "unshare": "util-linux",
 }
-# Under another name elsewhere.
+# Alternative names of a program.
 _ALSO = {"chromium": "chromium-browser"}
 
 
 def missing_programs(*, engine: bool, root: bool) -> dict[str, str]:
-    """Return the programs that are needed and not installed, with their packages."""
+    """Return the required programs that are not installed, with their packages."""
     needed = {
         **ALWAYS,
         **(WITH_ENGINE if engine else {}),
@@ -55,7 +55,7 @@ def _engine_answers() -> bool:
 
 
 def main() -> int:
-    """Say what is missing."""
+    """List the missing programs."""
     missing = missing_programs(engine=_engine_answers(), root=os.geteuid() == 0)
     if not missing:
         return 0

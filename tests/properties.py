@@ -1,4 +1,4 @@
-"""On how many examples a property is tried: four times as many in all tests as in the first tier.
+"""Number of examples for each property: four times as many in all tests as in the first tier.
 
 `UAC_EXAMPLES=20 pytest tests/unit/project/test_told.py` tries twenty times as many there.
 """
@@ -7,5 +7,5 @@ import os
 
 
 def examples(number: int) -> int:
-    """Return how many to try where the first tier tries this many."""
+    """Return the number of examples where the first tier tries this many."""
     return number * int(os.environ.get("UAC_EXAMPLES", "1"))

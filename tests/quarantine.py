@@ -12,11 +12,11 @@ MAX_DAYS = 14
 
 @dataclass(frozen=True)
 class Quarantined:
-    """Why a test is set aside, and since when."""
+    """The reason why a test is set aside, and since when."""
 
     reason: str
     since: datetime.date
 
 
-# By node id, as pytest prints it; without parameters, "[…]", it is all of a test's cases.
+# By node id, as pytest prints it; without parameters, "[…]", it means all cases of a test.
 QUARANTINED: dict[str, Quarantined] = {}

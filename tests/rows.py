@@ -1,4 +1,4 @@
-"""What the database holds, to tell whether anything was written."""
+"""Read the database's content, to tell whether anything was written."""
 
 from collections.abc import Iterable
 
@@ -7,9 +7,9 @@ from django.db.models import Model
 
 
 def read_rows(models: Iterable[type[Model]]) -> dict[str, list[str]]:
-    """Return the rows of each model as PostgreSQL writes them, with every column, by primary key.
+    """Return the rows of each model as PostgreSQL prints them, with every column, by primary key.
 
-    One query reads them all: tests ask for this thousands of times.
+    One query reads them all: tests call this thousands of times.
     """
     models = list(models)
     quote = connection.ops.quote_name

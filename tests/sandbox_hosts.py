@@ -1,4 +1,4 @@
-"""Several sandbox hosts: who they are, who goes to which, and work for all of them."""
+"""Several sandbox hosts: their names, the homes of users, and work for all of them."""
 
 import itertools
 from collections import Counter
@@ -14,7 +14,7 @@ _numbers = itertools.count()
 
 
 def list_hosts(system: System) -> dict[str, int]:
-    """Return name → threads of the hosts that are there."""
+    """Return name → threads of the live hosts."""
     return dict(select_rows(system, "SELECT name, threads FROM memory_sandboxhost ORDER BY name"))
 
 
@@ -36,7 +36,7 @@ def create_people(client: Client, number: int) -> list[Person]:
 
 
 def find_home(system: System, person: Person) -> str:
-    """Return the host that the person's work goes to first."""
+    """Return the host that the person's work is sent to first."""
     ((key,),) = select_rows(
         system, "SELECT id FROM memory_memoryuser WHERE user_id = %s", person.user_id
     )
@@ -44,13 +44,13 @@ def find_home(system: System, person: Person) -> str:
 
 
 def find_host(system: System, process: str) -> str:
-    """Return the name as a host of a worker."""
+    """Return a worker's name as a host."""
     (name,) = (name for name in list_hosts(system) if name.startswith(f"{process}@"))
     return name
 
 
 def find_problem(system: System, worker: str) -> Any:
-    """Return why a worker takes no work; empty while it does."""
+    """Return why a worker takes no work; "" while it does."""
     name = find_host(system, worker)
     ((report,),) = select_rows(
         system, "SELECT report FROM memory_sandboxhost WHERE name = %s", name
@@ -59,21 +59,21 @@ def find_problem(system: System, worker: str) -> Any:
 
 
 def begin_query(person: Person, code: str, *, wait: int = 0) -> tuple[int, Any]:
-    """Ask what nobody has asked, which would be answered without a host."""
+    """Send a new query: a repeated one would be answered without a host."""
     asked = {"code": f"{code}  # {next(_numbers)}"}
     return person.client.post(f"users/{person.user_id}/query/?wait={wait}", asked)
 
 
 def find_host_of_run(system: System, run: Any) -> str:
-    """Return the host that a run was done by, or is being done by."""
+    """Return the host that executed a run, or is executing it."""
     ((name,),) = select_rows(system, "SELECT host FROM memory_run WHERE id = %s", run["id"])
     return str(name)
 
 
 class Work:
-    """Records and questions for all users, sent while whatever happens happens.
+    """Records and queries for all users, sent while hosts fail and return.
 
-    `costs` are those of the trips that each user has; without them, of `create_people`.
+    `costs` are those of each user's trips; without them, those of `create_people`.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Work:
         self.costs = costs or {person.user_id: [840] for person in everybody}
 
     def send(self) -> None:
-        """One record and one question for each; nobody waits for the answer."""
+        """Send one record and one query for each; do not wait for the answers."""
         for person in self.everybody:
             self.send_record(person)
             code = f"sum(trip.cost for trip in trips)  # {next(_numbers)}"
@@ -96,13 +96,13 @@ class Work:
             self.runs.append(run["id"])
 
     def send_record(self, person: Person) -> None:
-        """One record, which nobody waits for."""
+        """Send one record, without waiting."""
         number = next(_numbers)
         person.log(record("Trip", f"t-{number}", domain="travel", cost=number), wait=0)
         self.costs[person.user_id].append(number)
 
     def send_until(self, name: str) -> None:
-        """Send on until this host has done some of it, which has to make sandboxes first."""
+        """Keep sending until this host has done some of it, which first has to make sandboxes."""
 
         def done() -> Counter[str]:
             self.send()
@@ -111,7 +111,7 @@ class Work:
         polled(done, lambda found: name in found, seconds=180)
 
     def hosts(self) -> Counter[str]:
-        """Wait until every question is answered; return by which hosts, and how many each."""
+        """Wait until every query is answered; return how many each host has answered."""
         statement = "SELECT host, status, outcome FROM memory_run WHERE id = ANY(%s)"
         rows = polled(
             lambda: select_rows(self.system, statement, self.runs),
@@ -123,7 +123,7 @@ class Work:
         return Counter(host for host, _, _ in rows)
 
     def all_is_there_once(self) -> None:
-        """Every record is in its user's project, once, and nothing is left to be done."""
+        """Every record must be in its user's project, once, and no work be left."""
         for person in self.everybody:
             polled(lambda: person.get()["entries"]["pending"], lambda left: not left, 120)  # noqa: B023
             code = f"sorted(trip.cost for trip in trips)  # {next(_numbers)}"

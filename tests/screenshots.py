@@ -1,4 +1,4 @@
-"""`make screenshots`: the pictures of README.md and docs/admin.md, with the sample person.
+"""`make screenshots`: the pictures of the README, from a server with the sample person.
 
 They are taken light and dark, as a browser shows them, into docs/screenshots/.
 """
@@ -21,7 +21,7 @@ SIZE = {"width": 1100, "height": 760}
 
 
 def main() -> None:
-    """Take all of them."""
+    """Take all screenshots."""
     FOLDER.mkdir(exist_ok=True)
     with running_system() as system, sync_playwright() as playwright:
         load(system)
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def load(system: System) -> None:
-    """Make the staff, and a person with half a year of life and an alert about a medicine."""
+    """Create the staff, and a person with half a year of life and an alert about a medicine."""
     system.manage(
         "createsuperuser",
         "--noinput",
@@ -66,7 +66,7 @@ def load(system: System) -> None:
 
 
 def walk(page: Page) -> None:
-    """Go from the front page to the cause of the alert, and to what staff do besides."""
+    """Go from the front page to the cause of the alert, and to the staff's other tasks."""
     taken(page, "home", lambda: page.goto("/admin/"))
     page.locator(".alerts, #content").get_by_role("link", name="1", exact=True).first.click()
     page.get_by_role("link", name="Amoxicillin is a penicillin").first.click()
@@ -88,7 +88,7 @@ def walk(page: Page) -> None:
 
 
 def taken(page: Page, name: str, go: Callable[[], object] = lambda: None) -> None:
-    """Take a page as it stands, light and dark."""
+    """Take a page in its current state, light and dark."""
     go()
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")

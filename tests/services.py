@@ -19,12 +19,12 @@ from tests.waiting import scaled, slowness
 from uac_site.embedded.redis import Redis, redis_in
 from uac_site.embedded.services import Services, running_services
 
-# No server has it: only other tools of ours need it. With it, jsonschema takes seconds to import.
+# Only our other tools need this module. With it, importing jsonschema takes seconds.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 slowness()  # measured while nothing else of ours runs yet
 
-# Names the data folder of services that are stopped and whose test database is migrated.
+# The data folder of stopped services whose test database is migrated.
 TEMPLATE = "UAC_TEST_TEMPLATE"
 _COPIED = ("kept", "postgres")  # the passwords, and the databases that have them
 
@@ -45,8 +45,8 @@ def _copy_template() -> Path | None:
 
 SERVICES: Services = _stack.enter_context(running_services(_copy_template(), durable=False))
 
-# The test database is created and migrated by the owner; tests then run as the server does, with
-# the role that owns nothing (see conftest.py).
+# The owner creates and migrates the test database; tests then run as the server does, with a role
+# that owns nothing (see conftest.py).
 os.environ.update(SERVICES.environment)
 os.environ["DATABASE_URL"] = SERVICES.postgres.owner_url
 os.environ["STATIC_ROOT"] = tempfile.mkdtemp(dir=SERVICES.data_folder)
@@ -54,7 +54,7 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "uac_site.settings"
 
 
 def become_template() -> None:
-    """Stop PostgreSQL: processes that are started from here on begin with a copy of its data."""
+    """Stop PostgreSQL: processes started from here on begin with a copy of its data."""
     SERVICES.postgres.process.stop()
     os.environ[TEMPLATE] = str(SERVICES.data_folder)
 
@@ -62,7 +62,7 @@ def become_template() -> None:
 @contextmanager
 def own_redis_server() -> Iterator[Redis]:
     """Run a Redis for one test, which may misconfigure, stop and kill it."""
-    # pytest's own folders are closed to the user that the server runs as.
+    # pytest's own folders are not accessible to the user that the server runs as.
     with tempfile.TemporaryDirectory(prefix="uac-redis-") as name:
         own = Path(name)
         own.chmod(0o711)
@@ -75,13 +75,13 @@ def own_redis_server() -> Iterator[Redis]:
 
 
 def pytest_report_header() -> str:
-    """Say by how much this session's waits and timeouts are longer."""
+    """Report the factor of this session's waits and timeouts."""
     return f"slowness: {slowness():g} (waits and timeouts are scaled by it)"
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
-    """Scale each test's timeout, by whatever it was set: the command line or a marker."""
+    """Scale each test's timeout, wherever it was set: the command line or a marker."""
     import pytest_timeout  # here: imported any earlier, it could not be rewritten as a plugin is
 
     return pytest_timeout.pytest_timeout_set_timer(
@@ -90,5 +90,5 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop what was started, whatever became of the tests."""
+    """Stop the services, whatever the result of the tests."""
     _stack.close()

@@ -1,4 +1,4 @@
-"""The code that documents show: taken out of the page, and pasted into Python's own prompt."""
+"""The code in documents: extracted from the page, and pasted into Python's own prompt."""
 
 import doctest
 import itertools
@@ -12,29 +12,29 @@ from dataclasses import dataclass
 
 from tests.waiting import scaled
 
-# Stand for `>>> ` and `... `: nothing else prints them.
+# These replace `>>> ` and `... `: nothing else prints them.
 NEXT, MORE = "\x1e", "\x1f"
 PROMPTS = f"import sys; sys.ps1, sys.ps2 = {NEXT!r}, {MORE!r}"
 
 
-# What a block begins with that is a program of its own, and not pasted.
+# First line of a block that is a program of its own, and is not pasted.
 PROGRAM = "# agent.py\n"
 
 
 def blocks(text: str, language: str = "python") -> list[str]:
-    """Return a page's blocks of a language in their order."""
+    """Return a page's blocks of a language, in order."""
     found = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     return [block for its, block in found if its == language]
 
 
 def prompted(text: str) -> str:
-    """Return a page's Python that is pasted into the prompt."""
+    """Return the Python of a page that is pasted into the prompt."""
     return "\n".join(block for block in blocks(text) if not block.startswith(PROGRAM))
 
 
 @dataclass(frozen=True)
 class Step:
-    """A statement that was pasted, what Python answered, and what the page says it answers."""
+    """A pasted statement, Python's answer, and the answer that the page shows."""
 
     source: str
     answer: str
@@ -50,9 +50,10 @@ class Step:
 
 
 def requests_in(text: str) -> list[tuple[str, str, object]]:
-    """Return the requests that a page shows: method, path after `/v1/`, and body or None.
+    """Return the requests on a page: method, path after `/v1/`, and body or None.
 
-    A request is a line of a block without a language, with a body in JSON that may go on below it.
+    A request is a line of a block without a language, with a body in JSON that may continue below
+    it.
     """
     found = []
     for block in blocks(text, ""):
@@ -70,7 +71,7 @@ def wait_longer(text: str) -> str:
 
 
 def pasted(text: str, environment: Mapping[str, str]) -> list[Step]:
-    """Paste a text into Python's prompt, line for line; returns each statement with its answer."""
+    """Paste a text into Python's prompt, line by line; return each statement with its answer."""
     ran = subprocess.run(
         [sys.executable, "-X", "utf8", "-u", "-q", "-i", "-c", PROMPTS],
         env={**os.environ, **environment},
@@ -81,8 +82,8 @@ def pasted(text: str, environment: Mapping[str, str]) -> list[Step]:
         check=False,
         timeout=scaled(600),
     )
-    # A prompt for each line, and one for the end: what was printed after a line comes before the
-    # next prompt.
+    # One prompt for each line, and one for the end: the output of a line comes before the next
+    # prompt.
     _, *told = re.split(f"([{NEXT}{MORE}])", ran.stdout)
     printed, prompts = told[1::2], told[2::2]
     lines = text.splitlines()

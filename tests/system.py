@@ -1,4 +1,4 @@
-"""Whole servers, spoken to over HTTP alone: what all tests share that run one."""
+"""Whole servers, used only over HTTP: shared by all tests that run one."""
 
 import json
 from collections.abc import Generator, Iterator, Mapping
@@ -51,12 +51,11 @@ def test_it_is_silent_about_one_in_time() -> None:
     in_time = Task(key="a", name="a", days=0)
     assert run_check(late, today=TODAY, tasks=[in_time]) == []
 '''
-# A constraint that speaks of each task of the domain `work` that is late, as it is put.
+# A constraint that fires for each late task of the domain `work`, in the form for a request.
 LATE = {"source": _LATE_SOURCE, "tests": _LATE_TESTS}
 
 
-# A machine that is busy keeps a process waiting for some seconds, wherever it is: that is no reason
-# to give up what it was asked for.
+# A busy machine may hold up a process for some seconds anywhere: that must not cause a timeout.
 PATIENT = {
     "UAC_MAX_WAIT_SECONDS": "100",
     "UAC_SANDBOX_WALL_SECONDS": "20",
@@ -74,7 +73,7 @@ _systems: list[System] = []
 def running_system(
     *folder: Path, environment: Mapping[str, str] | None = None, **options: Any
 ) -> Iterator[System]:
-    """Run a server of a test's own, a patient one; a test that fails tells of it."""
+    """Run a patient server of a test's own; a failed test reports its state."""
     with embedded.running_system(
         *folder, environment={**PATIENT, **(environment or {})}, **options
     ) as system:
@@ -89,7 +88,7 @@ def running_system(
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say with a test that failed what the server's work waits for, and what it logged last."""
+    """Add to a failed test what the server's work waits for, and its last log lines."""
     report = yield
     if report.failed:
         own = [one for one in getattr(item, "funcargs", {}).values() if isinstance(one, System)]
@@ -101,7 +100,7 @@ def pytest_runtest_makereport(
 
 
 def _waiting(system: System) -> str:
-    """Rows of the database that say why something may not be done yet, or never will be."""
+    """Return rows of the database that explain why work is not done yet, or never will be."""
     lines = []
     with (
         suppress(psycopg.Error),
@@ -123,7 +122,7 @@ def _waiting(system: System) -> str:
 
 
 def new_client(system: System, workspace: str, *scopes: str) -> Client:
-    """Return a caller with a new key of the workspace, which is created if there is none.
+    """Return a caller with a new key of the workspace, which is created if needed.
 
     Without scopes, the key may read and write.
     """
@@ -133,14 +132,14 @@ def new_client(system: System, workspace: str, *scopes: str) -> Client:
 
 
 def ok(answered: tuple[int, Any]) -> Any:
-    """Return the body of an answer, which must be none of an error."""
+    """Return the body of an answer, which must be no error."""
     status, body = answered
     assert 200 <= status < 300, body
     return body
 
 
 def select_rows(system: System, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
-    """Ask the server's database, as the server itself may."""
+    """Query the server's database, with the server's own role."""
     with psycopg.connect(system.environment["DATABASE_URL"]) as database:
         return database.execute(statement, parameters).fetchall()
 
@@ -187,5 +186,5 @@ def record(type_name: str, key: str, *, domain: str, **data: Any) -> dict[str, A
 
 
 def message(content: str) -> dict[str, Any]:
-    """Return what a person said."""
+    """Return a user's message."""
     return {"kind": "message", "role": "user", "content": content}

@@ -1,9 +1,9 @@
-"""The second tier: tests that `make test` leaves to `make test-all`, and why each is there.
+"""The second tier: tests that `make test` leaves to `make test-all`, and the reason for each.
 
-A test is named by the beginning of its id: a folder, a file, or a test of a file. Nothing is left
-out of `make test-all`. A test belongs here if it takes seconds by its nature (whole servers, killed
-processes, much data, other runtimes), not because it is slow: make it quick first. Of tests that
-try the same in very many cases, such as each screen or each wrong field, most cases belong here.
+A test is named by the beginning of its id: a folder, a file, or a test of a file. `make test-all`
+runs everything. A test belongs here if it takes seconds by its nature (whole servers, killed
+processes, much data, other runtimes), not because it is slow: make it fast first. Of tests with
+very many similar cases, such as each screen or each wrong field, most cases belong here.
 """
 
 EXTENDED = {
@@ -107,9 +107,8 @@ EXTENDED = {
     ),
 }
 
-# Tests that try several cases of a kind, by the beginnings of their ids: where there are three or
-# more, every fourth is of the first tier. So something is tried of each kind there, and everything
-# in all tests.
+# Tests with several cases of a kind, by the beginnings of their ids: if there are three or more,
+# every fourth is in the first tier. So each kind is covered there, and everything in all tests.
 SWEEPS = (
     "tests/integration/",
     "tests/unit/library/test_constraint_library.py",
@@ -125,19 +124,19 @@ FIRST_TIER = ("tests/acceptance/test_main_loop.py",)
 
 
 def is_extended(test: str) -> bool:
-    """Return whether the test with this id is of the second tier."""
+    """Return whether the test with this id is in the second tier."""
     return not test.startswith(FIRST_TIER) and any(map(test.startswith, EXTENDED.values()))
 
 
 def is_left_out_of_sweep(test: str, number: int, cases: int) -> bool:
-    """Return whether this case of a test is of the second tier: its number from 0 among all."""
+    """Return whether this case of a test is in the second tier: its number from 0 among all."""
     return cases >= _MANY and number % _SAMPLED != 0 and test.startswith(SWEEPS)
 
 
 def holds_extended_only(path: str) -> bool:
-    """Return whether all tests of this file, or folder with its final "/", are of the second tier.
+    """Return whether all tests of this file, or folder with its final "/", are in the second tier.
 
-    Such a path need not even be collected where the second tier is left out.
+    Such a path need not even be collected if the second tier is left out.
     """
     return is_extended(path) and not any(test.startswith(path) for test in FIRST_TIER)
 

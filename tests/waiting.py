@@ -1,4 +1,4 @@
-"""How long tests wait: ample time on a fast machine, and as much more as the machine is slower.
+"""Waiting times of tests: ample on a fast machine, and longer as the machine is slower.
 
 What is scaled are waits for something to happen and upper bounds on durations. A limit that is
 itself under test is never scaled.
@@ -26,7 +26,7 @@ def slowness() -> float:
 
 
 def _measure_slowness() -> float:
-    # By the clock on the wall: a machine that is shared or throttled is slow, too.
+    # By wall clock: a machine that is shared or throttled is slow, too.
     began = time.perf_counter()
     value = 0
     for number in range(_LOOPS):
@@ -35,12 +35,12 @@ def _measure_slowness() -> float:
 
 
 def scaled(seconds: float) -> float:
-    """Return a bound that suffices on a fast machine, as this machine needs it."""
+    """Return a bound for this machine that is given as on a fast one."""
     return seconds * slowness()
 
 
 def eventually(condition: Callable[[], object], seconds: float = 60) -> bool:
-    """Poll until the condition holds; False if it does not within the bound, which is scaled."""
+    """Poll until the condition holds; return False if it does not within the scaled bound."""
     deadline = time.monotonic() + scaled(seconds)
     while not condition():
         if time.monotonic() > deadline:
@@ -50,8 +50,10 @@ def eventually(condition: Callable[[], object], seconds: float = 60) -> bool:
 
 
 def polled(look: Callable[[], T], enough: Callable[[T], object], seconds: float = 120) -> T:
-    """Look until it is enough, and return what was seen; fail with the last look after the bound,
-    which is scaled."""
+    """Poll until `enough` holds, and return the last value.
+
+    Fail with it after the bound, which is scaled.
+    """
     deadline = time.monotonic() + scaled(seconds)
     while not enough(seen := look()):
         if time.monotonic() > deadline:

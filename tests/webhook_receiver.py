@@ -28,7 +28,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 @dataclass(frozen=True)
 class Received:
-    """One call as it came."""
+    """A call as it was received."""
 
     path: str
     headers: Mapping[str, str]
@@ -39,12 +39,12 @@ class Received:
         return self.headers["webhook-id"]
 
     def verified(self, secret: str) -> dict[str, Any]:
-        """Return the message; raises WebhookVerificationError unless the secret has signed it."""
+        """Return the message; raise WebhookVerificationError unless signed with the secret."""
         message: dict[str, Any] = Webhook(secret).verify(self.body, dict(self.headers))
         return message
 
     def verifies(self, secret: str) -> bool:
-        """Tell whether the secret has signed it."""
+        """Return whether it is signed with the secret."""
         try:
             self.verified(secret)
         except WebhookVerificationError:
@@ -54,7 +54,7 @@ class Received:
 
 @dataclass
 class Call:
-    """A call under way, for a behaviour to answer."""
+    """A call in progress, for a behaviour to answer."""
 
     handler: BaseHTTPRequestHandler
     received: Received
@@ -65,7 +65,7 @@ class Call:
         self.handler.wfile.flush()
 
     def wait(self, seconds: float) -> None:
-        """Wait, or until the server is closed."""
+        """Wait, but no longer than until the server is closed."""
         self.closing.wait(seconds)
 
 
@@ -85,7 +85,7 @@ def answers(status: int, body: bytes = b"", **headers: str) -> Behaviour:
 
 
 def hangs(call: Call) -> None:
-    """Take the call and say nothing, until the server is closed."""
+    """Accept the call and never answer, until the server is closed."""
     call.wait(3600)
 
 
@@ -103,7 +103,7 @@ def drips(data: bytes, every: float) -> Behaviour:
 
 
 class Receiver:
-    """The server while it runs."""
+    """The running server."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class _Http(ThreadingHTTPServer):
     request_queue_size = 64
 
     def handle_error(self, *args: Any) -> None:
-        """Callers that go away in the middle are what some tests are about."""
+        """Ignore callers that disconnect in the middle, which some tests are about."""
 
 
 @contextmanager
@@ -181,7 +181,7 @@ def receiver(
     port: int = 0,
     address: str = "127.0.0.1",
 ) -> Iterator[Receiver]:
-    """Run a receiver that behaves like this; without behaviours it takes everything."""
+    """Run a receiver with these behaviours; without any, it accepts everything."""
     server = Receiver(behaviours or (answers(200),), context, port, address)
     try:
         yield server
@@ -226,7 +226,7 @@ def certificate(folder: Path, *names: str, days: int = 1) -> Path:
 
 
 def tls(path: Path) -> ssl.SSLContext:
-    """Return what a server with this certificate needs."""
+    """Return the TLS context of a server with this certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path)
     return context

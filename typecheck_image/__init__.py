@@ -1,1 +1,1 @@
-"""What runs in the container that checks the types of a project: mypy, behind one request."""
+"""Code that runs in the type checker's container: mypy, behind one request."""

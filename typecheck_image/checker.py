@@ -1,9 +1,9 @@
-"""Checks the types of projects until its input ends: `python -m typecheck_image.checker CACHE`.
+"""Check the types of projects until the input ends: `python -m typecheck_image.checker CACHE`.
 
-It speaks the frames of the sandboxes (see sandbox_image/uac/protocol.py) on its standard input and
-output: a hello, then requests {"files": path → source}, answered with {"outcome", "findings"}.
-The files are given to mypy as they arrive; nothing is written, and no configuration is read.
-CACHE holds what mypy knows of the standard library and of `uac`: `--prepare` writes it.
+It exchanges the frames of the sandboxes (see sandbox_image/uac/protocol.py) on its standard input
+and output: a hello, then requests {"files": path → source}, answered with {"outcome", "findings"}.
+The files are given to mypy as they arrive; nothing is written, and no configuration is read. CACHE
+holds mypy's data on the standard library and on `uac`: `--prepare` writes it.
 """
 
 import os
@@ -30,8 +30,8 @@ MEMORY_BYTES = 768 * 1024 * 1024
 MAX_FINDINGS = 200
 CRASHED = 70
 
-# What a project may import of the standard library, and its own library. What mypy has to know of
-# these is most of its work, and the same for everybody.
+# The modules that a project may import. Analysing them is most of mypy's work, and the same for
+# every project.
 KNOWN = """\
 import calendar, collections, collections.abc, dataclasses, datetime, decimal, enum, functools
 import itertools, math, re, statistics, typing, zoneinfo
@@ -49,7 +49,7 @@ def main() -> None:
         return
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.dup(1)
-    os.dup2(2, 1)  # what mypy may print is not an answer
+    os.dup2(2, 1)  # output of mypy must not become an answer
     hello = {
         "hello": protocol.VERSION,
         "python": platform.python_version(),
@@ -61,9 +61,9 @@ def main() -> None:
 
 
 def answer(files: Mapping[str, str], cache: str) -> dict[str, Any]:
-    """What is wrong with the types of a project, or which limit the check exceeded.
+    """Return the type errors of a project, or which limit the check exceeded.
 
-    The check runs in a fork: what exceeds a limit ends with it.
+    The check runs in a fork, so exceeding a limit ends only the fork.
     """
     reader, writer = os.pipe()
     pid = os.fork()
@@ -93,7 +93,7 @@ def answer(files: Mapping[str, str], cache: str) -> dict[str, Any]:
 
 
 def check(files: Mapping[str, str], cache: str) -> list[dict[str, Any]]:
-    """What mypy --strict says of the files: path, line, code and message of each error."""
+    """Return the errors of mypy --strict: path, line, code and message of each."""
     options = _options(cache)
     sources = [BuildSource(path, _module(path), text) for path, text in sorted(files.items())]
     errors: list[dict[str, Any]] = []
@@ -104,14 +104,14 @@ def check(files: Mapping[str, str], cache: str) -> list[dict[str, Any]]:
 
     try:
         build(sources, options, flush_errors=collect)
-    except CompileError as error:  # a file that cannot be parsed, or modules by the same name
+    except CompileError as error:  # a file that cannot be parsed, or two modules of one name
         collect(None, error.messages, True)
     unique = {tuple(sorted(error.items())): error for error in errors}
     return sorted(unique.values(), key=lambda error: (error["path"], error["line"]))
 
 
 def _options(cache: str) -> Options:
-    # No configuration is looked for, and nothing of a working directory is on the search path.
+    # No configuration is searched for, and the search path contains no working directory.
     _, options = process_options(
         [
             "--strict",
@@ -119,7 +119,7 @@ def _options(cache: str) -> Options:
             "--no-site-packages",
             f"--cache-dir={cache}",
             "--no-sqlite-cache",
-            "--no-native-parser",  # which starts threads
+            "--no-native-parser",  # the native parser starts threads
             "--no-error-summary",
             "--no-color-output",
             "--no-pretty",
@@ -139,7 +139,7 @@ def _module(path: str) -> str:
 
 
 def _finding(line: str, files: Mapping[str, str]) -> list[dict[str, Any]]:
-    """One line of mypy's output; notes, and what it says of other files, are left out."""
+    """Parse a line of mypy's output; leave out notes, and errors in other files."""
     path, _, rest = line.partition(":")
     number, _, rest = rest.partition(":")
     kind, _, message = rest.strip().partition(": ")

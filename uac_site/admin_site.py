@@ -1,4 +1,4 @@
-"""The admin's front page in the order of daily work, and what holds for each of its pages."""
+"""The admin's front page in the order of daily work, and rules for all of its pages."""
 
 from functools import wraps
 from typing import Any
@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.template.response import SimpleTemplateResponse
 
-# Section → models. A model that is not named here stays in the section of its app.
+# Section → models. A model that is not listed here stays in the section of its app.
 SECTIONS = {
     "People": [
         *("Alert", "PausedConstraint", "Forecast", "MemoryUser", "LogEntry", "EntryOutcome"),
@@ -37,54 +37,56 @@ SECTIONS = {
 
 
 class StaffSite(admin.AdminSite):
-    """Django's admin site with our models grouped by what they are for, below how it stands."""
+    """Django's admin site with our models grouped by purpose, below the server's state."""
 
     index_template = "admin/memory/home.html"
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """Show how the server stands, and all lists."""
-        from memory.admin import home  # models are there only once the apps are
+        """Show the server's state, and all lists."""
+        from memory.admin import home  # models can be imported only once the apps are loaded
 
         return super().index(request, {"home": home.context(request), **(extra_context or {})})
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """Let staff in, and have who fails too often wait."""
-        from uac_site.login import LoginForm  # models are there only once the apps are
+        """Log staff in; make those who fail too often wait."""
+        from uac_site.login import LoginForm  # models can be imported only once the apps are loaded
 
         self.login_form = LoginForm
         return super().login(request, extra_context)
 
     def autocomplete_view(self, request: HttpRequest) -> HttpResponse:
-        """No field of ours asks it, and it would name rows by what they say."""
+        """Refuse: no field of ours uses it, and it would show the content of rows."""
         raise PermissionDenied
 
     def password_change(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
-        """Note who changed his own password, together with the change."""
+        """Audit a change of one's own password, in the transaction of the change."""
         from memory.models.staff import AuditKind
         from memory.staff import audit
 
         with transaction.atomic():
             response: HttpResponseBase = super().password_change(request, extra_context)
-            if isinstance(response, HttpResponseRedirect):  # else it shows the form
+            if isinstance(response, HttpResponseRedirect):  # otherwise it shows the form
                 subject = audit.Subject(model="user", row=str(request.user.pk), number=1)
                 audit.note(request.user, AuditKind.CHANGE, subject, "password")
         return response
 
     def admin_view(self, view: Any, cacheable: bool = False) -> Any:
-        """Have a view show what people said to those alone who may see it."""
+        """Let a view show users' texts only to staff who may see them."""
         inner = super().admin_view(view, cacheable)
 
         @wraps(inner)
         def seen(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            # Django finds its app while it looks for the site, before there are models.
+            # Imported late: Django looks for the site while it loads its apps, before there are
+            # models.
             from memory.admin.masking import hiding
             from memory.staff.access import sees_content
 
             with hiding(not sees_content(request.user)):
                 response: HttpResponseBase = inner(request, *args, **kwargs)
-                # Pages are rendered after their view has returned, which would be too late.
+                # Render here: pages are rendered after their view has returned, which would be too
+                # late.
                 if isinstance(response, SimpleTemplateResponse):
                     response.render()
                 return response

@@ -1,7 +1,7 @@
-"""Redis as Celery's broker, with queues that cannot grow without bound.
+"""Redis as Celery's broker, with queues of limited length.
 
-A message is a hint: one that waited for long is worthless, and the work that it told of is found by
-the dispatcher. So where nobody takes them, the oldest go.
+A message is a hint: one that has waited for long is worthless, and the dispatcher finds its work.
+So if nobody takes them, the oldest are dropped.
 """
 
 from collections import Counter
@@ -9,14 +9,14 @@ from typing import Any
 
 from kombu.transport import redis
 
-# So many of each priority a queue keeps: they take some megabytes.
+# Maximum messages of each priority in a queue: they take some megabytes.
 MOST_WAITING = 10_000
-# A queue is shortened with every so many messages that a process puts there.
+# A queue is trimmed after this many messages that a process puts there.
 EVERY = 100
 
 
 class Channel(redis.Channel):
-    """Shortens the queues that it puts messages into."""
+    """Trims the queues that it puts messages into."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -33,6 +33,6 @@ class Channel(redis.Channel):
 
 
 class Transport(redis.Transport):
-    """Redis, with those channels."""
+    """Redis with trimmed queues."""
 
     Channel = Channel

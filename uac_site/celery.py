@@ -14,10 +14,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 
 
 class TracedTask(Task):  # type: ignore[type-arg] # at run time it takes none
-    """A task goes on with the trace of who has sent the hint, when it is its workspace's turn."""
+    """A task that continues the trace of the hint's sender, when it is its workspace's turn."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it, unless the hint has to wait."""
+        """Run the task, unless the hint has to wait."""
         from workers.service import turns
 
         with turns.of(self, args) as is_its_turn:
@@ -33,13 +33,13 @@ app = Celery("uac", task_cls="uac_site.celery:TracedTask")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.imports = ("workers.tasks", "workers.service.lifecycle", "workers.service.consuming")
 app.steps["consumer"].add("workers.service.consuming:Consuming")
-# Celery would open a connection to the database for every task. As with requests, they are kept.
+# Celery would open a database connection for every task. As in requests, they are kept.
 app.conf.CELERY_DB_REUSE_MAX = sys.maxsize
 
 
 @task_prerun.connect
 def _close_old_connections(**kwargs: Any) -> None:
-    """Part with connections that are broken or too old, as Django does before a request."""
+    """Close connections that are broken or too old, as Django does before a request."""
     from django.db import close_old_connections
 
     close_old_connections()
@@ -55,6 +55,6 @@ def _keep_django_logging(**kwargs: Any) -> None:
 def _begin(**kwargs: Any) -> None:
     from uac_site.checks import refuse_unsafe_start
 
-    # Celery logs the exceptions of receivers and goes on; SystemExit is none of those.
+    # Celery logs exceptions of receivers and goes on; SystemExit is not caught.
     refuse_unsafe_start("worker")
     tracing.start("worker")  # before a pool of processes is forked

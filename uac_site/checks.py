@@ -1,4 +1,4 @@
-"""System checks that refuse an unsafe production.
+"""System checks: every process refuses to start with unsafe production settings.
 
 They run with every `manage.py` command, and at the start of the web process and of every worker;
 the one that asks the database runs at those starts and with `check --deploy --database default`.
@@ -45,9 +45,9 @@ NO_MAIL = [
 
 
 def refuse_unsafe_start(kind: timeouts.Kind) -> None:
-    """Run every check of a process of this kind, and hold its connections to what it may take.
+    """Run every check for a process of this kind, and apply its database limits.
 
-    Ends the process with what the checks say where one finds an error.
+    If a check finds an error, end the process with the checks' messages.
     """
     if service_checks.is_named():
         timeouts.hold_to(kind)
@@ -64,7 +64,7 @@ def refuse_unsafe_start(kind: timeouts.Kind) -> None:
 def check_environment(
     *, app_configs: Sequence[AppConfig] | None, **kwargs: object
 ) -> list[CheckMessage]:
-    """Settings that every deployment needs, and those that only development may have."""
+    """Check the settings that every deployment needs, and those that only development may have."""
     return [*_always(), *(() if settings.DEVELOPMENT else _production())]
 
 
@@ -127,7 +127,7 @@ def validate_server_settings() -> dict[str, str]:
 def _secret_key() -> str:
     try:
         return str(settings.SECRET_KEY)
-    except ImproperlyConfigured:  # with which Django says that it is empty
+    except ImproperlyConfigured:  # Django's error for an empty key
         return ""
 
 
@@ -176,7 +176,7 @@ def _production() -> Iterator[CheckMessage]:
 def check_mail(
     *, app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **kwargs: object
 ) -> list[CheckMessage]:
-    """Where staff want to be told by e-mail, there must be a way, and links that lead here."""
+    """Warn if staff subscribe to e-mails, but no mail server or base URL is set."""
     if "default" not in (databases or ()) or settings.DEVELOPMENT or not service_checks.is_named():
         return []
     try:
@@ -209,7 +209,7 @@ def check_mail(
 def check_static_files(
     *, app_configs: Sequence[AppConfig] | None, **kwargs: object
 ) -> list[CheckMessage]:
-    """The web process of a production has the admin's styles and scripts to serve."""
+    """Warn if a production web process has no styles and scripts of the admin to serve."""
     is_web = service_checks.starting in (None, "web")
     style = Path(str(settings.STATIC_ROOT)) / "admin" / "css" / "base.css"
     if settings.DEVELOPMENT or not is_web or style.exists():
@@ -228,7 +228,11 @@ def check_static_files(
 def check_database(
     *, app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **kwargs: object
 ) -> list[CheckMessage]:
-    """The database is there, new enough and migrated, and the role cannot switch triggers off."""
+    """Check the database and its role.
+
+    The database must exist, be new enough and migrated, and the role must not be able to switch
+    triggers off.
+    """
     return list(service_checks.of_database()) if "default" in (databases or ()) else []
 
 
@@ -236,5 +240,5 @@ def check_database(
 def check_broker(
     *, app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **kwargs: object
 ) -> list[CheckMessage]:
-    """Redis is there, takes what is written, and forgets nothing that it has taken."""
+    """Check that Redis is there, accepts writes, and evicts nothing."""
     return list(service_checks.of_redis()) if "default" in (databases or ()) else []

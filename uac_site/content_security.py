@@ -1,6 +1,6 @@
-"""What a page may load and run: our own files, and nothing that stands in the page itself.
+"""The content security policy: a page may load and run our own files only, no inline script.
 
-What people said is escaped wherever it is shown. Were it not, a script in it would still not run.
+Users' texts are escaped wherever they are shown. Even if one were not, its script would not run.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ POLICY = "; ".join(
 def content_security_policy(
     get_response: Callable[[HttpRequest], HttpResponse],
 ) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: give every page that is HTML the policy."""
+    """Middleware: add the policy to every HTML page."""
 
     def respond(request: HttpRequest) -> HttpResponse:
         response = get_response(request)

@@ -19,11 +19,11 @@ def live(request: HttpRequest) -> HttpResponse:
 
 
 def ready(request: HttpRequest) -> HttpResponse:
-    """Answer 200 when the database answers, else 503; name what does not.
+    """Answer 200 if the database answers, else 503; name what does not.
 
-    404, which balancers take for "nothing new, please", while this process is told to drain.
-    Redis only carries hints: without it requests are still taken, so it is reported and does not
-    take the server out of rotation.
+    The answer is 404 while this process is told to drain, which makes balancers send nothing new.
+    Redis carries wake-up notifications only: without it requests are still taken, so it is reported
+    and does not take the server out of rotation.
     """
     if request.method not in _ASKED:
         return _not_allowed(request)

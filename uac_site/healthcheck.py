@@ -1,4 +1,4 @@
-"""Asks a process of this container whether it is well, as `healthcheck.py [URL]`: status 0 if so.
+"""Check the health of a process in this container, as `healthcheck.py [URL]`: status 0 if healthy.
 
 The URL is http://HOST:PORT/PATH, or unix:SOCKET, which is asked for /_ping. It is run by its path
 and imports nothing of the server, so that it costs little.
@@ -14,10 +14,10 @@ SECONDS = 5
 
 
 class OverSocket(http.client.HTTPConnection):
-    """HTTP over a socket that is a file, whose path is the host."""
+    """HTTP over a Unix socket, whose path is the host."""
 
     def connect(self) -> None:
-        """Connect."""
+        """Connect to the socket."""
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(SECONDS)
         self.sock.connect(self.host)
@@ -33,7 +33,7 @@ def main() -> int:
         address = urlsplit(url)
         connection = http.client.HTTPConnection(address.netloc, timeout=SECONDS)
         path = f"{address.path}?{address.query}"
-    # Django answers to its own names alone.
+    # Django answers only to its own host names.
     host = os.environ.get("ALLOWED_HOSTS", "").split(",")[0].strip().lstrip(".")
     try:
         connection.request("GET", path, headers={"Host": host or "localhost"})

@@ -1,7 +1,7 @@
-"""Logging in to the staff's pages: who fails too often has to wait, even with the right password.
+"""Log-in to the staff's pages: repeated failures impose a wait, even with the right password.
 
-Counted over all processes, by address and by name. Whoever fails as somebody else keeps him out
-for a second at a time, if he goes on.
+Failures are counted over all processes, by address and by name. An attacker who fails under
+somebody's name locks that person out for a second at a time, while the attack lasts.
 """
 
 from typing import Any
@@ -14,16 +14,19 @@ from django.utils.crypto import salted_hmac
 
 from memory.admission import rates
 
-# So many failures a minute.
+# Maximum failures per minute.
 OF_ADDRESS = 20
 OF_NAME = 60
 
 
 class LoginForm(AdminAuthenticationForm):
-    """Django's form, which takes no more attempts from who fails too often."""
+    """Django's form, which refuses attempts after too many failures."""
 
     def clean(self) -> dict[str, Any]:
-        """Return what was entered; raises ValidationError for a wrong password, or after many."""
+        """Return the cleaned data.
+
+        Raises ValidationError for a wrong password, or after too many failures.
+        """
         counted = {
             ("login_address", OF_ADDRESS): _address(self.request),
             ("login_name", OF_NAME): str(self.cleaned_data.get("username", "")),
@@ -47,7 +50,7 @@ class LoginForm(AdminAuthenticationForm):
 
 
 def _address(request: HttpRequest | None) -> str:
-    """Return where a request comes from: behind a proxy, what the proxy says of it."""
+    """Return the client's address: behind a proxy, the one that the proxy reports."""
     if request is None:
         return ""
     told = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip()

@@ -1,4 +1,4 @@
-"""Structured logs: how a line is built, for our own loggers and for those of the libraries."""
+"""Structured logs: the format of a line, for our own loggers and for those of libraries."""
 
 import io
 import traceback
@@ -15,15 +15,17 @@ from memory.operations import tracing
 def _add_trace(
     logger: object, method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Name the trace that the line belongs to, where there are traces."""
+    """Add the id of the line's trace, if tracing is on."""
     if trace := tracing.trace_id():
         event["trace_id"] = trace
     return event
 
 
 def format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
-    """Return the traceback without what the database says of an error, which may quote a value:
-    there its state stands, and the constraint if there is one."""
+    """Return the traceback without the database's error messages, which may quote values.
+
+    They are replaced by the SQLSTATE, and the constraint if there is one.
+    """
     stream = io.StringIO()
     traceback.print_exception(*exc_info, file=stream)
     text = stream.getvalue().rstrip("\n")

@@ -1,4 +1,4 @@
-"""A line of log for each request, without anything that tells of a person, and a name for each."""
+"""Log a line for each request, without personal data, and give each request an id."""
 
 import logging
 from collections.abc import Callable
@@ -15,14 +15,14 @@ from memory.api.problems import REQUEST_ID, request_id
 def request_ids(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Return a middleware that names each request, in the log, in errors and on every answer.
+    """Return a middleware that gives each request an id, in the log, in errors and in the answer.
 
-    The name is the caller's own `X-Request-Id`, if it is one that can stand in a line of log.
+    The id is the caller's own `X-Request-Id`, if that can be put in a line of log.
     """
 
     def respond(request: HttpRequest) -> HttpResponseBase:
         name = request_id(request.META.get("HTTP_X_REQUEST_ID", ""))
-        # `RequestLog` takes it from here.
+        # `RequestLog` takes the id from here.
         request.META["HTTP_X_REQUEST_ID"] = name
         with structlog.contextvars.bound_contextvars(request_id=name):
             response = get_response(request)
@@ -44,7 +44,7 @@ def route_of(request: HttpRequest) -> str:
 class RequestLog(RequestMiddleware):
     """Logs the route (`/v1/users/<str:user_id>/`) where the framework would log the address.
 
-    An address names a user, and a query string may quote what somebody said.
+    An address names a user, and a query string may quote a user's text.
     """
 
     @staticmethod
@@ -54,10 +54,10 @@ class RequestLog(RequestMiddleware):
 
 
 class RouteForAddress(logging.Filter):
-    """Has the framework's own lines on refused and failed requests name the route, too."""
+    """A filter that adds the route to the framework's lines on refused and failed requests."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let every line pass, without the address."""
+        """Let every line pass, with the route in place of the address."""
         request = getattr(record, "request", None)
         if isinstance(request, HttpRequest) and isinstance(record.args, tuple):
             address = request.path.encode("unicode_escape").decode("ascii")

@@ -1,6 +1,6 @@
-"""What a process asks the database and Redis before it begins, so that it says what is wrong there.
+"""Check the database and Redis before a process begins, and say what is wrong with them.
 
-Whatever it is, it is named with the setting that leads there, and what to do about it.
+Each problem is reported with the setting that leads to it, and what to do about it.
 """
 
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ from memory.database import clock
 from memory.database.timeouts import Kind
 from memory.work.hints import redis_client
 
-# What the process that starts is; None where somebody only checks.
+# The kind of the process that starts; None if somebody only runs the checks.
 starting: Kind | None = None
 
-# Words of PostgreSQL's or its client's errors, and what they mean.
+# Words in the errors of PostgreSQL or its client, and their causes.
 _CAUSES = {
     "password authentication failed": "The name or the password is wrong.",
     "no password supplied": "The URL has no password: postgres://uac:password@host:5432/uac.",
@@ -34,15 +34,15 @@ _CAUSES = {
 
 
 def is_named() -> bool:
-    """Tell whether DATABASE_URL leads to a PostgreSQL at all."""
+    """Return whether DATABASE_URL names a PostgreSQL at all."""
     engine = settings.DATABASES.get("default", {}).get("ENGINE")
     return bool(engine == "uac_site.database")
 
 
 def of_database() -> Iterator[CheckMessage]:
-    """Yield what is wrong with the database of DATABASE_URL."""
+    """Yield the problems with the database of DATABASE_URL."""
     if not is_named():
-        return  # which is told already
+        return  # another check reports this
     try:
         with connection.cursor() as cursor:
             yield from _clock()
@@ -78,7 +78,7 @@ def _clock() -> Iterator[CheckMessage]:
 
 
 def _role(cursor: Any) -> Iterator[CheckMessage]:
-    # A role may take on every role of which it is a member, however far away.
+    # A role can become every role that it is a member of, directly or not.
     cursor.execute(
         "SELECT bool_or(rolsuper) FROM pg_roles WHERE pg_has_role(current_user, oid, 'MEMBER')"
     )
@@ -112,9 +112,9 @@ def _migrations() -> Iterator[CheckMessage]:
 
 
 def of_redis() -> Iterator[CheckMessage]:
-    """Yield what is wrong with the Redis of REDIS_URL."""
+    """Yield the problems with the Redis of REDIS_URL."""
     if not settings.REDIS_URL:
-        return  # which is told already
+        return  # another check reports this
     try:
         client = redis_client()
         memory: Any = client.info("memory")
@@ -157,7 +157,7 @@ def _wrong(what: str, advice: str) -> CheckMessage:
 
 
 def _silent(error: redis.RedisError) -> CheckMessage:
-    # A web process takes requests without Redis; a worker that hears nothing is none.
+    # A web process serves requests without Redis; a worker without it gets no hints.
     level = Warning if starting == "web" else Error
     return level(
         f"The Redis of REDIS_URL does not answer: {error}",

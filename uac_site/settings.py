@@ -17,7 +17,7 @@ from memory.workspace_settings import table
 from uac_site.environment import env, read
 from uac_site.logs import PROCESSORS
 
-# Lets Django's generic classes be written with their type parameters at run time.
+# Allows Django's generic classes to be subscripted with type parameters at run time.
 django_stubs_ext.monkeypatch()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -65,7 +65,7 @@ MIDDLEWARE = [
 ]
 
 ROOT_URLCONF = "uac_site.urls"
-# `uac_site.request_log.request_ids` has seen to it.
+# `uac_site.request_log.request_ids` has validated the id.
 DJANGO_STRUCTLOG_TRUST_UPSTREAM_REQUEST_ID = True
 WSGI_APPLICATION = "uac_site.wsgi.application"
 
@@ -93,7 +93,8 @@ try:
 except ValueError:
     _url = {}
 _prepared = env.bool("DATABASE_PREPARED_STATEMENTS", default=DATABASE_POOLER != "transaction")
-# Another engine's driver is not here, and would fail before the checks could name the variable.
+# The driver of another engine is not installed, and would fail before the checks could name the
+# variable.
 if _url.get("ENGINE") == "django.db.backends.postgresql":
     DATABASES["default"] = {
         **_url,
@@ -104,13 +105,13 @@ if _url.get("ENGINE") == "django.db.backends.postgresql":
         "OPTIONS": {
             "application_name": "uac",
             "connect_timeout": 5,
-            # A database whose machine is gone is noticed within a minute.
+            # Notice within a minute that a database's machine is gone.
             "keepalives_idle": 20,
             "keepalives_interval": 10,
             "keepalives_count": 3,
             "tcp_user_timeout": 60_000,
-            # The database parses and plans a statement that comes again once for a connection.
-            # PgBouncer can do with it since 1.21 (max_prepared_statements).
+            # The database parses and plans a repeated statement once per connection. PgBouncer
+            # supports this since 1.21 (max_prepared_statements).
             "server_side_binding": _prepared,
             "prepare_threshold": 5 if _prepared else None,
             **_url.get("OPTIONS", {}),
@@ -131,7 +132,7 @@ REDIS_URL = read("REDIS_URL")
 try:
     parse_url(REDIS_URL)  # type: ignore[no-untyped-call]
     CELERY_BROKER_URL = REDIS_URL
-except ValueError:  # the checks name it, if Celery lets them
+except ValueError:  # reported by the checks, if Celery gets that far
     CELERY_BROKER_URL = "memory://"
 CELERY_BROKER_TRANSPORT = "uac_site.broker:Transport"
 # A message is a hint (see ARCHITECTURE.md): acknowledged early, without result, never retried by
@@ -159,7 +160,8 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 0
 CELERY_WORKER_DISABLE_PREFETCH = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-# A Redis that has become a replica, or is full, refuses for a while: no reason for a worker to end.
+# A Redis that has become a replica, or is full, refuses commands for a while: workers must survive
+# that.
 CELERY_BROKER_CHANNEL_ERROR_RETRY = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_timeout": 5,
@@ -167,16 +169,18 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_keepalive": True,
     "health_check_interval": 20,
     "max_connections": 20,
-    # Of each queue, what goes in front and what comes behind it (memory/work/hints.py).
+    # The two priorities of each queue: in front, and behind (memory/work/hints.py).
     "priority_steps": [0, 9],
 }
-# So many threads of a process send hints at a time; who waits for longer than this does without.
+# Number of a process's threads that may send hints at a time, and seconds after which a thread
+# gives up.
 CELERY_BROKER_POOL_LIMIT = 10
 CELERY_BROKER_POOL_ACQUIRE_TIMEOUT = 2
 # Of pools of processes. Threads cannot be ended; their work can be claimed by others.
 CELERY_TASK_SOFT_TIME_LIMIT = read("UAC_WORK_SECONDS")
 CELERY_TASK_TIME_LIMIT = CELERY_TASK_SOFT_TIME_LIMIT + 60
-# Publishing happens on a request's thread, after commit: fail fast, the dispatcher finds the work.
+# Publishing happens in a request's thread, after commit: fail fast, since the dispatcher finds the
+# work.
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE = {
@@ -295,12 +299,12 @@ LOGGING = {
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
     "root": {"handlers": ["stderr"], "level": read("LOG_LEVEL")},
     "loggers": {
-        # What a task came to is told by the task.
+        # The tasks log their own results.
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
         "django.request": {"filters": ["routes"]},
         "django.security.csrf": {"filters": ["routes"]},
-        # They tell of addresses and refusals, which name users and quote what was sent.
+        # These loggers log addresses and refusals, which name users and quote what was sent.
         "httpx2": {"level": "WARNING"},
         "mcp": {"level": "WARNING"},
     },

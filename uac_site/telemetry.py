@@ -1,4 +1,4 @@
-"""What the web process tells of its requests: how many, how they ended, how long they took."""
+"""Metrics and traces of the web process's requests: number, outcome, duration."""
 
 import os
 import time
@@ -33,7 +33,7 @@ SECONDS = Histogram(
 
 
 class Telemetry:
-    """Middleware around all other: counts and measures each request, and makes a span of it."""
+    """The outermost middleware: counts and times each request, and makes a span of it."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response
@@ -58,15 +58,15 @@ class Telemetry:
 
 
 def _lower(request: HttpRequest) -> dict[str, str]:
-    """The headers that may name the caller's span, as a caller is known to write them."""
+    """Return the headers that may name the caller's span, in lower case."""
     names = ("traceparent", "tracestate")
     return {name: request.headers[name] for name in names if name in request.headers}
 
 
 def registry() -> CollectorRegistry:
-    """Return a registry of what this process tells of itself and of requests.
+    """Return a registry of this process's metrics and those of requests.
 
-    With PROMETHEUS_MULTIPROC_DIR it is those of all processes that share that folder, whichever of
+    With PROMETHEUS_MULTIPROC_DIR it has those of all processes that share that folder, whichever of
     them is asked.
     """
     registry = sandbox_metrics.own_process()

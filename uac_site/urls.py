@@ -9,7 +9,7 @@ from memory.api import reference
 from uac_site import health
 
 urlpatterns = [
-    # Browsers ask for it on every page, that of the log-in too.
+    # Browsers request it on every page, also on the log-in page.
     path("favicon.ico", RedirectView.as_view(url=static("memory/icon.svg"), permanent=False)),
     path("", RedirectView.as_view(pattern_name="reference", permanent=False)),
     path("docs/", reference.page, name="reference"),

@@ -1,4 +1,4 @@
-"""The WSGI entry point. Refuses to start where the system checks find an error."""
+"""The WSGI entry point. It refuses to start if the system checks find an error."""
 
 import os
 import threading
@@ -31,14 +31,14 @@ alarms.watch()
 share_fairly()
 
 
-# Whoever sends what a page of the staff asks for may do so slowly, without a password, and keeps a
-# thread meanwhile: so few do at a time that the API has threads left.
+# Anybody can send the form of a staff page slowly, without a password, and keep a thread busy: this
+# limit leaves threads for the API.
 ADMIN_BODIES = 4
 _admin_bodies = threading.BoundedSemaphore(ADMIN_BODIES)
 
 
 def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-    """Answer a request; one with a body for the staff's pages only if there is a place for it."""
+    """Answer a request; one with a body for the staff's pages only if there is a free slot."""
     if environ["REQUEST_METHOD"] != "POST" or not environ["PATH_INFO"].startswith(_ADMIN):
         return _answer(environ, start_response)
     text = {"Content-Type": "text/plain; charset=utf-8"}
@@ -57,10 +57,10 @@ def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> 
 
 
 def _answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-    """Have Django answer. A body that comes in chunks, whose length nobody knows, is given one.
+    """Have Django answer; a chunked body gets a length.
 
-    Django takes a body without a length for none, and would ignore what the client sent. It is
-    given the length that is allowed, and read by whoever needs it: not before the caller is known.
+    Django treats a body without a length as absent, and would ignore what the client sent. It gets
+    the maximum allowed length, and is read only when needed: not before the caller is known.
     """
     if "chunked" in environ.get("HTTP_TRANSFER_ENCODING", "").lower():
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
@@ -70,18 +70,18 @@ def _answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iter
 
 
 class _Limited:
-    """A stream of at most so many bytes: RequestDataTooBig when it turns out to have more."""
+    """A stream of limited length: raises RequestDataTooBig if it has more bytes."""
 
     def __init__(self, stream: "InputStream", limit: int) -> None:
         self._stream = stream
         self._left = limit
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return so many bytes, fewer at the end."""
+        """Return up to `size` bytes."""
         return self._counted(self._stream.read(self._allowed(size)))
 
     def readline(self, size: int = -1, /) -> bytes:
-        """Return a line, or so many bytes of it."""
+        """Return a line, or up to `size` bytes of it."""
         return self._counted(self._stream.readline(self._allowed(size)))
 
     def _allowed(self, size: int) -> int:

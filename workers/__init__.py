@@ -1,1 +1,1 @@
-"""What runs in Celery workers."""
+"""Code that runs in Celery workers."""

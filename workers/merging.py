@@ -1,4 +1,4 @@
-"""A worker's part in a merge: batch after batch, for as long as it holds the lease."""
+"""A worker's part in a merge: copy batch after batch while it holds the lease."""
 
 import structlog
 from django.utils import timezone
@@ -9,15 +9,16 @@ from memory.work.hints import send_hint
 
 logger = structlog.get_logger(__name__)
 
-# After so many others come first: a user with a million entries keeps no thread for himself.
+# Batches after which others have their turn, so that a user with a million entries does not block a
+# thread.
 MOST_BATCHES = 25
 
 
 def work_on(merge_pk: int) -> None:
-    """Go on with a merge, unless another worker is at it.
+    """Continue a merge, unless another worker is at it.
 
-    Each batch is a transaction of its own: whoever is killed leaves what he has copied, and the
-    place where it goes on.
+    Each batch is a transaction of its own: a worker that is killed leaves the batches that it has
+    copied, and the place to continue.
     """
     row = leases.claim(merging.waiting().filter(pk=merge_pk))
     if row is None:

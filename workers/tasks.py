@@ -1,7 +1,7 @@
 """Celery tasks: thin adapters. A message is a hint that a row waits; the row says what to do.
 
 Every task may run twice or be killed at any line: claims are leases, writes are fenced, and the
-dispatcher finds again whatever was left.
+dispatcher finds unfinished work again.
 """
 
 import functools
@@ -35,7 +35,7 @@ EXECUTORS = {
     RunKind.PROPOSAL: proposals.execute,
     RunKind.IMPORT: imports.execute,
 }
-# These read the version that they are of.
+# Kinds of runs that only read their version.
 READING = (RunKind.CONSTRAINTS, RunKind.CONSTRAINT, RunKind.QUERY, RunKind.ASK)
 
 
@@ -55,37 +55,37 @@ def checkpoint_records(user_pk: int) -> None:
 
 @shared_task(name="workers.tasks.redact")
 def redact(user_pk: int) -> None:
-    """Take out of a user's project what was redacted, and what rests on it."""
+    """Remove redacted content, and what relies on it, from a user's project."""
     redactions.work_on(user_pk)
 
 
 @shared_task(name="workers.tasks.erase")
 def erase(erasure_id: str) -> None:
-    """Go on with the erasure of a user."""
+    """Continue the erasure of a user."""
     user_erasure.work_on(erasure_id)
 
 
 @shared_task(name="workers.tasks.merge")
 def merge(merge_pk: int) -> None:
-    """Append the entries of a merged user to the log of the user who it is."""
+    """Append the entries of a merged user to the log of the remaining user."""
     merging.work_on(merge_pk)
 
 
 @shared_task(name="workers.tasks.structure")
 def structure(user_pk: int) -> None:
-    """Have the language model work on what was said to the user."""
+    """Have the language model process a user's entries."""
     lane.work_on(user_pk)
 
 
 @shared_task(name="workers.tasks.mail_staff")
 def mail_staff(subscription_pk: int) -> None:
-    """Tell one of the staff by e-mail what has happened to alerts."""
+    """Notify a member of the staff by e-mail of changes of alerts."""
     mailing.send(subscription_pk)
 
 
 @shared_task(name="workers.tasks.deliver")
 def deliver(endpoint_pk: str) -> None:
-    """Send what waits for a webhook endpoint."""
+    """Send the waiting messages of a webhook endpoint."""
     delivering.deliver(endpoint_pk)
 
 
@@ -97,13 +97,13 @@ def judge_workspace_constraint(version_id: str) -> None:
 
 @shared_task(name="workers.tasks.forecast")
 def forecast(user_pk: int) -> None:
-    """Look ahead at what the constraints of a user will find."""
+    """Make a forecast of a user's constraints."""
     forecasting.make(user_pk)
 
 
 @shared_task(name="workers.tasks.answer")
 def answer(run_id: str) -> None:
-    """Have a language model work on a question, when it is its workspace's turn."""
+    """Have a language model answer a question, when it is its workspace's turn."""
     of = Run.objects.filter(pk=run_id).values_list("user__workspace", flat=True).first()
     if of is None:
         return
@@ -123,7 +123,7 @@ def index_log(user_pk: int) -> None:
 
 @shared_task(name="workers.tasks.backtest")
 def backtest(backtest_id: str) -> None:
-    """Go on with a backtest of a constraint."""
+    """Continue a backtest of a constraint."""
     backtesting.go_on(backtest_id)
 
 
@@ -152,7 +152,7 @@ def _carry_out(run: Run) -> None:
 
 
 def execute(run: Run) -> None:
-    """Do what the run is for; of what was redacted, or cannot be told, it says only that."""
+    """Execute a run; if its state was redacted, or cannot be told, store only that."""
     try:
         earlier = run.checkpoint if run.checkpoint_id != run.user.head_id else None
         if earlier is not None and run.kind in READING:

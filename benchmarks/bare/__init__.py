@@ -1,1 +1,1 @@
-"""What `benchmarks.ingest` compares with: the server, with one view more that only inserts."""
+"""The peer of `benchmarks.ingest`: the server with one more view, which only inserts."""

@@ -1,4 +1,4 @@
-"""The server's own settings, with a view more."""
+"""The server's own settings, with one more view."""
 
 from uac_site.settings import *  # noqa: F403 - all of them
 

@@ -1,4 +1,4 @@
-"""The server's own addresses, and a view as bare as Django allows: one INSERT, nothing else."""
+"""The server's own URLs, and a view as bare as Django allows: one INSERT, nothing else."""
 
 import json
 
@@ -22,7 +22,7 @@ CREATE TABLE bare_entry (
 
 @csrf_exempt
 def insert(request: HttpRequest) -> JsonResponse:
-    """Insert what was sent, unread, and answer with its number."""
+    """Insert the body, unread, and answer with its number."""
     body = json.loads(request.body)
     with connection.cursor() as cursor:
         cursor.execute(

@@ -9,7 +9,7 @@ from .records import Record
 
 
 class Severity(enum.StrEnum):
-    """How much an alert matters."""
+    """The severity of an alert."""
 
     INFO = "info"
     WARNING = "warning"
@@ -44,7 +44,7 @@ class Alert:
 
 
 class TooManyAlertsError(Exception):
-    """A check makes more alerts than it may; `alerts` are the first of them."""
+    """A check makes more alerts than its limit; `alerts` are the first of them."""
 
     def __init__(self, alerts: Sequence[Alert]) -> None:
         super().__init__(
@@ -69,14 +69,14 @@ class _Room:
             raise TooManyAlertsError(self.first)
 
 
-# Of those that a check makes it may throw some away.
+# A check may discard some of the alerts that it makes.
 MADE_FOR_EACH = 10
 _room: _Room | None = None
 
 
 @contextmanager
 def room_for(most: int) -> Iterator[None]:
-    """Have TooManyAlertsError raised where many more alerts than these are made."""
+    """Raise TooManyAlertsError, in this context, if many more alerts than these are made."""
     global _room
     _room = _Room(most)
     try:
@@ -86,17 +86,17 @@ def room_for(most: int) -> Iterator[None]:
 
 
 def info(message: str, *, evidence: Sequence[Record] = (), key: str | None = None) -> Alert:
-    """An alert that is good to know."""
+    """Return an alert that is good to know."""
     return _alert(Severity.INFO, message, evidence, key)
 
 
 def warning(message: str, *, evidence: Sequence[Record] = (), key: str | None = None) -> Alert:
-    """An alert that calls for action some day soon."""
+    """Return an alert that calls for action some day soon."""
     return _alert(Severity.WARNING, message, evidence, key)
 
 
 def critical(message: str, *, evidence: Sequence[Record] = (), key: str | None = None) -> Alert:
-    """An alert that calls for action now."""
+    """Return an alert that calls for action now."""
     return _alert(Severity.CRITICAL, message, evidence, key)
 
 

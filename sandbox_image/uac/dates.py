@@ -1,4 +1,4 @@
-"""Dates of which only the year, or the year and the month, are known."""
+"""Partial dates, of which only the year, or the year and the month, are known."""
 
 import calendar
 import datetime
@@ -11,10 +11,10 @@ class PartialDate:
     """A year ("2021"), a month ("2021-11") or a day ("2021-11-05").
 
     It stands for one unknown day between `earliest` and `latest`. A comparison with a date or
-    another partial date is true only where it is certain: PartialDate("2021") < date(2022, 1, 1)
-    holds, and neither `<` nor `>=` holds between PartialDate("2021") and date(2021, 6, 1). Sort
-    by `earliest` where an order is needed. Equality is that of the text, between partial dates
-    alone. ValueError for a text that is no date.
+    another partial date is true only if it is certain: PartialDate("2021") < date(2022, 1, 1)
+    holds, and neither `<` nor `>=` holds between PartialDate("2021") and date(2021, 6, 1). Sort by
+    `earliest` if an order is needed. Two partial dates are equal if their texts are; a partial date
+    equals nothing else. Raises ValueError for a text that is no date.
     """
 
     __slots__ = ("day", "earliest", "latest", "month", "year")
@@ -63,7 +63,7 @@ class PartialDate:
         return f'PartialDate("{self}")'
 
     def __reduce__(self) -> tuple[type["PartialDate"], tuple[str]]:
-        return PartialDate, (str(self),)  # copying and deep copying
+        return PartialDate, (str(self),)  # for copying and deep copying
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PartialDate):

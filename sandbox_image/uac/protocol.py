@@ -1,9 +1,9 @@
 """The protocol between a host and the runner in a sandbox: frames, outcomes, and their limits.
 
 Both sides import this file. A frame is a four-byte big-endian length and that many bytes of JSON,
-always one object. The runner begins with a hello frame; then every request {"id", "op", …} has
-one answer {"id", "outcome", …}. Nothing that a runner sends is trusted: `decode` and
-`check_typed_json` refuse whatever the host could stumble over.
+always one object. The runner begins with a hello frame; then every request {"id", "op", …} has one
+answer {"id", "outcome", …}. Nothing that a runner sends is trusted: `decode` and `check_typed_json`
+refuse whatever could harm the host.
 """
 
 import datetime
@@ -25,14 +25,14 @@ OUTCOMES = (
     "out_of_memory",
     "output_limit",  # printed too much
     "result_limit",  # the result is too large or too deep
-    "alert_limit",  # a constraint found too much; the result has a few of its alerts
+    "alert_limit",  # a constraint exceeded its alert limit; the result has a few of its alerts
     "input_limit",  # the project is larger than a frame
     "killed",  # the process ended without an answer
-    "protocol_error",  # an answer, or a request, that makes no sense
+    "protocol_error",  # an answer or a request that is not valid
 )
 
 SEVERITIES = ("info", "warning", "critical")  # of an alert
-SCOPES = ("value", "selected", "read")  # of what an answer rests on
+SCOPES = ("value", "selected", "read")  # of the evidence for an answer
 
 HEADER_BYTES = 4
 MAX_FRAME_BYTES = 64 * 1024 * 1024
@@ -41,23 +41,24 @@ MAX_SAFE_INTEGER = 2**53 - 1
 MAX_INTEGER = 2**63 - 1  # of a database
 MAX_SOURCES = 100_000  # of one record
 
-# JSON beyond that is read value by value, and other threads run in between.
+# Larger JSON is read value by value, so that other threads run in between.
 QUICK_BYTES = 1024 * 1024
 QUICK_VALUES = 50_000
-CHUNK_BYTES = 128 * 1024  # is looked at in one go
-MAX_NUMBER = 100  # characters of one that is no integer; Python writes 24 at most
+CHUNK_BYTES = 128 * 1024  # processed in one go
+MAX_NUMBER = 100  # length of a number that is no integer; Python writes at most 24
 
-# To find how deep JSON is: all that is no bracket goes, and one kind of bracket stands for both.
+# To find the depth of JSON, delete everything but brackets, and use one kind of bracket for both.
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _ALIKE = bytes.maketrans(b"{}", b"[]")
-_QUICK_DEPTH = 20  # nearly nothing is deeper
+_QUICK_DEPTH = 20  # almost nothing is deeper
 
-# Text that a database or a UTF-8 stream cannot hold: half a surrogate pair, and the null character.
+# Text that a database or a UTF-8 stream cannot store: half a surrogate pair, and the null
+# character.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class ProtocolError(ValueError):
-    """A frame or a value that the protocol does not allow."""
+    """A frame or a value violates the protocol."""
 
 
 class FrameTooLargeError(ProtocolError):
@@ -70,12 +71,17 @@ class FrameTooLargeError(ProtocolError):
 
 
 class TooManyValuesError(ProtocolError):
-    """A message has more values than its reader makes room for, or more escapes in its texts; the
-    stream is still in step."""
+    """A message has more values, or more escapes in its texts, than its reader allows.
+
+    The stream is still in step.
+    """
 
 
 def encode_frame(message: Mapping[str, Any]) -> bytes:
-    """A message as one frame; FrameTooLargeError, or ProtocolError if it is no JSON."""
+    """Return a message as one frame.
+
+    Raises FrameTooLargeError, or ProtocolError if it is not JSON.
+    """
     try:
         text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         body = text.encode()
@@ -85,7 +91,7 @@ def encode_frame(message: Mapping[str, Any]) -> bytes:
 
 
 def frame(body: bytes) -> bytes:
-    """A frame with this body; FrameTooLargeError."""
+    """Return a frame with this body; raise FrameTooLargeError."""
     if len(body) > MAX_FRAME_BYTES:
         raise FrameTooLargeError(len(body), MAX_FRAME_BYTES)
     return struct.pack(">I", len(body)) + body
@@ -97,13 +103,13 @@ def read_frame(
     max_values: int | None = None,
     max_escapes: int | None = None,
 ) -> dict[str, Any] | None:
-    """The next message from `read`, which returns exactly as many bytes as asked, fewer at the end.
+    """Return the next message from `read`, which returns as many bytes as asked, fewer at the end.
 
-    None at the end of the stream; ProtocolError for anything that is not a frame. The length is
-    checked before anything of that length is read, and the number of values, which take far more
-    memory than the three bytes that one needs in JSON, before any is made; so is the number of
-    escapes, each of which takes as long as dozens of plain characters. Where values are bounded,
-    the message comes from somebody who may mean harm, and is read gently: see `decode`.
+    Returns None at the end of the stream; raises ProtocolError for anything that is not a frame.
+    The length is checked before anything of that length is read. The number of values is checked
+    before any is made, since a value takes far more memory than the three bytes that it needs in
+    JSON; so is the number of escapes, each of which takes as long as dozens of plain characters. If
+    values are bounded, the sender may be hostile, and the message is read gently: see `decode`.
     """
     body = read_body(read, max_bytes)
     if body is None:
@@ -116,7 +122,7 @@ def read_frame(
 
 
 def read_body(read: Callable[[int], bytes], max_bytes: int = MAX_FRAME_BYTES) -> bytes | None:
-    """The next frame's body, as `read_frame` reads it."""
+    """Return the next frame's body, as `read_frame` reads it."""
     header = read(HEADER_BYTES)
     if not header:
         return None
@@ -132,23 +138,23 @@ def read_body(read: Callable[[int], bytes], max_bytes: int = MAX_FRAME_BYTES) ->
 
 
 def has_more_values(body: bytes, number: int) -> bool:
-    """Whether there are more values than that, counted by what begins or separates them.
+    """Return whether there are more than `number` values, counted by what begins or separates them.
 
-    Those within texts are not meant, but first counted: it is quick, and mostly enough.
+    Marks within texts do not count, but are counted first: that is fast, and usually enough.
     """
     return len(body) > number and _marks(body) > number and _has_more_marks(body, number)
 
 
 def _has_more_marks(body: bytes, number: int) -> bool:
-    """Whether valid JSON has more marks than that outside of texts, found piece by piece.
+    """Return whether valid JSON has more than `number` marks outside of texts, piece by piece.
 
-    Not by a pattern: one that looks for the end of a text again at each quote takes minutes for
+    No pattern is used: one that looks for the end of a text again at each quote takes minutes for
     what a hostile sandbox makes of it, and nothing else in the process runs meanwhile.
     """
     found, start, is_inside = 0, 0, False
     while start < len(body) and found <= number:
         chunk = body[start : start + CHUNK_BYTES]
-        if (len(chunk) - len(chunk.rstrip(b"\\"))) % 2:  # an escape is not taken apart
+        if (len(chunk) - len(chunk.rstrip(b"\\"))) % 2:  # an escape must not be split
             chunk = body[start : start + len(chunk) + 1]
         start += len(chunk)
         parts = chunk.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
@@ -167,11 +173,12 @@ def _count(body: bytes, character: bytes) -> int:
 
 
 def decode(body: bytes, *, gently: bool = False) -> dict[str, Any]:
-    """A frame's body as a message; ProtocolError unless it is one sane JSON object.
+    """Return a frame's body as a message; raise ProtocolError unless it is one valid JSON object.
 
-    Python's reader is written in C, and no other thread runs until it has read everything.
-    `gently`, it is only given what it reads in some milliseconds; what is larger or has more values
-    is read by the one that is written in Python, which takes ten times as long and keeps nobody.
+    Python's reader is written in C, and no other thread runs until it has read everything. With
+    `gently`, it only gets what it reads in some milliseconds; a larger message, or one with more
+    values, is read by the reader written in Python, which takes ten times as long and blocks
+    nobody.
     """
     gently = gently and (len(body) > QUICK_BYTES or _marks(body) > QUICK_VALUES)
     read = _gentle_decoder().decode if gently else _decoder.decode
@@ -181,14 +188,18 @@ def decode(body: bytes, *, gently: bool = False) -> dict[str, Any]:
         raise ProtocolError(f"not JSON: {str(error)[:200]}") from None
     if not isinstance(message, dict):
         raise ProtocolError("not a JSON object")
-    # Without an escape, JSON in UTF-8 has no text that cannot be stored, and quotes are quotes.
+    # Without an escape, JSON in UTF-8 has no text that cannot be stored, and quotes only delimit
+    # texts.
     if gently or b"\\" in body or not _is_flat(body):
         _check_depth(message)
     return message
 
 
 def _is_flat(body: bytes) -> bool:
-    """Whether valid JSON without escapes is known to be less than MAX_DEPTH deep, found quickly."""
+    """Return whether valid JSON without escapes is known to be less than MAX_DEPTH deep.
+
+    This is found quickly; False means that a slower check has to decide.
+    """
     brackets = b"".join(body.split(b'"')[::2]).translate(_ALIKE, _NO_BRACKETS)
     for _ in range(_QUICK_DEPTH):
         if not brackets:
@@ -198,23 +209,23 @@ def _is_flat(body: bytes) -> bool:
 
 
 def is_storable(text: str) -> bool:
-    """Whether a text can be written to a database: no lone surrogate, no null character."""
-    if text.isascii():  # nearly all of it is, and that is known without looking
+    """Return whether a text can be stored in a database: no lone surrogate, no null character."""
+    if text.isascii():  # most text is, and checking this is instantaneous
         return "\0" not in text
     try:
-        text.encode()  # which is quicker than to look for what could not be
+        text.encode()  # faster than searching for what cannot be encoded
     except UnicodeEncodeError:
         return False
     return "\0" not in text
 
 
 def storable(text: str) -> str:
-    """The text with a replacement mark for every character that cannot be stored."""
+    """Return the text with a replacement mark for every character that cannot be stored."""
     return text if is_storable(text) else _UNSTORABLE.sub("\ufffd", text)
 
 
 def are_sources(value: object) -> bool:
-    """Whether a value can be the sources of a record: numbers of entries, and not too many."""
+    """Return whether a value can be a record's sources: numbers of entries, and not too many."""
     return (
         isinstance(value, (list, tuple))
         and len(value) <= MAX_SOURCES
@@ -227,7 +238,7 @@ def _no_constant(name: str) -> float:
 
 
 def _ascii_integer(text: str) -> int:
-    if not text.isascii():  # a digit to Python, and to the reader that is written in Python
+    if not text.isascii():  # Python, and its JSON reader, accept other digits, too
         raise ValueError(f"{text[:40]} is no number")
     return int(text)
 
@@ -238,7 +249,7 @@ def _finite_float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:40]} is no number")
-    if len(repr(number)) > len(text):  # what is passed on must not be longer than what came
+    if len(repr(number)) > len(text):  # a number must not grow when it is passed on
         raise ValueError(f"{text[:40]} is not how a number is written here")
     return number
 
@@ -247,7 +258,7 @@ _decoder = json.JSONDecoder(parse_float=_finite_float, parse_constant=_no_consta
 
 
 def _gentle_decoder() -> json.JSONDecoder:
-    """A decoder that begins each value in Python."""
+    """Return a decoder that begins each value in Python."""
     decoder = json.JSONDecoder(
         parse_int=_ascii_integer, parse_float=_finite_float, parse_constant=_no_constant
     )
@@ -256,7 +267,7 @@ def _gentle_decoder() -> json.JSONDecoder:
 
 
 def _check_depth(message: dict[str, Any]) -> None:
-    """Refuse what is nested too deeply, and text that cannot be stored, without recursion."""
+    """Refuse deep nesting, and text that cannot be stored, without recursion."""
     level: list[Any] = [message]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
@@ -278,10 +289,10 @@ def _check_depth(message: dict[str, Any]) -> None:
 def check_typed_json(value: Any) -> None:
     """Raise ProtocolError unless `value` is typed JSON, the encoding of values of user code.
 
-    An object with a key that begins with "$" is one of the forms below, exactly; everything else
-    is plain JSON.
+    An object with a key that begins with "$" is one of the forms below, exactly; everything else is
+    plain JSON.
     """
-    # With a list of what is left to look at, hostile nesting cannot exhaust the stack.
+    # With a list of pending values, hostile nesting cannot exhaust the stack.
     pending = [value]
     while pending:
         value = pending.pop()
@@ -303,7 +314,7 @@ def check_typed_json(value: Any) -> None:
 
 
 def _shown(value: object) -> str:
-    """The beginning of a value, which may be of any size."""
+    """Return the beginning of a value, which may be of any size."""
     return value[:80] if isinstance(value, str) else type(value).__name__
 
 

@@ -1,7 +1,7 @@
-"""Reckoning with dates: months, birthdays, and hours where the user lives.
+"""Date arithmetic: months, birthdays, and hours in the user's time zone.
 
-Nothing here catches an exception or asks for a class: a forecast hands in moments that note what is
-asked of them, and could not follow that.
+Nothing here catches an exception or asks for a class: a forecast passes moments that record how
+they are used, and could not follow that.
 """
 
 import calendar
@@ -9,21 +9,27 @@ import datetime
 from typing import Literal, TypeVar
 from zoneinfo import ZoneInfo
 
-Day = TypeVar("Day", bound=datetime.date)  # a datetime is one, too, and stays one
+Day = TypeVar("Day", bound=datetime.date)  # includes datetime, which stays a datetime
 _HOUR = datetime.timedelta(hours=1)
 
 
 def add_months(day: Day, months: int) -> Day:
-    """The same day so many months later, or that month's last: one month after 31 January is 28 or
-    29 February. Earlier, with a number below zero."""
+    """Return the same day so many months later, or that month's last day.
+
+    One month after 31 January is 28 or 29 February. A negative number goes back.
+    """
     year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
     last = calendar.monthrange(year, month + 1)[1]
     return day.replace(year=year, month=month + 1, day=min(day.day, last))
 
 
 def full_months(start: datetime.date, end: datetime.date) -> int:
-    """How many whole months have passed from one day until another: the largest number for which
-    `add_months(start, number) <= end`. A person's age is `full_months(born_on, today) // 12`.
+    """Return how many whole months have passed from one day until another.
+
+    This is the largest number for which `add_months(start, number) <= end`. A person's age is
+    `full_months(born_on, today)
+
+    12`.
     """
     months = (end.year - start.year) * 12 + end.month - start.month
     return months if add_months(start, months) <= end else months - 1
@@ -32,21 +38,25 @@ def full_months(start: datetime.date, end: datetime.date) -> int:
 def birthday(
     born_on: datetime.date, year: int, *, leap_day: Literal["28 February", "1 March"]
 ) -> datetime.date:
-    """The birthday in a year; `leap_day` says when somebody born on 29 February has it in a year
-    without one."""
+    """Return the birthday in a year.
+
+    `leap_day` says when somebody born on 29 February has it in a year without one.
+    """
     if (born_on.month, born_on.day) == (2, 29) and not calendar.isleap(year):
         return datetime.date(year, 3, 1) if leap_day == "1 March" else datetime.date(year, 2, 28)
     return datetime.date(year, born_on.month, born_on.day)
 
 
 def hours_between(start: datetime.datetime, end: datetime.datetime) -> float:
-    """The hours that pass from one moment to another, over a change of the clocks too. A moment
-    without a zone is one where the user lives."""
+    """Return the hours that pass between two moments, also over a change of the clocks.
+
+    A moment without a zone is one in the user's time zone.
+    """
     return (_in_utc(end) - _in_utc(start)) / _HOUR
 
 
 def user_zone() -> ZoneInfo:
-    """The time zone where the user lives; in a test, that of `run_check(…, time_zone=…)`."""
+    """Return the user's time zone; in a test, that of `run_check(…, time_zone=…)`."""
     return ZoneInfo(_zone)
 
 
@@ -54,7 +64,7 @@ _zone = "UTC"
 
 
 def live_in(time_zone: str) -> str:
-    """Set the zone where the user lives; return the previous one. For whoever runs user code."""
+    """Set the user's time zone; return the previous one. For whoever runs user code."""
     global _zone
     previous, _zone = _zone, time_zone
     return previous

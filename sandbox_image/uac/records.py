@@ -7,9 +7,9 @@ from typing import Generic, TypeVar, cast, get_args
 
 @dataclass(kw_only=True)
 class Record:
-    """One typed object of the state; subclasses are `@dataclass(kw_only=True)`.
+    """A typed object of the state; subclasses are `@dataclass(kw_only=True)`.
 
-    `key` names the record for ever, `sources` are the numbers of the log entries it rests on.
+    `key` names the record for ever, `sources` are the numbers of the log entries it relies on.
     """
 
     key: str
@@ -17,7 +17,7 @@ class Record:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if cls.__doc__ is None:  # else `dataclass` writes one, which takes it as long as all else
+        if cls.__doc__ is None:  # otherwise `dataclass` writes one, which doubles its time
             cls.__doc__ = cls.__name__
 
 
@@ -32,17 +32,17 @@ class Ref(Generic[RecordType]):
 
     @property
     def class_name(self) -> str:
-        """The name of the class referred to; TypeError if the reference names none."""
+        """The name of the class referred to; raises TypeError if the reference names none."""
         name = self._class_name()
         if name is None:
             raise TypeError(f"Ref({self.key!r}) names no class: write Ref[ClassName]({self.key!r})")
         return name
 
     def get(self) -> RecordType:
-        """The record referred to; LookupError if no such record is loaded."""
+        """Return the record referred to; raise LookupError if no such record is loaded."""
         name, target = self.class_name, self._target()
         for record in _records_with_key(self.key):
-            # Two domains may have a class of the same name; in quotes, the name is all there is.
+            # Two domains may have a class of the same name; in quotes, only the name is known.
             if isinstance(target, type):
                 found = isinstance(record, target)
             else:
@@ -52,7 +52,7 @@ class Ref(Generic[RecordType]):
         raise LookupError(f"no {name} with the key {self.key!r} is loaded")
 
     def _target(self) -> object:
-        # typing leaves here what `Ref[Passport](…)` was called on.
+        # typing stores here what `Ref[Passport](…)` was called on.
         (target,) = get_args(getattr(self, "__orig_class__", None)) or (None,)
         return target
 
@@ -76,8 +76,8 @@ class Ref(Generic[RecordType]):
 
 
 def _in_state(key: str) -> Iterable[Record]:
-    """The records with a key in the state of all domains: where no server runs the project."""
-    from importlib import import_module, util  # what a sandbox never comes to need
+    """Return the records with a key in all domains, for use without a server."""
+    from importlib import import_module, util  # never needed in a sandbox
     from pkgutil import iter_modules
 
     domains = util.find_spec("domains")
@@ -94,7 +94,10 @@ _records_with_key: Callable[[str], Iterable[Record]] = _in_state
 def resolve_references_with(
     records_with_key: Callable[[str], Iterable[Record]],
 ) -> Callable[[str], Iterable[Record]]:
-    """Set where Ref.get() looks, a function from a key to its records; return the previous one."""
+    """Set where Ref.get() looks, and return the previous value.
+
+    It is a function from a key to its records.
+    """
     global _records_with_key
     previous, _records_with_key = _records_with_key, records_with_key
     return previous

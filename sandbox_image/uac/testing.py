@@ -1,4 +1,4 @@
-"""What the tests of a constraint use: run its check on a state of the test's own."""
+"""Tools for the tests of a constraint: run its check on a state of the test's own."""
 
 import datetime
 import inspect
@@ -21,17 +21,17 @@ def run_check(
     time_zone: str | None = None,
     **state: object,
 ) -> list[Alert]:
-    """The alerts of the constraint `module` when the state it imports is `state`, and no other.
+    """Return the alerts of the constraint `module` if it imports exactly the state `state`.
 
-    `run_check(expiring_passport, today=date(2026, 1, 1), trips=[Trip(…)])`: what the constraint
-    imports from the state of a domain is replaced by the name it has there; collections not given
-    are empty and single records not given may not be used. What it does not import itself, but is
-    in the state of some domain, is there for its references: `Ref.get()` finds records in it. The
-    module is as before afterwards. `user_zone()` is `time_zone`, or the zone of `now`, or UTC.
-    A workspace constraint imports no state: what its check takes besides the time is given by the
-    names of its parameters, and is empty where it is not.
-    TypeError for a name that the constraint neither imports nor takes and no domain has, a missing
-    `today` or `now`, or when the constraint yields something else than alerts.
+    `run_check(expiring_passport, today=date(2026, 1, 1), trips=[Trip(…)])`: names that the
+    constraint imports from the state of a domain get the values given under the same name;
+    collections not given are empty and single records not given may not be used. State of other
+    domains that it does not import is available to its references: `Ref.get()` finds records in it.
+    The module is as before afterwards. `user_zone()` is `time_zone`, or the zone of `now`, or UTC.
+    A workspace constraint imports no state: the parameters of its check besides the time are given
+    by their names, and are empty if they are not given. Raises TypeError for a name that the
+    constraint neither imports nor takes and no domain has, a missing `today` or `now`, or when the
+    constraint yields something else than alerts.
     """
     taken = {name: state.get(name, ()) for name in shapes_taken(module)}
     imported = {name: value for name, value in state.items() if name not in taken}
@@ -48,10 +48,10 @@ _MAX_MESSAGE = 200
 
 
 def _that_count_as_one(alerts: Sequence[Alert]) -> Iterator[list[str]]:
-    """Yield the messages of the first two alerts without a key that rest on the same records."""
+    """Yield the messages of the first two alerts that have no key and the same evidence."""
     found: dict[frozenset[int], Alert] = {}
     for alert in alerts:
-        # In a test many records may have the same key.
+        # In a test, many records may have the same key.
         records = frozenset(map(id, alert.evidence))
         other = alert if alert.key is not None else found.setdefault(records, alert)
         if other.message != alert.message or other.severity != alert.severity:
@@ -69,7 +69,7 @@ def _living_in(time_zone: str) -> Iterator[None]:
 
 
 def shapes_taken(module: ModuleType) -> list[str]:
-    """The parameters by which a workspace constraint takes records: `name: Sequence[Shape]`."""
+    """Return a workspace constraint's parameters that take records: `name: Sequence[Shape]`."""
     check = getattr(module, "check", None)
     if not inspect.isfunction(check):
         return []
@@ -91,9 +91,9 @@ def call_check(
     most: int | None = None,
     records: Mapping[str, object] = MappingProxyType({}),
 ) -> list[Alert]:
-    """Call the `check` of a constraint with what its parameters ask for; return its alerts.
+    """Call the `check` of a constraint with the arguments that it takes; return its alerts.
 
-    `records` are what a workspace constraint takes besides the time, by parameter.
+    `records` are the arguments of a workspace constraint besides the time, by parameter. Raises
     TooManyAlertsError for more than `most` alerts, as soon as that is known.
     """
     if most is None:
@@ -182,13 +182,13 @@ def _replaced(
 
 
 def _imported_state(module: ModuleType) -> dict[str, object]:
-    """What the module's globals hold of any domain's state, by their name in the module."""
+    """Return the state objects of any domain in the module's globals, by their name there."""
     state_objects = {id(value) for _, _, value in _state_of_project()}
     return {name: value for name, value in vars(module).items() if id(value) in state_objects}
 
 
 def _state_of_project() -> Iterator[tuple[ModuleType, str, object]]:
-    """The collections and single records of all domains that are loaded."""
+    """Yield the collections and single records of all domains that are loaded."""
     for name, module in list(sys.modules.items()):
         if name.startswith("domains.") and name.endswith(".state"):
             for held, value in list(vars(module).items()):
@@ -197,7 +197,7 @@ def _state_of_project() -> Iterator[tuple[ModuleType, str, object]]:
 
 
 def _places_of(given: object) -> Iterator[str]:
-    """Where records of the classes of these are: "Person is in people.people"."""
+    """Yield where records of the given classes are kept: "Person is in people.people"."""
     records = given if isinstance(given, (list, tuple)) else [given]
     classes = {type(record) for record in records if isinstance(record, Record)}
     for module, name, value in _state_of_project():

@@ -1,8 +1,9 @@
-"""What schemathesis is told of the API beside its document: `st run` loads this as its hooks.
+"""Tell schemathesis more about the API than its document does: `st run` loads this as its hooks.
 
-Formats that JSON Schema does not know, and what is there: UAC_TOUR is a file with the names that
-`tests.api_tour` has left. Half of the requests are about them, so that they reach further than a
-404. With UAC_STRANGER all are, and are sent by another workspace: the answer must be 404.
+It gets formats that JSON Schema does not know, and existing names: UAC_TOUR is a file with the
+names that `tests.api_tour` has left. Half of the requests use these names, so that they reach
+further than a 404. With UAC_STRANGER all do, and are sent by another workspace: the answer must be
+404.
 """
 
 import datetime
@@ -21,7 +22,7 @@ from memory.constraints import constraint_library
 from memory.project.names import RESERVED_CLASSES, RESERVED_LOWER
 
 THERE: dict[str, dict[str, str]] = json.loads(Path(os.environ["UAC_TOUR"]).read_text())
-# Whether the requests are sent by another workspace than that of which the names are.
+# True if the requests are sent by another workspace than the one that the names belong to.
 STRANGER = "UAC_STRANGER" in os.environ
 NOW = datetime.datetime.now(datetime.UTC)
 
@@ -40,13 +41,13 @@ def _free(name: str) -> bool:
 
 FORMATS: dict[str, st.SearchStrategy[str]] = {
     "time-zone": st.sampled_from(sorted(zoneinfo.available_timezones())),
-    # Of an entry, a version, or a moment.
+    # An entry, a version, or a moment.
     "moment": st.sampled_from(["1", "v1", NOW.isoformat()]),
     "day-or-moment": _moments() | st.dates().map(datetime.date.isoformat),
     "future-date-time": st.integers(1, 300).map(
         lambda days: (NOW + datetime.timedelta(days=days)).isoformat()
     ),
-    # The second of all.
+    # A cursor to the second of all.
     "cursor": st.just("bz0x"),
     "key-cursor": st.just("W10="),
     "feed-number": st.sampled_from(["now", "0"]),
@@ -64,11 +65,14 @@ for _name, _strategy in FORMATS.items():
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
-    """Name what is there, of a path that can name something; and have a feed asked as a feed,
-    which has other parameters than a list: OpenAPI cannot say that."""
+    """Use existing names in paths that can name something.
+
+    Also request a feed as a feed, whose parameters differ from a list's: OpenAPI cannot express
+    that.
+    """
     there = THERE.get(case.operation.path)
     if there and case.meta and not case.meta.is_negative_at(ParameterLocation.PATH):
-        # By what was drawn, so that a run with the same seed is the same.
+        # Seeded by what was drawn, so that a run with the same seed is the same.
         drawn = sum(json.dumps(case.path_parameters, sort_keys=True, default=str).encode())
         if STRANGER or drawn % 2:
             case.path_parameters.update(there)
@@ -81,7 +85,7 @@ if STRANGER:
 
     @schemathesis.check
     def nothing_is_there_for_strangers(ctx: Any, response: Any, case: Any) -> None:
-        """What another workspace has is not there."""
+        """Another workspace's objects must not be found."""
         if case.meta.generation.mode.is_positive:
             assert response.status_code == 404, (
                 f"{case.method} {case.formatted_path}: {response.status_code} {response.text[:500]}"

@@ -1,4 +1,4 @@
-"""One whole server for the acceptance tests: real processes, spoken to over HTTP alone."""
+"""One whole server for the acceptance tests: real processes, used only over HTTP."""
 
 import itertools
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.webhook_receiver import Receiver, answers, receiver
 from uac_site.embedded.process import free_port
 from uac_site.embedded.system import System
 
-# Fixtures, and what a failure is told with.
+# Fixtures, and a hook that adds the server's state to the report of a failed test.
 __all__ = ["browser", "page", "pytest_runtest_makereport", "staff"]
 
 _numbers = itertools.count(1)
@@ -21,13 +21,13 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="package")
 def metrics_port() -> int:
-    """Where the sandbox worker of that server answers Prometheus."""
+    """The port at which the sandbox worker of that server answers Prometheus."""
     return free_port()
 
 
 @pytest.fixture(scope="package")
 def collector() -> Iterator[Receiver]:
-    """What that server sends its traces to."""
+    """The collector that the server sends its traces to."""
     with receiver(answers(200)) as server:
         yield server
 
@@ -56,7 +56,7 @@ def client(system: System) -> Client:
 
 @pytest.fixture
 def person(client: Client) -> Person:
-    """A user with an empty log, of no other test."""
+    """A user with an empty log, not used by any other test."""
     user_id = f"person-{next(_numbers)}"
     status, body = client.post("users/", {"user_id": user_id, "time_zone": "Europe/Berlin"})
     assert status == 201, body

@@ -1,6 +1,6 @@
 """The staff's way through the admin in a real browser, once they have found the alert.
 
-How they find it, and from there the entry behind it, is in `tests/smoke`.
+`tests/smoke` tests how they find it, and from there the entry behind it.
 """
 
 import datetime
@@ -114,7 +114,7 @@ def test_the_statement_that_made_an_alert_needs_no_scrolling_of_its_box(page: Pa
 
 
 def is_on_screen(cell: Any) -> bool:
-    """Whether it is seen without scrolling sideways, neither of the page nor of a box in it."""
+    """Return whether a cell is visible without scrolling the page, or a box in it, sideways."""
     return bool(
         cell.evaluate(
             """cell => {
@@ -184,7 +184,7 @@ def test_the_chosen_period_can_be_read(page: Page, scheme: Any) -> None:
 
 
 def contrast(*colours: str) -> float:
-    """Return that of two colours, as browsers write them (WCAG)."""
+    """Return the contrast of two colours, as browsers write them (WCAG)."""
 
     def luminance(colour: str) -> float:
         parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
@@ -247,7 +247,7 @@ def test_a_query_is_written_and_run_by_keyboard_alone(page: Page) -> None:
 
 
 def test_what_is_typed_while_a_query_runs_is_not_lost(page: Page) -> None:
-    """A page of work that goes on loads itself again, unless somebody types on it."""
+    """A page of unfinished work reloads itself, unless somebody is typing on it."""
     seconds = 3000
 
     def answer(route: Any) -> None:
@@ -314,7 +314,7 @@ def test_a_project_is_browsed_from_a_file_to_what_was_said(page: Page) -> None:
 
 
 def drawn(page: Page, name: str) -> Any:
-    """Return what a chart has drawn: name, colour and sum of each series."""
+    """Return the series of a chart: name, colour and sum of each."""
     return page.evaluate(
         """name => {
             const canvas = document.querySelector(`canvas[data-chart="${name}-data"]`);
@@ -398,7 +398,7 @@ def test_the_time_line_is_filtered_by_checkboxes(page: Page, loaded: Person) -> 
 
 
 def test_what_goes_on_is_told_until_nothing_does(page: Page, loaded: Person) -> None:
-    """The page asks again and again, and no more once nothing is worked on."""
+    """The page polls repeatedly, and stops once no work is in progress."""
     asked: list[bool] = []
     working = True
 

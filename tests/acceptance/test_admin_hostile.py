@@ -1,7 +1,6 @@
-"""Every screen in a real browser, full of what somebody wrote who means harm: nothing of it acts.
+"""Every screen in a real browser, full of hostile texts: none of them acts.
 
-The pages are held to a policy by which no script runs that stands in a page; and nothing of the
-admin itself breaks it.
+The pages have a policy by which no inline script runs, and nothing in the admin itself breaks it.
 """
 
 import json
@@ -21,9 +20,9 @@ HOSTILE = (
     "<img src=x onerror=\"document.title = 'pwned'\"><style>* { display: none }</style>"
     '<a href="javascript:alert(1)">\'{{7*7}}</a>\u202egnp.exe\u2066\u200b'
 )
-# What a page has of its own is in files; data for them is inert.
+# The admin's own scripts are in files; inline data for them is inert.
 ACTIVE = "script:not([src], [type='application/json']), style, iframe"
-# Rows of every model, as they come to be: no worker is there that would work on them.
+# Rows of every model, inserted directly: there is no worker to process them.
 ROWS = f"""
 import json
 from django.contrib import admin
@@ -69,20 +68,20 @@ def quiet() -> Iterator[System]:
 
 @pytest.fixture(scope="module")
 def pages(quiet: System) -> dict[str, list[str]]:
-    """The addresses of every list, and of a page of each, by the name of the model."""
+    """Return the addresses of every list, and of one page of each, by the name of the model."""
     printed = quiet.manage("shell", "-v", "0", "-c", ROWS)
     found: dict[str, list[str]] = json.loads(printed.splitlines()[-1])
     return found
 
 
 def breaks_policy(message: ConsoleMessage) -> bool:
-    """Whether a script was refused."""
+    """Return whether the message says that a script was refused."""
     return "violates script-src" in message.text
 
 
 @pytest.fixture
 def trouble() -> list[str]:
-    """What a page did that it must not: asked, failed, or broke the policy."""
+    """Collect a page's forbidden acts: native dialogs, errors, and breaches of the policy."""
     return []
 
 
@@ -90,7 +89,7 @@ def trouble() -> list[str]:
 def page(
     browser: Browser, quiet: System, pages: dict[str, list[str]], trouble: list[str]
 ) -> Iterator[Page]:
-    """A page of somebody who logged in."""
+    """A page with a logged-in user."""
     with visitor(browser, quiet, trouble) as page:
         log_in(page)
         yield page

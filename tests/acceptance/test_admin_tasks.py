@@ -1,4 +1,4 @@
-"""What the staff do on each page of the admin, in a real browser: it works, and the API knows."""
+"""The staff's tasks on each admin page, in a real browser: they work, and the API shows them."""
 
 import json
 import re
@@ -90,7 +90,7 @@ def test_is_silent() -> None:
     short = Task(key="a", name="a", days=2)
     assert run_check(slow, today=TODAY, tasks=[short]) == []
 """
-# A run that was given up, as it is after its worker died again and again.
+# A run that failed permanently, as after its worker died again and again.
 GIVEN_UP = """
 from django.utils import timezone
 from memory.models import Run
@@ -136,7 +136,7 @@ def open_row(page: Page, model: str, search: str, name: str | re.Pattern[str]) -
 
 
 def act(page: Page, name: str, note: str = "") -> None:
-    """Use an action of the page of a row."""
+    """Run an action on the page of a row."""
     tools = page.locator(".object-tools")
     if note:
         tools.locator("[name=note]").fill(note)
@@ -148,7 +148,7 @@ def save(page: Page) -> None:
 
 
 def said(page: Page, text: str | re.Pattern[str]) -> None:
-    """What the page says of what was done."""
+    """Expect the page's message about what was done to contain the text."""
     expect(page.locator(".messagelist")).to_contain_text(text)
 
 
@@ -335,7 +335,7 @@ def test_a_constraint_is_written_judged_backtested_approved_given_and_disabled(
 
 
 def finished(manager: Client) -> int:
-    """Return how many backtests are."""
+    """Return the number of finished backtests."""
     return len(asked(manager, "backtests/?state=finished")["results"])
 
 
@@ -553,7 +553,7 @@ def test_a_viewer_of_one_workspace_sees_its_users_and_no_content_which_is_noted(
 
 
 def move(page: Page, name: str, option: str) -> None:
-    """Choose one of two boxes' options."""
+    """Choose an option in one of two boxes."""
     page.locator(f"#id_{name}_from").select_option(label=option)
     page.locator(f"#id_{name}_add, #id_{name}_add_link").first.click()
     expect(page.locator(f"#id_{name}_to option")).to_have_text([option])
@@ -583,7 +583,7 @@ def test_alerts_are_acknowledged_together_and_snoozed_judged_and_resolved_one_by
     page.get_by_label("Action:").select_option("acknowledge")
     follow(page.get_by_role("button", name="Go", exact=True))
     said(page, "2 alerts acknowledged.")
-    # No row has come to stand under the pointer that was not there.
+    # No new row has appeared under the pointer.
     assert rows.all_inner_texts() == places
     expect(page.locator("#result_list input:checked")).to_have_count(0)
     assert [state(key) for key in "abc"] == ["acknowledged", "acknowledged", "open"]

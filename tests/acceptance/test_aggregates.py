@@ -1,4 +1,4 @@
-"""The recorded aggregate questions: all are answered exactly, and with what they rest on."""
+"""The recorded aggregate questions: all are answered exactly, and with their evidence."""
 
 import os
 from pathlib import Path

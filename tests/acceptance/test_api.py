@@ -1,8 +1,8 @@
-"""The whole API over HTTP: it is what its document says, and shows nobody what is another's.
+"""The whole API over HTTP: it does what its document says, and shows nobody another's data.
 
-schemathesis sends what the document allows and what it forbids, with all its checks. What it has
-found can be sent again by the `curl` that its report names; with more examples it runs as
-`UAC_EXAMPLES=200 pytest tests/acceptance/test_api.py`.
+schemathesis sends valid and invalid requests of the document, with all its checks. A failing
+request can be repeated by the `curl` in its report; for more examples run `UAC_EXAMPLES=200 pytest
+tests/acceptance/test_api.py`.
 """
 
 import json
@@ -28,7 +28,7 @@ from uac_site.embedded.system import System
 FOLDER = Path(__file__).parent
 SEED = "20261122"
 EXAMPLES = str(examples(1))
-# Of these nothing is there that could be done again, or no model that could be asked.
+# Operations that have nothing left to repeat, or no model to ask.
 REFUSED = {
     "POST /v1/users/{user_id}/ask/",
     "POST /v1/runs/{run_id}/cancel/",
@@ -40,14 +40,14 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[System]:
-    """A server of its own: what is sent keeps it busy for longer than the test takes."""
+    """A server of its own: the requests keep it busy for longer than the test takes."""
     with running_system(environment=api_tour.ENVIRONMENT) as system:
         yield system
 
 
 @pytest.fixture(scope="module")
 def tour(server: System) -> Tour:
-    """A workspace with something of everything, of which nothing goes on any more."""
+    """A workspace with an instance of everything, and no work in progress."""
     tour = api_tour.take(server.base_url, key_of(server, "first"))
     (endpoint,) = tour.ask("GET", "webhooks/")["results"]
     tour.ask("PATCH", "webhooks/{endpoint_id}/", {"enabled": False}, endpoint_id=endpoint["id"])
@@ -59,7 +59,7 @@ def tour(server: System) -> Tour:
 
 
 def going_on(server: System) -> int:
-    """How much is being worked on: runs, what rules are judged by, and what is erased."""
+    """Return how many runs, backtests, checks, erasures, redactions and merges are in progress."""
     with psycopg.connect(server.services.postgres.owner_url) as database:
         found = database.execute(
             "SELECT (SELECT count(*) FROM memory_run WHERE status <> 'done')"
@@ -76,7 +76,7 @@ def going_on(server: System) -> int:
 def attacked(
     tour: Tour, key: str, folder: Path, *options: str, environment: Mapping[str, str] | None = None
 ) -> None:
-    """Send what schemathesis makes of the document; fail with its report."""
+    """Send schemathesis's requests for the document; fail with its report."""
     names = folder / "names.json"
     names.write_text(json.dumps(tour.names))
     command = [
@@ -115,7 +115,7 @@ def test_every_operation_is_asked_and_every_write_is_done_once(tour: Tour) -> No
 
 
 def seen(tour: Tour) -> dict[str, Any]:
-    """Return all that the first workspace reads of itself."""
+    """Return everything that the first workspace reads about itself."""
     reads = [name for name, one in tour.examples.items() if "answer" in one]
     return {
         name: tour.ask("GET", name.removeprefix("GET /v1/"), query=query_of(name), **names)

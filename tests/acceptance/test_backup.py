@@ -1,4 +1,4 @@
-"""A backup as docs/backup.md describes it: dumped while a server writes, restored, gone on with."""
+"""A backup as in docs/backup.md: dumped while a server writes, restored, and used."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from tests.waiting import polled, scaled
 from uac_site.embedded.services import running_services
 from uac_site.embedded.system import System
 
-# What a backup of the database does not hold.
+# Secrets that a backup of the database does not contain.
 SECRETS = {"SECRET_KEY": "kept apart from the database, as long as any"}
 
 
@@ -37,7 +37,7 @@ def person_of(system: System, api_key: str) -> Person:
 
 @pytest.fixture(scope="module")
 def dumped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
-    """A dump of a server that somebody wrote to meanwhile, a key of it, and its entries before."""
+    """A dump of a server in use, a key of it, and its entries before the dump."""
     dump = tmp_path_factory.mktemp("backup") / "uac.dump"
     with running_system(environment=SECRETS) as system:
         api_key = json.loads(system.manage("create_workspace", "home"))["api_key"]
@@ -81,14 +81,14 @@ def test_what_is_restored_verifies_and_goes_on(
     with running_system(folder, environment=SECRETS) as system:
         assert system.manage("verify").rstrip().endswith(": 0 problems")
 
-        # What was known is known, and what waited is worked on.
+        # The earlier state is there, and pending work is done.
         ada = person_of(system, api_key)
         seen = polled(lambda: ada.get()["entries"], lambda entries: not entries["pending"])
         assert seen["covered"] == seen["total"] >= before
         (alert,) = ada.alerts("open")
         assert "report" in alert["message"]
 
-        # It goes on: an entry becomes a version, the version an alert.
+        # Work continues: an entry becomes a version, and the version raises an alert.
         head = ada.get()["head"]
         ada.log(task("taxes", days=9))
         assert ada.get()["head"] == head + 1
@@ -96,7 +96,7 @@ def test_what_is_restored_verifies_and_goes_on(
         assert sorted(alert["message"].split()[0] for alert in told) == ["report", "taxes"]
         assert system.manage("verify").rstrip().endswith(": 0 problems")
 
-        # Privileges and triggers came along.
+        # Privileges and triggers were restored.
         url = system.services.postgres.runtime_url
         with psycopg.connect(url) as server, pytest.raises(psycopg.errors.InsufficientPrivilege):
             server.execute("DELETE FROM memory_logentry")

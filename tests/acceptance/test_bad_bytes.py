@@ -18,7 +18,7 @@ MEGABYTE = 1024 * 1024
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back on the wire."""
+    """An answer as it came on the wire."""
 
     status: int
     headers: dict[str, str]
@@ -35,7 +35,7 @@ class Answer:
 def send(
     person: Person, *parts: bytes, path: bytes = b"entries/", headers: Iterable[bytes] = ()
 ) -> Answer:
-    """Send a POST with these headers and this body as it is, and read the answer."""
+    """Send a POST with these headers and this body unchanged, and read the answer."""
     address = urlsplit(person.client.base_url)
     lines = [
         b"POST /v1/users/%s/%s HTTP/1.1" % (person.user_id.encode(), path),
@@ -162,7 +162,7 @@ def test_a_body_that_comes_in_chunks_and_does_not_end(person: Person) -> None:
 
 
 def test_a_stranger_is_not_listened_to(person: Person) -> None:
-    """More of them than the server has threads, each in the middle of a body that never ends."""
+    """There are more strangers than threads, each in the middle of a body that never ends."""
     address = urlsplit(person.client.base_url)
     head = (
         f"POST /v1/users/{person.user_id}/entries/ HTTP/1.1\r\nHost: {address.netloc}\r\n"
@@ -196,7 +196,7 @@ def test_a_body_that_ends_too_soon(person: Person) -> None:
         with connection.makefile("rb") as stream:
             answer = stream.read()
 
-    # Nobody is there any more to be answered; if somebody is, it is not with success.
+    # There is nobody left to answer; any answer must be an error.
     assert not answer or read(answer).status in (400, 408)
     assert logged(person) == 0
 

@@ -1,4 +1,4 @@
-"""Eight writers, four sandbox workers, fifty users: whatever is acknowledged comes out right."""
+"""Eight writers, four sandbox workers, fifty users: every acknowledged entry is processed right."""
 
 from benchmarks import concurrency
 
@@ -6,7 +6,7 @@ from benchmarks import concurrency
 def test_many_writers_lose_nothing_and_mix_nothing_up() -> None:
     rows, figures, problems = concurrency.measure(seconds=15)
 
-    # Logs, outcomes, projects and alerts are what follows from what was acknowledged.
+    # Logs, outcomes, projects and alerts follow exactly from what was acknowledged.
     assert problems == []
     assert figures["problems"] == 0
     assert figures["failed_requests"] == 0
@@ -15,7 +15,7 @@ def test_many_writers_lose_nothing_and_mix_nothing_up() -> None:
     for row in rows:
         settled = row["covered"] + row["rejected"] + row["pending_messages"]
         assert settled == row["entries"]
-        # All kinds of things were said, or this would prove little.
+        # Every kind of entry was sent, or this would prove little.
         assert row["entries"] > 2 * row["users"]
         assert row["rejected"] > 0
         assert row["pending_messages"] > 0

@@ -28,11 +28,11 @@ DEMO = [sys.executable, "-u", "-m", "uac_site.demo"]
 
 @functools.cache
 def port() -> int:
-    """Of no other tests that run on this machine meanwhile."""
+    """Return a port that no other tests on this machine use meanwhile."""
     return free_port()
 
 
-# The demo of somebody who expects one alert more than the sample person's life gives rise to.
+# A demo that expects one alert more than the sample person's entries raise.
 EXPECTS_MORE = """
 import sys
 from uac_site.demo import person, story
@@ -47,7 +47,7 @@ sys.exit(main())
 """
 
 
-# The demo of somebody who has no use for a demo that waits for what does not come.
+# A demo that waits for an expected alert practically for ever.
 NEVER_GIVES_UP = """
 import sys
 from uac_site.demo import story
@@ -57,7 +57,7 @@ story._PATIENCE_SECONDS = 10_000
 sys.exit(main())
 """
 
-# A rule that the sample person does not come with; it speaks of two of her trips.
+# A rule that the sample person does not have; it fires for two of her trips.
 PORTUGAL = {
     "source": """
 import datetime
@@ -112,7 +112,7 @@ def demo(
         [*program, "--port", str(port()), "--data", str(folder), *arguments],
         cwd=CHECKOUT,
         env={**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock", **environment},
-        # As a shell in front of somebody starts it: one in the background ignores Ctrl-C.
+        # As a shell starts it in the foreground: one in the background ignores Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -127,14 +127,14 @@ def output_of(process: subprocess.Popen[str]) -> str:
 
 
 def calls_of(model: str, output: str) -> tuple[int, int]:
-    """The calls of a model that the demo says were made, and those of them that failed."""
+    """The calls of a model that the demo reports, and how many of them failed."""
     found = re.search(rf"(\d+) calls? of {re.escape(model)}, (\d+) failed:", output)
     assert found is not None, output
     return int(found[1]), int(found[2])
 
 
 def variables_in(output: str) -> dict[str, str]:
-    """Return the variables that the demo says to set, in one line to be copied."""
+    """Return the variables that the demo tells the reader to set, in one line to copy."""
     [line] = re.findall(r"^ *export (UAC_URL=\S+ UAC_KEY=\S+)$", output, re.MULTILINE)
     return dict(one.split("=", 1) for one in line.split())
 
@@ -147,7 +147,7 @@ def client_of(output: str) -> Client:
 
 @pytest.fixture(scope="module")
 def first(folder: Path) -> str:
-    """What the first start prints."""
+    """The output of the first start."""
     process = demo(folder, "--exit")
     output = output_of(process)
     assert process.returncode == 0, output
@@ -158,7 +158,7 @@ class TestFirstStart:
     def test_shows_entries_turning_into_typed_python(self, first: str) -> None:
         assert "logged           entries 1 to 30" in first
         assert re.search(r"checkpoint 1 +typed Python of \d+ entries accepted", first)
-        # The rest of the 30 were messages.
+        # The other entries of the 30 were messages.
         typed = re.search(
             r"entries 31 to 60 .*\n +checkpoint 2 +typed Python of (\d+) entries accepted\n"
             r"(?: +(\d) messages? left to the language model\n)?",
@@ -311,7 +311,7 @@ def test_an_alert_that_does_not_come_is_a_failure(first: str, folder: Path) -> N
 
 @pytest.fixture(scope="module")
 def running(first: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A demo that keeps running, started while somebody else has the port that it tries first."""
+    """A running demo, started while another program has the port that it tries first."""
     with socket.create_server(("127.0.0.1", port())), demo(folder) as process:
         yield process
         process.kill()
@@ -319,7 +319,7 @@ def running(first: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture(scope="module")
 def shown(running: subprocess.Popen[str]) -> str:
-    """What it prints until all that is left is to keep running."""
+    """The output until the demo only keeps running."""
     assert running.stdout is not None
     lines = []
     for line in running.stdout:
@@ -330,7 +330,10 @@ def shown(running: subprocess.Popen[str]) -> str:
 
 
 class TestRunning:
-    """Without --exit, on the data of the first start, until Ctrl-C. In this order."""
+    """The demo without --exit, on the data of the first start, until Ctrl-C.
+
+    The tests run in this order.
+    """
 
     def test_a_busy_port_is_stepped_around(self, shown: str) -> None:
         match = re.search(r"server ready +(http://127\.0\.0\.1:(\d+))", shown)

@@ -1,6 +1,6 @@
-"""Two sandbox hosts with a Docker engine each: they share the work, and either may be lost.
+"""Two sandbox hosts with a Docker engine each share the work, and either may be lost.
 
-Each has an engine of the tests' own; the machine's is left alone.
+Each has an engine of the tests' own; the machine's engine is left alone.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def engines() -> Iterator[dict[str, Engine]]:
 
 @pytest.fixture(scope="module")
 def system(engines: dict[str, Engine]) -> Iterator[System]:
-    """A server with a sandbox worker on each engine, and a dispatcher: what is killed is redone."""
+    """A server with a sandbox worker on each engine, and a dispatcher, which redoes lost work."""
     with running_system(
         sandbox_workers=len(WORKERS),
         environment={"UAC_SANDBOX_RUNNER": "docker", "UAC_LEASE_SECONDS": "6"},
@@ -44,7 +44,7 @@ def system(engines: dict[str, Engine]) -> Iterator[System]:
 
 @pytest.fixture
 def everybody(system: System) -> list[Person]:
-    """Users with a project each, some of whom go to one host and some to the other."""
+    """Users with a project each, some at home on one host and some on the other."""
     return create_people(new_client(system, "hosts"), 8)
 
 

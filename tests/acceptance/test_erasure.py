@@ -1,7 +1,7 @@
 """Canaries in every field that a person can reach; after the erasure they are nowhere.
 
-Looked for in a full dump of the database, in Redis, in the files and logs of all processes, and in
-the memory of the sandboxes.
+They are searched for in a full dump of the database, in Redis, in the files and logs of all
+processes, and in the memory of the sandboxes.
 """
 
 import base64
@@ -35,7 +35,7 @@ from workers.sandbox.docker import LABEL, unavailable
 
 CANARY = "canaryzq"
 USER_ID = f"{CANARY}-person@example.org"
-# Some of what is in the database before the erasure, or the test would show nothing.
+# Some content that is in the database before the erasure, or the test would show nothing.
 PLANTED = [
     *(
         "person",
@@ -58,7 +58,7 @@ STAFF, PASSWORD = "eve", "not-in-any-list-7"
 
 @pytest.fixture(scope="module")
 def llm() -> Iterator[LlmServer]:
-    """A model that has heard things, and says them."""
+    """A model that repeats what it has been told."""
     with llm_server(script=lambda request: said(f"I was told of {CANARY}-said")) as server:
         yield server
 
@@ -72,7 +72,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def system(llm: LlmServer, folder: Path) -> Iterator[System]:
-    """A server that keeps what it may, for long: a sandbox with a project would stay an hour."""
+    """A server that keeps all it may, for long: a sandbox with a project would stay an hour."""
     scratch = folder / "scratch"
     scratch.mkdir()
     scratch.chmod(0o1777)
@@ -107,7 +107,7 @@ def client(system: System) -> Client:
 
 
 def echoes(call: Call) -> None:
-    """Answer with what was sent, as an error now and then."""
+    """Answer with the request's content, now and then as an error."""
     body = call.received.body
     call.write(
         b"HTTP/1.1 500 No\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body
@@ -155,7 +155,7 @@ def test_nothing_is_left_of_a_person(
     assert sealed_of_calls(system) == 0
     assert redis_with_canary(system) == []
     assert files_with_canary(system) == []
-    # Whoever keeps a copy of the alerts is told.
+    # Everybody who keeps a copy of the alerts is notified.
     told = [
         (alert["id"], event["kind"])
         for alert in client.get("alerts/?after=0")[1]["results"]
@@ -166,7 +166,7 @@ def test_nothing_is_left_of_a_person(
 
 
 def live_through(client: Client) -> Person:
-    """Have a person leave a canary in every field that there is."""
+    """Make a person leave a canary in every existing field."""
     headers = {"Idempotency-Key": f"{CANARY}-request"}
     about = {"user_id": USER_ID, "metadata": {f"{CANARY}-a": f"{CANARY}-b"}}
     assert send(client, "POST", "users/", about, headers)[0] == 201
@@ -188,7 +188,7 @@ def live_through(client: Client) -> Person:
     )
     send(client, "DELETE", f"users/{USER_ID}/entries/5/?reason={CANARY}-redacted", None, {})
     polled(lambda: client.get(f"users/{USER_ID}/state/")[0], lambda status: status == 200)
-    # What the gate rejects, with a reason that quotes it.
+    # An entry that the gate rejects, with a reason that quotes it.
     person.log(record("Task", f"{CANARY}-3", domain="work", name="x", days=f"{CANARY}-days"))
     late = {
         "source": LATE["source"].replace("must not be late", f"must not be {CANARY}-doc"),
@@ -227,7 +227,7 @@ def live_through(client: Client) -> Person:
     assert status == 201, answered
     for path in ("export/?form=git", f"git/info/refs?service={CANARY}", f"forecast/?{CANARY}=1"):
         send(client, "GET", f"users/{USER_ID}/{path}", None, {})
-    # What is refused, and may come into a log.
+    # A request that is refused, and may get into a log.
     send(client, "POST", f"users/{USER_ID}/entries/?{CANARY}=1", {CANARY: CANARY}, {})
     send(client, "GET", f"users/{USER_ID}/{CANARY}/", None, {"Referer": CANARY})
     assert send(client, "POST", "users/", about, {})[0] == 409
@@ -237,7 +237,7 @@ def live_through(client: Client) -> Person:
 
 
 def come_and_go(person: Person, folder: Path) -> None:
-    """Have a project from elsewhere become part of the person's, and take all of it out."""
+    """Import a foreign project into the person's, and remove all of it again."""
     client = person.client
     module = f"from dataclasses import dataclass\n\n\n@dataclass\nclass {CANARY.title()}Pet:\n"
     module += f'    name: str\n\n\npets = [{CANARY.title()}Pet("{CANARY}-imported")]\n'
@@ -266,7 +266,7 @@ def come_and_go(person: Person, folder: Path) -> None:
 
 
 def staff_look_at(system: System, person: Person) -> None:
-    """Have one of the staff search, look at pages, judge with a note, and take all of it out."""
+    """Let a member of the staff search, view pages, and judge with a note; then undo it all."""
     system.manage(
         *("createsuperuser", "--noinput"),
         environment={
@@ -380,9 +380,9 @@ def redis_with_canary(system: System) -> list[str]:
 
 
 def files_with_canary(system: System) -> list[str]:
-    """Look into all files of all processes: data of Redis, logs, temporary ones.
+    """Search all files of all processes: data of Redis, logs, temporary files.
 
-    Not into the database's own: what was deleted is in there until it is overwritten.
+    The database's own files are left out: they contain deleted rows until these are overwritten.
     """
     database = system.data_folder / "postgres"
     assert database.is_dir()
@@ -398,7 +398,7 @@ def files_with_canary(system: System) -> list[str]:
 
 
 def containers_with_canary(system: System) -> list[str]:
-    """Look into the memory of all processes in the sandboxes of this server."""
+    """Search the memory of all processes in the sandboxes of this server."""
     workers = {str(process.pid) for name, process in system.processes.items() if "sandbox" in name}
     client = engine.from_env()
     found = []

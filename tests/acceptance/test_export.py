@@ -1,4 +1,4 @@
-"""A project leaves one server process and comes back, by git, as a zip, and by hand."""
+"""A project leaves one server process and returns, by git, as a zip, and by hand."""
 
 import base64
 import os

@@ -1,7 +1,7 @@
-"""Processes and services are killed under traffic: that delays work, and loses none of it.
+"""Processes and services are killed under traffic, which delays work and loses none of it.
 
 Four writers post all the while and repeat what was not acknowledged. At the end of each test the
-logs, outcomes, projects and alerts must be exactly what follows from what was acknowledged.
+logs, outcomes, projects and alerts must follow exactly from what was acknowledged.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ def traffic(system: System) -> Traffic:
 
 @contextlib.contextmanager
 def flowing(system: System, traffic: Traffic) -> Iterator[None]:
-    """Traffic before, while and after the block runs; then all must be well."""
+    """Run traffic before, during and after this context; then everything must be consistent."""
     with traffic.flowing(writers=4):
         some_more(traffic)
         yield
@@ -68,7 +68,7 @@ def sql(system: System, statement: str, *parameters: Any) -> list[tuple[Any, ...
 
 
 def lanes_held_by(system: System, pid: int) -> int:
-    """How many users' lanes a worker process has claimed and not given back."""
+    """Return how many users' lanes a worker process has claimed and not released."""
     held = "SELECT count(*) FROM memory_lane WHERE lease_owner LIKE %s"
     return int(sql(system, held, f"%:{pid}:%")[0][0])
 
@@ -125,9 +125,9 @@ def test_redis_emptied_and_killed(system: System, traffic: Traffic) -> None:
 
 
 def kill_postgres(system: System) -> None:
-    """Kill it; its backends, which have sessions of their own, end when they see that it is gone.
+    """Kill PostgreSQL; its backends, which have their own sessions, exit when they notice.
 
-    Until then a new one does not start: the shared memory is in use.
+    Until then a new one does not start, since the shared memory is in use.
     """
     backends = descendants(system.processes["postgres"].pid)
     system.kill("postgres")
@@ -190,7 +190,7 @@ def test_two_beats_do_no_work_twice(system: System, traffic: Traffic) -> None:
 
 
 def clock_runs(system: System) -> list[tuple[Any, ...]]:
-    """Return for each user how many runs the clock brought, and whether all are done."""
+    """Return for each user the number of runs that the clock queued, and whether all are done."""
     return sql(
         system,
         "SELECT count(*), bool_and(status = 'done') FROM memory_run"

@@ -1,4 +1,4 @@
-"""A workspace that has much to do does not keep one that has little from having it done."""
+"""A workspace with much work does not hold up one that has little."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from tests.system import Person, message, new_client, record, running_system
 from tests.waiting import polled
 from uac_site.embedded.system import System
 
-# What is counted is who comes first, not how long it takes: machines may be slow.
+# The tests measure who comes first, not how long it takes: machines may be slow.
 pytestmark = pytest.mark.timeout(900)
 PATIENCE = 300.0
 
@@ -23,7 +23,7 @@ CALLS = 4  # of a workspace at one time, none of them being slow
 
 
 def answered(request: Request) -> Reply:
-    """Never to workspace A; to others, that there is nothing to remember."""
+    """Never answer workspace A; tell the others that there is nothing to remember."""
     return hangs(600) if "busy bee" in request.text else said("done")
 
 
@@ -74,7 +74,7 @@ for user in range({USERS}):
 
 
 def flood(system: System, workspace: str) -> None:
-    """Have many users with some entries each, and one with thousands, as fast as can be."""
+    """Create many users with some entries each, and one with thousands, as fast as possible."""
     system.manage("shell", "-c", FLOOD.replace("NAME", workspace))
 
 
@@ -85,7 +85,7 @@ def a_few(client: Client) -> None:
 
 
 def covered(system: System, workspace: str) -> tuple[int, int]:
-    """How many entries of a workspace are in its users' projects, of how many."""
+    """Return how many entries of a workspace are covered, and how many there are."""
     with psycopg.connect(system.services.postgres.owner_url) as database:
         found = database.execute(
             "SELECT (SELECT count(*) FROM memory_entryoutcome o JOIN memory_memoryuser u"
@@ -99,7 +99,7 @@ def covered(system: System, workspace: str) -> tuple[int, int]:
 
 
 def rest(system: System, workspace: str) -> float:
-    """Which part of a workspace's users has entries that are still pending."""
+    """Return the share of a workspace's users who still have pending entries."""
     with psycopg.connect(system.services.postgres.owner_url) as database:
         found = database.execute(
             "SELECT avg((l.due_at IS NOT NULL)::int)::float FROM memory_lane l"
@@ -113,7 +113,7 @@ def rest(system: System, workspace: str) -> float:
 
 
 def unsettled_when_it_was_done(system: System, workspace: str, other: str) -> float:
-    """Which part of the other one's users had pending entries when the last of this was settled."""
+    """Return which share of the other's users had pending entries when this one was done."""
     with psycopg.connect(system.services.postgres.owner_url) as database:
         found = database.execute(
             "SELECT avg((settled < u.last_seq)::int)::float FROM memory_memoryuser u"

@@ -29,14 +29,14 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
 
 def commands(block: str, port: int) -> list[str]:
-    """Return the commands of a block, one a line, with the port of this test."""
+    """Return the commands of a block, one per line, with the port of this test."""
     lines = [line for line in block.splitlines() if not line.startswith("#")]
     return [line.replace("8000", str(port)) for line in lines]
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A production's environment, with a database of its own, and the programs that it names."""
+    """A production environment with its own database, and the programs that it needs."""
     tmp_path.chmod(0o711)  # PostgreSQL may run as another user than we
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -73,7 +73,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def run(command: str, environment: dict[str, str]) -> str:
-    """Run a command of the page as it stands there; return what it prints."""
+    """Run a command of the page unchanged; return its output."""
     finished = subprocess.run(
         command,
         shell=True,
@@ -96,7 +96,7 @@ class Answer:
 
 
 def ask_web(port: int, path: str, form: dict[str, str] | None = None, **headers: str) -> Answer:
-    """Ask as the proxy does that ends TLS."""
+    """Send a request as the proxy does that terminates TLS."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=scaled(30))
     body = urllib.parse.urlencode(form) if form else None
     kind = {"Content-Type": "application/x-www-form-urlencoded"} if form else {}

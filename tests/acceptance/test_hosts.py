@@ -1,8 +1,7 @@
-"""Several sandbox hosts share the work: each user keeps to one, and nobody waits for a host that
-cannot.
+"""Several sandbox hosts share the work: each user stays on one, and nobody waits for a dead host.
 
-There is no dispatcher here that would find what a hint did not reach: where a machine is so busy
-that a hint expires, it is asked again.
+There is no dispatcher here to find work whose hint was lost: if a hint expires because the machine
+is busy, the question is asked again.
 """
 
 import collections
@@ -26,7 +25,7 @@ from uac_site.embedded.system import System
 
 @pytest.fixture(scope="module")
 def system() -> Iterator[System]:
-    """A server with two sandbox hosts, which nobody occupies for as long as a hint lasts."""
+    """A server with two sandbox hosts, which nobody keeps busy for the life of a hint."""
     limits = {"UAC_SANDBOX_WALL_SECONDS": "8", "UAC_SANDBOX_CPU_SECONDS": "8"}
     with running_system(
         sandbox_workers=2, default_workers=0, beats=0, environment=limits
@@ -36,7 +35,7 @@ def system() -> Iterator[System]:
 
 
 def ask(person: Person) -> Any:
-    """Return the run of a question that was answered."""
+    """Ask a question until it is answered; return its run."""
 
     def answered() -> Any:
         status, run = begin_query(person, "trips[0].cost", wait=20)
@@ -50,7 +49,7 @@ def test_a_users_runs_stay_on_one_host_and_users_are_spread_over_all(system: Sys
     everybody = create_people(new_client(system, "hosts"), 12)
 
     def at_home() -> collections.Counter[str]:
-        """How many of four questions of everybody went to the person's host, by host."""
+        """Count by host which of everybody's four questions went to the person's own host."""
         asked = [
             (find_home(system, one), find_host_of_run(system, ask(one)))
             for one in everybody
@@ -58,8 +57,8 @@ def test_a_users_runs_stay_on_one_host_and_users_are_spread_over_all(system: Sys
         ]
         return collections.Counter(host for host, asked_host in asked if host == asked_host)
 
-    # Without affinity it would be half of the 48, and never so many. A machine that is busy at the
-    # moment leaves some to the other host.
+    # Without affinity half of the 48 would be expected, and this many would be very unlikely. A
+    # busy machine may leave some to the other host.
     found = polled(at_home, lambda found: found.total() > 36)
     assert found.keys() == list_hosts(system).keys()
 
@@ -78,7 +77,7 @@ def test_work_for_a_host_that_is_busy_is_done_by_another(system: System) -> None
 
 
 def occupy_a_host(system: System, everybody: list[Person]) -> tuple[list[Any], str]:
-    """Give work until a host has no free thread; return that work, and the host."""
+    """Send work until a host has no free thread; return that work, and the host."""
     where: dict[str, list[Any]] = collections.defaultdict(list)
     while True:
         _, run = begin_query(everybody[0], "sum(1 for _ in range(10**10))")

@@ -1,4 +1,4 @@
-"""A limit that the staff set for one workspace, as a running server applies it."""
+"""A limit that the staff set for one workspace takes effect on a running server."""
 
 import itertools
 
@@ -11,9 +11,9 @@ from workers.execution.errors import REMEDY
 
 _numbers = itertools.count()
 
-# For half a second or more; nobody else's patience is tried by it.
+# Takes half a second or more, which does not exceed anybody else's limit.
 BUSY = {"code": "sum(range(2 * 10 ** 7))"}
-# For ever: what answers a little late is taken, where a busy machine looks late.
+# Never ends: a busy machine may notice the limit a little late.
 ENDLESS = {"code": "sum(range(10 ** 12))"}
 
 
@@ -43,11 +43,11 @@ def test_a_workspaces_own_limit_holds_from_the_next_question_on(
     assert ordinary.post("query/?wait=100", BUSY, status=200)["outcome"] == "ok"
 
     def number_of_trips() -> object:
-        # Something new each time, lest it be answered without a sandbox.
+        # Different code each time, or it would be answered without a sandbox.
         code = f"len(trips)  # {next(_numbers)}"
         return limited.client.post("users/ada/query/?wait=100", {"code": code})[1].get("value")
 
-    # A busy machine may hold up that for a tenth of a second, too, but not always.
+    # A busy machine may hold up that, too, for a tenth of a second, but not always.
     polled(number_of_trips, lambda number: number == 1)
 
     choose(None)

@@ -1,4 +1,4 @@
-"""The benchmark `llm` as an operator runs it, against a model that is scripted."""
+"""The benchmark `llm` as an operator runs it, against a scripted model."""
 
 import json
 import os
@@ -112,7 +112,7 @@ TOO_SOON = constraint("document.expires_on", "Beware!")
 
 
 def entries_of(request: Request) -> list[tuple[int, str]]:
-    """What the model is to remember, or to bring into the project."""
+    """Return the entries that the model is to remember, or to bring into the project."""
     question = request.body["messages"][1]["content"].rpartition(":\n")[2]
     return [
         (int(seq), text)
@@ -126,7 +126,7 @@ def remembers(request: Request) -> Said:
 
 
 def structures(request: Request, rule: dict[str, Any]) -> Said:
-    """File the passport with the rule, and the flight on it."""
+    """File the passport with the rule, and the flight that uses it."""
     edits: list[dict[str, Any]] = []
     for seq, text in entries_of(request):
         if "expires" in text:
@@ -138,7 +138,7 @@ def structures(request: Request, rule: dict[str, Any]) -> Said:
 
 
 def capable(request: Request) -> Reply:
-    """A model that looks first, and says what it finds."""
+    """A model that first searches, and then answers from what it found."""
     tools, found = request.tools, "".join(request.results)
     if "remember" in tools:
         return remembers(request)
@@ -160,7 +160,7 @@ def capable(request: Request) -> Reply:
 
 
 def babbling(request: Request) -> Reply:
-    """A model that remembers, and else talks nonsense, too early."""
+    """A model that remembers, but otherwise calls tools too early and at random."""
     tools = request.tools
     if "remember" in tools:
         return remembers(request)
@@ -176,7 +176,7 @@ def babbling(request: Request) -> Reply:
 def start(
     folder: Path, script: Script, *arguments: str, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the benchmark on made-up data."""
+    """Start the benchmark on invented data."""
     for part, case in DATA.items():
         (folder / FILES[part]).write_text(json.dumps([case] if part == "locomo" else case))
     kept = ("UAC_LLM_", "UAC_BENCH_", "UAC_DATA_DIR", "DATABASE_URL", "REDIS_URL", "DJANGO_")
@@ -206,7 +206,7 @@ def start(
 
 
 def run(folder: Path, script: Script, *arguments: str, **variables: str) -> dict[str, Any]:
-    """Run the benchmark on made-up data; return its report."""
+    """Run the benchmark on invented data; return its report."""
     report = folder / "report.json"
     finished = start(folder, script, "--json", str(report), *arguments, **variables)
     assert finished.returncode == 0, finished.stderr[-3000:]

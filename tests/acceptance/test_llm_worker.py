@@ -1,4 +1,4 @@
-"""A worker for language models: it takes what is due, tells Prometheus, and ends when told to."""
+"""A worker for language models takes due work, serves metrics, and ends when it is told to."""
 
 import time
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def port() -> int:
 
 @pytest.fixture(scope="module")
 def system(llm: LlmServer, port: int) -> Iterator[System]:
-    """A server without sandboxes, whose model works as soon as somebody was silent for a second."""
+    """A server without sandboxes, whose model works after one second of silence of a user."""
     environment = {
         "UAC_LLM_MODEL": "openai:the-model",
         "UAC_LLM_BASE_URL": llm.openai_url,
@@ -66,5 +66,5 @@ def test_a_worker_asks_the_model_when_it_is_time_and_does_not_wait_for_it_when_i
     polled(lambda: worker.running, lambda running: not running)
     assert time.monotonic() - asked < 2 + LEAVING_SECONDS + 30  # the model would take a minute
     assert "work_given_back" in worker.output()
-    # The work is nobody's at once, and does not count as tried.
+    # The work is released at once, and the attempt does not count.
     assert ada.get()["structure"]["state"] == "due"

@@ -47,7 +47,7 @@ DRUG_ALLERGY = next(
     constraint for constraint in sample.constraints() if constraint.name == "drug_allergy"
 )
 
-# It passes its own tests, and divides by zero as soon as there is a medicine with a dose of zero.
+# It passes its own tests, and divides by zero as soon as a medicine has a dose of zero.
 DIVIDES = '''
 """Doses."""
 
@@ -107,7 +107,7 @@ def write_constraint(
 
 @pytest.fixture
 def patient(person: Person) -> Person:
-    """Somebody with an allergy, a harmless medicine, and the constraint that watches over both."""
+    """A user with an allergy, a harmless medicine, and a constraint on both."""
     entries = person.log(PENICILLIN, IBUPROFEN)
     assert [entry["state"] for entry in entries] == ["covered"] * 2
     decision = write_constraint(person, "drug_allergy", DRUG_ALLERGY.source, DRUG_ALLERGY.tests)
@@ -292,7 +292,7 @@ class TestAlerts:
         failure = by_kind["constraint_error"]
         assert failure["constraint"] == "constraints/tablets.py"
         assert "ZeroDivisionError" in failure["message"]
-        # The other constraint was not kept from speaking.
+        # The other constraint still fires.
         assert by_kind["finding"]["constraint"] == "constraints/drug_allergy.py"
         run = patient.client.get(f"runs/{failure['last_run']}/")[1]
         assert (run["kind"], run["outcome"]) == ("constraints", "user_error")

@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 
 
 def remembering(request: Request) -> Reply:
-    """A model that finds what it knows in the messages, and cannot structure it."""
+    """A model that finds known facts in messages, and cannot structure them."""
     if request.tools != ["remember"]:
         return status(500)
     said = re.findall(r"^\[(\d+)\] \([^)]*\) (.*)$", _asked(request), re.MULTILINE)
@@ -60,7 +60,7 @@ def system(llm: LlmServer) -> Iterator[System]:
 
 @pytest.fixture(scope="module")
 def mem0(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The public package, which writes to no home and calls nobody."""
+    """The public package, which writes no files at home and calls nobody."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("mem0")
         patch.setenv("MEM0_TELEMETRY", "False")
@@ -69,7 +69,7 @@ def mem0(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 class InTurn:
-    """The asynchronous client, of which every call is waited for."""
+    """The asynchronous client, with every call awaited."""
 
     def __init__(self, runner: asyncio.Runner, client: Any) -> None:
         self._runner = runner
@@ -109,7 +109,7 @@ def read(client: Client, path: str) -> Any:
 
 @pytest.fixture
 def ada() -> str:
-    """The id of a user of whom nobody has heard."""
+    """The id of a user who does not exist yet."""
     return f"ada-{next(_numbers)}"
 
 

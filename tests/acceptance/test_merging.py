@@ -1,4 +1,4 @@
-"""An anonymous user is merged over HTTP with real workers; then all that is kept is downloaded."""
+"""An anonymous user is merged over HTTP with real workers; then everything is downloaded."""
 
 import io
 import json

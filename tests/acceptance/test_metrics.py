@@ -1,4 +1,4 @@
-"""What a sandbox worker tells Prometheus: a real worker, before and after real work."""
+"""Prometheus metrics of a sandbox worker: a real worker, before and after real work."""
 
 import re
 import urllib.request
@@ -14,7 +14,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 class Metrics:
-    """The samples of one look, by name."""
+    """The samples of one scrape, by name."""
 
     def __init__(self, port: int) -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
@@ -24,7 +24,7 @@ class Metrics:
         ]
 
     def total(self, name: str, **labels: str) -> float:
-        """The sum of the samples that have these labels."""
+        """Return the sum of the samples with these labels."""
         return sum(
             sample.value
             for sample in self.samples
@@ -40,7 +40,10 @@ def moved(before: Metrics, after: Metrics, name: str, **labels: str) -> float:
 
 
 def at_rest(port: int) -> Metrics:
-    """What they say once no sandbox is used, nor waited for: not by what came of other tests."""
+    """Return the metrics once no sandbox is used or waited for.
+
+    So they do not depend on work that other tests have left.
+    """
 
     def rests(metrics: Metrics) -> bool:
         waited_for = metrics.total("uac_sandbox_claim_seconds_count")
@@ -76,7 +79,7 @@ def test_they_move_with_the_work(person: Person, metrics_port: int) -> None:
     assert moved(before, after, f"{seconds}_count", operation="evaluate") == 4
     assert moved(before, after, f"{seconds}_bucket", operation="evaluate", le="+Inf") == 4
     assert 0 < moved(before, after, f"{seconds}_sum", operation="evaluate") < 4 * 30
-    # One for the checkpoint at least, and one for each query.
+    # At least one for the checkpoint, and one for each query.
     claims = moved(before, after, "uac_sandbox_claims_total")
     assert claims >= 5
     assert moved(before, after, "uac_sandbox_claim_seconds_count") == claims
@@ -130,8 +133,8 @@ def test_what_the_document_names_is_there_and_nothing_else_nor_a_persons_name(
         for sample in metrics.samples
         if sample.name.startswith("uac_")
     }
-    # No language model is called here, an alarm is there while it is raised, and perhaps nothing
-    # refused, or kept waiting.
+    # No language model is called here, an alarm exists only while it is raised, and there may be no
+    # refusals or waits.
     uncalled = {"uac_llm_call_seconds", "uac_llm_tokens_total", "uac_llm_cost_total", "uac_alarm"}
     uncalled |= {"uac_refused_total", "uac_waiting"}
     of_the_web = {"uac_http_requests_total", "uac_http_request_seconds"}

@@ -1,4 +1,4 @@
-"""Real processes that end when they are told to, and whoever is alive tells what is wrong."""
+"""Real processes end when they are told to, and the remaining ones report what is wrong."""
 
 import threading
 import time
@@ -21,7 +21,7 @@ from uac_site.embedded.system import System
 from workers.service.lifecycle import LEAVING_SECONDS
 
 STOP_SECONDS = 1
-# What starting to stop, and a busy machine, add: less than what is waited for lasts.
+# Extra seconds for beginning to stop, on a busy machine: less than the waits in the tests last.
 SOME_MORE = 30
 SUBSCRIBE = """
 from django.contrib.auth.models import User
@@ -39,13 +39,13 @@ def mails() -> Iterator[MailServer]:
 
 @pytest.fixture(scope="module")
 def port() -> int:
-    """Where the sandbox worker answers Prometheus; the others do after it."""
+    """The port at which the sandbox worker answers Prometheus; the others use those after it."""
     return free_port()
 
 
 @pytest.fixture(scope="module")
 def system(mails: MailServer, port: int) -> Iterator[System]:
-    """A server that ends quickly, looks often for what is wrong, and lets code run for long."""
+    """A server that stops quickly, checks its alarms often, and lets code run for long."""
     environment = {
         "UAC_STOP_SECONDS": str(STOP_SECONDS),
         "UAC_MAX_WAIT_SECONDS": "120",
@@ -78,7 +78,7 @@ def sql(system: System, statement: str, *parameters: Any) -> list[tuple[Any, ...
 
 
 def ended_within(system: System, name: str, seconds: float) -> str:
-    """Stop a process as a deploy does; return what it said. It ends by itself, and in time."""
+    """Stop a process as a deploy does; return its output. It must end by itself, and in time."""
     process = system.processes[name]
     began = time.monotonic()
     process.ask_to_stop()
@@ -111,7 +111,7 @@ def test_a_sandbox_worker_gives_back_what_it_has_not_done(system: System, manage
 
 
 def sql_update(system: System, run: str) -> None:
-    """Have nobody begin with that run again."""
+    """Keep other workers from claiming that run again."""
     with psycopg.connect(system.services.postgres.runtime_url) as connection:
         connection.execute("UPDATE memory_run SET status = 'done' WHERE id = %s", [run])
 

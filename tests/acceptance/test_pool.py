@@ -1,4 +1,4 @@
-"""The containers that a sandbox worker keeps ready: there before the work, gone with the worker."""
+"""A sandbox worker keeps containers ready: they exist before the work, and end with the worker."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.docker
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[System]:
-    """One sandbox worker and nothing that gives it work."""
+    """One sandbox worker, without any work for it."""
     with running_system(
         web=False, beats=0, default_workers=0, environment={"UAC_SANDBOX_POOL_LEAST": "3"}
     ) as system:
@@ -24,7 +24,7 @@ def worker() -> Iterator[System]:
 
 
 def containers(worker: System) -> dict[str, str]:
-    """Id → state of the containers of this worker, as it is now or was last."""
+    """Return id → state of the containers of this worker, now or when they were last seen."""
     pid = worker.processes["sandbox-1"].pid
     with closing(docker.from_env()) as engine:
         listed = engine.api.containers(all=True, filters={"label": f"{LABEL}={owner(pid)}"})

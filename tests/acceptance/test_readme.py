@@ -1,4 +1,4 @@
-"""What the README and the documents name is there: `test_tutorial` runs what they show."""
+"""Everything that the README and the documents name exists; `test_tutorial` runs their examples."""
 
 import re
 from pathlib import Path

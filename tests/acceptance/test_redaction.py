@@ -1,4 +1,4 @@
-"""A redaction over HTTP with real workers: answered at once, done soon, nothing told of it."""
+"""A redaction over HTTP with real workers: answered at once, done soon, and nothing leaks."""
 
 import json
 import urllib.parse

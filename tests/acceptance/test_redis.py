@@ -1,4 +1,4 @@
-"""A Redis that hangs, is full, takes nothing or comes back: requests are answered, work is done."""
+"""Redis hangs, is full, refuses writes or comes back: requests are answered, work is done."""
 
 import os
 import signal
@@ -13,14 +13,14 @@ from tests.system import Person, new_client, record, running_system
 from tests.waiting import polled, scaled
 from uac_site.embedded.system import System
 
-# What a request may take, whatever Redis does: two seconds for the first that notices, and many for
-# a busy machine. Those after it do not ask Redis for a moment.
+# Maximum duration of a request, whatever Redis does: two seconds for the first that notices, and
+# more on a busy machine. Later requests do not ask Redis for a while.
 BOUND = scaled(30.0)
 
 
 @pytest.fixture(scope="module")
 def system() -> Iterator[System]:
-    """A server of its own, since its Redis is misused."""
+    """A server of its own, since its Redis is broken on purpose."""
     with running_system(environment={"UAC_DISPATCH_SECONDS": "0.5"}) as system:
         yield system
         system.check()
@@ -36,7 +36,7 @@ def ada(system: System) -> Person:
 
 @pytest.fixture
 def server(system: System) -> Iterator[redis.Redis]:
-    """The server's Redis, which works again afterwards."""
+    """The server's Redis, which is repaired afterwards."""
     with redis.Redis.from_url(system.services.redis.url, socket_timeout=5) as client:
         yield client
         os.kill(system.processes["redis"].pid, signal.SIGCONT)
@@ -45,7 +45,7 @@ def server(system: System) -> Iterator[redis.Redis]:
 
 
 def appended(ada: Person, number: int) -> list[float]:
-    """Append from so many threads at a time; return how many seconds each took."""
+    """Append from so many concurrent threads; return how many seconds each took."""
     took: list[float] = []
 
     def append(key: str) -> None:

@@ -1,4 +1,4 @@
-"""The staff are told by e-mail, by real workers: though the mail server hangs and one is killed."""
+"""Real workers e-mail the staff, even if the mail server hangs and a worker is killed."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,7 @@ def mails() -> Iterator[MailServer]:
 
 @pytest.fixture(scope="module")
 def system(mails: MailServer) -> Iterator[System]:
-    """A server of its own that mails there, and notices a lost worker soon."""
+    """A server that mails to that server, and notices a lost worker soon."""
     environment = {
         "UAC_LEASE_SECONDS": "3",
         "UAC_DISPATCH_SECONDS": "0.5",

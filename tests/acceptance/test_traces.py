@@ -1,4 +1,4 @@
-"""Traces: one request, seen through all processes that had to do with it, and nobody in it."""
+"""Traces: one request through all processes involved, and no user data in it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ CANARY = "Wolframite"
 
 @dataclass(frozen=True)
 class Seen:
-    """A span as the collector has it."""
+    """A span as the collector received it."""
 
     service: str
     name: str
@@ -92,7 +92,7 @@ def test_what_fails_is_marked_with_its_type_and_tells_nothing(
     seen = polled(lambda: of_trace(collector, trace), lambda spans: len(spans) >= 3)
     assert seen["sandbox evaluate"].failed
     assert seen["sandbox evaluate"].attributes["error.type"] == "SandboxError"
-    # The request itself is answered as it should be, and no span has ever told of anybody.
+    # The request is answered as usual, and no span has contained user data.
     assert not seen["POST /v1/users/<str:user_id>/query/"].failed
     told = b"".join(call.body for call in collector.received)
     assert CANARY.encode() not in told

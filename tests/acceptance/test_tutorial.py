@@ -1,4 +1,4 @@
-"""README, tutorial and recipes are followed, step by step, beside a demo that is running."""
+"""README, tutorial and recipes are followed, step by step, against a running demo."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ TUTORIAL = (CHECKOUT / "docs" / "tutorial.md").read_text()
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[dict[str, str]]:
-    """What `make demo` runs, and the two variables that one is to set."""
+    """The server that `make demo` runs, and the two variables that the reader has to set."""
     with tempfile.TemporaryDirectory(prefix="uac-test-tutorial-") as parent:
         Path(parent).chmod(0o755)
         docker = os.environ.get("DOCKER_HOST", "")
@@ -68,7 +68,7 @@ def test_what_differs_from_what_is_shown_or_cannot_be_pasted_is_noticed() -> Non
         ("def half(number):\n    return number / 2\n\n", True),
         ("half(3)\n", True),
         ("half(4)\n", False),
-        # A blank line is missing after the block.
+        # The blank line after the block is missing.
         ('for number in (1, 2):\n    number\nprint("one\\n\\ntwo, and more")\n', False),
     ]
     assert "SyntaxError" in steps[-1].answer
@@ -90,7 +90,7 @@ def test_every_step_answers_as_it_is_shown(server: dict[str, str], page: str, le
     assert not wrong, "\n".join(map(str, wrong))
 
 
-# Below the pages that are followed: the README makes the user whom the others ask about.
+# These pages come after the README, which creates the user that they query.
 @pytest.mark.timeout(900)
 def test_the_requests_that_the_pages_show_are_answered(server: dict[str, str]) -> None:
     client = Client(server["UAC_URL"], server["UAC_KEY"])
@@ -165,7 +165,7 @@ def test_the_agent_of_the_tutorial_remembers_what_was_said(system: System) -> No
     assert ran.stdout == "> Noted.\n> On Friday.\n> "
     first, second = (request.body["messages"] for request in model.requests)
     assert "Rome" not in first[0]["content"]
-    # The second question brings up what was said before the first.
+    # The second question recalls what was said before the first.
     assert "My flight to Rome is on Friday. [1]" in second[0]["content"]
     assert second[1] == {"role": "user", "content": "When is that flight?"}
     logged = client.get("users/tutorial/entries/")[1]["results"]

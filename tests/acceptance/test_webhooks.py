@@ -1,6 +1,6 @@
-"""A receiver that fails, hangs, restarts and lies, while workers are killed: no event is lost.
+"""A receiver fails, hangs, restarts and lies, while workers are killed: no event is lost.
 
-Every event of the feed must arrive at least once, verified, and those of one alert in their order.
+Every event of the feed must arrive at least once, verified, and those of one alert in order.
 """
 
 import threading
@@ -22,7 +22,7 @@ TASKS = 6
 
 @pytest.fixture(scope="module")
 def system() -> Iterator[System]:
-    """A server of its own, since its workers are killed; quick to notice, and to try again."""
+    """A server of its own, since its workers are killed; it notices and retries quickly."""
     environment = {
         "UAC_LEASE_SECONDS": "3",
         "UAC_DISPATCH_SECONDS": "0.5",
@@ -51,7 +51,7 @@ def tasks_late(person: Person, days: int) -> None:
 
 
 def feed(manager: Client) -> dict[str, list[int]]:
-    """Return the numbers of all events, by alert, in their order."""
+    """Return the numbers of all events, by alert, in order."""
     found: dict[str, list[int]] = defaultdict(list)
     after = 0
     while True:

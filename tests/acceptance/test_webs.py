@@ -1,4 +1,4 @@
-"""Several web processes are one server: whichever of them a request goes to, it finds the same."""
+"""Several web processes form one server: every process gives the same answers."""
 
 import os
 import secrets
@@ -33,7 +33,7 @@ def system() -> Iterator[System]:
 
 @pytest.fixture
 def other_web(system: System) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
-    """A second one, and where it answers."""
+    """A second web process, and its address."""
     port = free_port(0)
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "granian", "--interface", "wsgi", "--port", str(port)]
@@ -149,13 +149,13 @@ def test_who_reads_nothing_of_what_was_asked_for_keeps_few_threads(system: Syste
 
 
 def beginning(client: Client, path: str) -> bytes:
-    """The first bytes of what is answered."""
+    """Return the first bytes of the answer."""
     with asked_for(client, path) as connection:
         return connection.recv(12)
 
 
 def asked_for(client: Client, path: str) -> socket.socket:
-    """A connection by which something is asked for, with next to no room for the answer."""
+    """Open a connection that has sent a request, with almost no buffer for the answer."""
     address = urlsplit(client.base_url)
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -1,4 +1,4 @@
-"""A rule for all users, over HTTP with real workers: from the library to alerts, and back."""
+"""A constraint for all users, over HTTP with real workers: from the library to alerts, and back."""
 
 import json
 from typing import Any

@@ -1,6 +1,6 @@
-"""Every benchmark runs, in its smallest form, and so none of them rots.
+"""Every benchmark runs in its smallest form, so that none of them rots.
 
-Recorded data is that of UAC_DATA_DIR, or invented where that is not set.
+Recorded data comes from UAC_DATA_DIR, or is invented if that is not set.
 """
 
 import ast
@@ -43,7 +43,7 @@ DATA_PROGRAMS = [
     if "UAC_DATA_DIR" in (ast.get_docstring(ast.parse(source)) or "")
 ]
 
-# Figures that goals are set for.
+# Figures that have goals.
 BUDGETS = (3000, 1500)
 FIGURES = {
     "analytical": {"cases", "correct", "evidence_correct", "ten_domains_correct"},
@@ -75,7 +75,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def run(name: str, *arguments: str, data: str) -> subprocess.CompletedProcess[str]:
-    """Run a benchmark as an operator does, without what the tests have set, but for patience."""
+    """Run a benchmark as an operator does, without the tests' settings, except longer waits."""
     kept_out = ("UAC_", "DATABASE_URL", "REDIS_URL", "DJANGO_", "STATIC_ROOT", "SECRET_KEY")
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(kept_out)

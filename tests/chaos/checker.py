@@ -1,7 +1,7 @@
-"""What must hold whatever was broken, checked against the outside world's own memory of it.
+"""Check invariants that hold whatever was broken, against the outside world's own records.
 
-It reads the database by SQL and imports nothing of the server: an error of the server's own checks
-would be none of its own. Each check yields a sentence for everything that is not as it must be.
+The checker reads the database by SQL and imports nothing from the server, so that it does not share
+errors with the server's own checks. Each check yields a sentence for every violation.
 """
 
 import ast
@@ -30,7 +30,7 @@ RULED = ("red", "green")
 LIBRARY = Path(__file__).parents[2] / "sandbox_image" / "uac"
 PAYLOAD = ("content", "data", "metadata", "session_id", "role", "speaker", "agent_id", "source",
            "idempotency_key")  # fmt: skip
-# Tables without a column user_id, or with one that may be NULL: how a row (t) leads to the user.
+# Tables without a column user_id, or with a nullable one: how a row (t) leads to the user.
 OWNERS = {
     "memory_alertevent": "SELECT coalesce(t.user_id, (SELECT a.user_id FROM memory_alert a"
     " WHERE a.id = t.alert_id))",
@@ -47,14 +47,14 @@ OWNERS = {
 
 @dataclass
 class Known:
-    """What must be there of one person, as follows from what was acknowledged."""
+    """The data that one person must have, according to what was acknowledged."""
 
     person: Person
     entries: dict[int, Entry] = field(default_factory=dict)
     redacted: set[int] = field(default_factory=set)
 
     def rejected(self, seq: int) -> bool:
-        """Whether the entry contradicts the schema."""
+        """Return whether the entry contradicts the schema."""
         return isinstance(self.entries[seq].get("data", {}).get("cents"), str)
 
     def purchases(self) -> dict[str, Entry]:
@@ -71,7 +71,7 @@ class Known:
         return found
 
     def episodes(self) -> Counter[str]:
-        """How often each purchase has become one for less than nothing."""
+        """Return how often each purchase's amount has become negative."""
         found: Counter[str] = Counter()
         negative: set[str] = set()
         for seq in sorted(self.entries.keys() - self.redacted):
@@ -88,7 +88,7 @@ class Known:
 
 
 class Checker:
-    """One look at the database and the journal, when all has come to rest."""
+    """One snapshot of the database and the journal, when all work has ended."""
 
     def __init__(self, database: Database, journal: Journal) -> None:
         self._database = database
@@ -113,7 +113,7 @@ class Checker:
         }
 
     def violations(self) -> list[str]:
-        """Return a sentence for each violation; none: all is well."""
+        """Return a sentence for each violation; none if everything is consistent."""
         checks: tuple[Callable[[], Iterable[str]], ...] = (
             lambda: self._journal.problems,
             self._acknowledgements,
@@ -134,7 +134,7 @@ class Checker:
         return [found for check in checks for found in check()]
 
     def purchases(self, person: Person) -> tuple[int, int]:
-        """How many purchases there must be of somebody, and the sum of their cents."""
+        """Return how many purchases somebody must have, and the sum of their cents."""
         found = self._known[person.workspace, person.user_id].purchases()
         return len(found), sum(one["cents"] for one in found.values())
 
@@ -150,7 +150,7 @@ class Checker:
     # -- The log ---------------------------------------------------------------------------------
 
     def _acknowledgements(self) -> Iterator[str]:
-        """One request is one set of entries, in the order in which each writer has sent them."""
+        """Each request must have made one set of entries, in the order of its writer."""
         turns: dict[tuple[Person, int], list[Sent]] = defaultdict(list)
         for sent in self._journal.sent:
             who = f"{_name(sent.person)}, writer {sent.writer}, turn {sent.turn}"
@@ -171,7 +171,7 @@ class Checker:
                 yield f"{_name(person)}: what writer {writer} said is out of order: {seqs}"
 
     def _logs(self) -> Iterator[str]:
-        """Each log holds what was acknowledged, unchanged, and nothing else that was sent."""
+        """Each log must hold what was acknowledged, unchanged, and nothing else that was sent."""
         by_user: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
         for row in self._rows(
             "SELECT user_id, seq, kind, content, data, metadata, session_id, source,"
@@ -195,7 +195,7 @@ class Checker:
                 elif problem := _changed(entry, row):
                     yield f"{name}: the acknowledged entry {seq} has another {problem}"
             for seq, row in log.items():
-                # Not what the model made of it, nor what is left of that where it was redacted.
+                # Skip facts of the model, and what a redaction left of them.
                 sent = row["source"] is None or str(row["source"]).startswith("key:")
                 ours = row["kind"] == "redaction" or row["derived_from"]
                 if seq not in known.entries and sent and not ours:
@@ -203,7 +203,7 @@ class Checker:
                     yield f"{name}: an entry was never acknowledged, or is there twice: {said}"
 
     def _chains(self) -> Iterator[str]:
-        """The hashes follow from each other, and end where the user's row says."""
+        """The hashes must form a chain that ends where the user's row says."""
         ends = {
             row["id"]: row
             for row in self._rows("SELECT id, last_seq, last_hash FROM memory_memoryuser")
@@ -226,7 +226,7 @@ class Checker:
                 yield f"{self._who({'user_id': pk})}: the chain does not end where the user says"
 
     def _outcomes(self) -> Iterator[str]:
-        """Every entry is covered, dismissed or rejected, and why; the counts add up to the log."""
+        """Every entry must have an outcome and a reason, and the counts must add up to the log."""
         outcomes: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
         for row in self._rows("SELECT user_id, seq, outcome, reason FROM memory_entryoutcome"):
             if row["seq"] in outcomes[row["user_id"]]:
@@ -267,7 +267,7 @@ class Checker:
     # -- The project -------------------------------------------------------------------------------
 
     def _state(self) -> Iterator[str]:
-        """The newest version holds what follows from the log: by key, with every value."""
+        """The newest version must follow from the log: by key, with every value."""
         for pk, known in self._whole():
             name, records = _name(known.person), self._records(pk)
             found = {one["key"]: {k: one[k] for k in ("what", "cents")}
@@ -290,7 +290,7 @@ class Checker:
             yield from self._visits(pk, known, records.get("Visit", ()))
 
     def _visits(self, pk: int, known: Known, records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-        """What was said of a visit is one record, unless the model has failed on it."""
+        """Each visit that was told must be one record, unless the model has failed on it."""
         places = Counter(one["place"] for one in records)
         rejected = {
             visit[1]
@@ -317,7 +317,7 @@ class Checker:
             yield f"{_name(known.person)}: the visit to {place} was forgotten"
 
     def _records(self, pk: int) -> dict[str, list[dict[str, Any]]]:
-        """Read the records of a user's newest version out of its source."""
+        """Read the records of a user's newest version from its source."""
         files = self._files(
             "SELECT tree FROM memory_checkpoint c JOIN memory_memoryuser u ON u.head_id = c.id"
             " WHERE u.id = %s", pk, pk
@@ -325,7 +325,7 @@ class Checker:
         return records_of(files)
 
     def _files(self, tree: str, pk: int, *parameters: Any) -> dict[str, str]:
-        """The files of a version; none where something of it was redacted."""
+        """Return the files of a version; none if something in it was redacted."""
         rows = self._rows(tree, *parameters)
         if not rows:
             return {}
@@ -343,9 +343,9 @@ class Checker:
         return {path: contents[hash_] for path, hash_ in hashes.items()}
 
     def _versions(self) -> Iterator[str]:
-        """Each version follows the one before, was accepted, and its files are what was hashed.
+        """Each version must follow the one before, be accepted, and have the hashed files.
 
-        The newest ones run, in an interpreter that has nothing else of the server.
+        The newest ones are executed, in an interpreter that has nothing else of the server.
         """
         newest: dict[int, int] = defaultdict(int)
         for row in self._rows(
@@ -395,7 +395,7 @@ class Checker:
             yield f"the newest versions could not be run: {done.stderr[-500:]}"
 
     def _runs(self) -> Iterator[str]:
-        """Every run of the constraints has found what follows from its version: always the same."""
+        """Every constraint run must have found what follows from its version: always the same."""
         for row in self._rows(
             "SELECT user_id, id, checkpoint_id, output FROM memory_run"
             " WHERE kind = 'constraints' AND outcome = 'ok' AND output IS NOT NULL"
@@ -425,7 +425,7 @@ class Checker:
     # -- Alerts ----------------------------------------------------------------------------------
 
     def _alerts(self) -> Iterator[str]:
-        """Nobody is told twice; what is found is open, and what is not found any more is not."""
+        """No alert may be told twice; it must be open if and only if its finding is still found."""
         for row in self._rows(
             "SELECT user_id, fingerprint, count(*) AS count FROM memory_alert"
             " WHERE state <> 'resolved' GROUP BY user_id, fingerprint HAVING count(*) > 1"
@@ -462,7 +462,7 @@ class Checker:
                 yield f"{name}: alerts are open about {sorted(found)}, not {sorted(expected)}"
 
     def _events(self) -> Iterator[str]:
-        """The feed is numbered without a gap, and what the staff did is in it."""
+        """The feed must be numbered without a gap, and include what the staff did."""
         last = {
             row["workspace_id"]: row["last_seq"]
             for row in self._rows("SELECT workspace_id, last_seq FROM memory_eventcounter")
@@ -484,7 +484,7 @@ class Checker:
                 yield f"the alert {alert} was acknowledged {kinds['acknowledged']} times"
 
     def _webhooks(self) -> Iterator[str]:
-        """Each event has arrived, and those of one alert for the first time in their order."""
+        """Each event must have arrived, and those of one alert first in order."""
         arrived: dict[str, dict[int, str]] = defaultdict(dict)
         for call in self._journal.called:
             data = call.body["data"]
@@ -511,7 +511,7 @@ class Checker:
                 latest[alert] = seq
 
     def _calls(self) -> Iterator[str]:
-        """Every request that the language model got is on record."""
+        """Every request that the language model received must be on record."""
         asked = Counter(self._journal.asked)
         on_record = {
             row["user_id"]: row["calls"]
@@ -528,7 +528,7 @@ class Checker:
     # -- Secrets -----------------------------------------------------------------------------------
 
     def _redactions(self) -> Iterator[str]:
-        """What was redacted is nowhere in the database."""
+        """Redacted content must be nowhere in the database."""
         gone = {one.secret: one for one in self._journal.redacted if one.acknowledged}
         self.counts["redacted"] += len(gone)
         for table, _, words in self._words():
@@ -537,7 +537,7 @@ class Checker:
                 yield f"{_name(one.person)}: the redacted entry {one.seq} is still in {table}"
 
     def _strangers(self) -> Iterator[str]:
-        """No row of one user holds a word of another's."""
+        """No row of one user may hold a word of another user."""
         owners = self._journal.owners
         for table, pk, words in self._words():
             for canary in words & owners.keys():
@@ -549,7 +549,7 @@ class Checker:
                     )
 
     def _words(self) -> Iterator[tuple[str, int | None, set[str]]]:
-        """Yield table, user and the canaries and secrets that their rows hold, bytes included."""
+        """Yield table, user and the canaries and secrets in their rows, bytes included."""
         columns: dict[str, dict[str, str]] = defaultdict(dict)
         for row in self._rows(
             "SELECT table_name, column_name, data_type FROM information_schema.columns"
@@ -573,7 +573,7 @@ class Checker:
                 yield table, row["pk"], set(row["words"])
 
     def _unfinished(self) -> Iterator[str]:
-        """Nothing waits any more."""
+        """No work may be left waiting."""
         for what, statement in WAITING.items():
             (row,) = self._rows(f"SELECT count(*) AS count FROM {statement}")
             if row["count"]:
@@ -584,7 +584,7 @@ class Checker:
         return _name(known.person) if known else f"user {row['user_id']}"
 
 
-# What has to come to an end. Forecasts and the clock's runs come again and again.
+# Work that has to come to an end. Forecasts and the clock's runs recur.
 WAITING = {
     "entries are pending": "memory_logentry e WHERE NOT EXISTS (SELECT FROM memory_entryoutcome o"
     " WHERE o.user_id = e.user_id AND o.seq = e.seq)",
@@ -619,7 +619,7 @@ for project in sorted(pathlib.Path(sys.argv[1]).iterdir()):
 
 
 def leaked(logs: Path) -> Iterator[str]:
-    """Yield a sentence for each line in the folder that quotes what people said."""
+    """Yield a sentence for each line in the folder that quotes users' texts."""
     for path in sorted(logs.rglob("*")):
         if path.is_file():
             for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
@@ -628,7 +628,7 @@ def leaked(logs: Path) -> Iterator[str]:
 
 
 def records_of(files: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
-    """Read class → records (field → value) out of the state files of a project, shards too."""
+    """Read class → records (field → value) from the state files of a project, shards included."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for path, source in files.items():
         if path.startswith("domains/") and not path.endswith(("/schema.py", "/__init__.py")):
@@ -645,7 +645,7 @@ def records_of(files: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _changed(entry: Entry, row: Mapping[str, Any]) -> str:
-    """Name what of an entry is not as it was sent, if anything."""
+    """Return the part of an entry that is not as it was sent, if any."""
     record = {name: entry[name] for name in ("domain", "type", "key", "data", "retired")
               if name in entry}  # fmt: skip
     expected = {
@@ -668,7 +668,7 @@ def _instant(moment: datetime.datetime) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value in typed JSON as plain JSON: of a tuple, its items."""
+    """Return a value in typed JSON as plain JSON: for a tuple, its items."""
     if isinstance(value, dict) and len(value) == 1:
         return _plain(next(iter(value.values())))
     return [_plain(one) for one in value] if isinstance(value, list) else value

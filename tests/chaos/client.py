@@ -1,4 +1,4 @@
-"""One request over HTTP, with a short patience."""
+"""A single HTTP request with a short timeout."""
 
 import http.client
 import json
@@ -12,7 +12,7 @@ SECONDS = 15
 
 
 class Unanswered(Exception):
-    """There was no answer, or one of a server that failed: it may have been done or not."""
+    """There was no answer, or a server error: the request may have been carried out or not."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Client:
     def request(
         self, method: str, path: str, body: Any = None, *, key: str | None = None
     ) -> tuple[int, Any, str]:
-        """Send it; return the status, the decoded answer, and its text.
+        """Send a request; return the status, the decoded answer, and its text.
 
         `key` is its Idempotency-Key. Raises Unanswered.
         """

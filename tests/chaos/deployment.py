@@ -1,4 +1,4 @@
-"""The system as it runs in earnest, with somebody who starts again whatever ends."""
+"""The system as in production, with a supervisor that restarts whatever ends."""
 
 import heapq
 import itertools
@@ -33,12 +33,12 @@ from uac_site.embedded.process import ManagedProcess
 from uac_site.embedded.system import System, running_system
 
 WORKSPACES = ("red", "green", "blue")
-# Those in which nobody is to be paid for buying something.
+# Workspaces with the rule that nobody is paid for buying something.
 RULED = ("red", "green")
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
-# The workers whose clocks can be set.
+# Workers whose clocks can be set.
 CLOCKED = ("sandbox-2", "default-1")
-# Soon given up by a worker that is dead, soon tried again.
+# Dead workers are noticed soon, and failed work is retried soon.
 LEASE_SECONDS = 5
 
 ENVIRONMENT = {
@@ -60,7 +60,7 @@ ENVIRONMENT = {
     "UAC_LLM_BACKOFF_SECONDS_MOST": "1",
     "UAC_STRUCTURE_IDLE_SECONDS": "2",
     "UAC_STRUCTURE_AGE_SECONDS": "8",
-    # What flaps here is no flood.
+    # Flapping alerts must not exceed the limits here.
     "UAC_ALERTS_PER_CONSTRAINT": "1000",
     "UAC_OPENINGS_PER_DAY": "10000",
 }
@@ -68,7 +68,10 @@ ENVIRONMENT = {
 
 @dataclass
 class Deployment:
-    """The running system, and what is wrong with it at the moment. For the main thread alone."""
+    """The running system, and its current faults.
+
+    Only the main thread may use it.
+    """
 
     system: System
     engine: Engine | None
@@ -86,17 +89,17 @@ class Deployment:
 
     @property
     def processes(self) -> dict[str, ManagedProcess]:
-        """All processes by name, in the order in which they have to be started."""
+        """Return all processes by name, in the order in which they have to be started."""
         own = {"dockerd": self.engine.process} if self.engine else {}
         return {**own, **self.system.processes}
 
     def kill(self, name: str, pause: float | None = None) -> None:
-        """End a process by SIGKILL; it is started again after a moment."""
+        """Kill a process by SIGKILL; it is restarted after a moment."""
         self.processes[name].kill()
         self._rest(name, pause)
 
     def signal(self, name: str, number: signal.Signals, pause: float | None = None) -> None:
-        """Have a process end by a signal, and started again after that."""
+        """End a process by a signal; it is restarted after that."""
         process = self.processes[name]
         if process.running:
             os.kill(process.pid, number)
@@ -108,11 +111,11 @@ class Deployment:
         )
 
     def later(self, seconds: float, undo: Callable[[], None]) -> None:
-        """Have something done after so long, or when all is to be well again."""
+        """Schedule an action after so many seconds, or for the healing."""
         heapq.heappush(self._undo, (time.monotonic() + seconds, next(self._numbers), undo))
 
     def tend(self) -> None:
-        """Do what is due, and start what has ended, as an orchestrator would."""
+        """Run due actions, and restart what has ended, as an orchestrator would."""
         now = time.monotonic()
         while self._undo and self._undo[0][0] <= now:
             heapq.heappop(self._undo)[2]()
@@ -127,7 +130,7 @@ class Deployment:
                 process.launch()
 
     def heal(self, seconds: float = 240) -> None:
-        """Undo all that was done, and wait until every process is ready."""
+        """Undo all faults, and wait until every process is ready."""
         while self._undo:
             heapq.heappop(self._undo)[2]()
         deadline = time.monotonic() + scaled(seconds)
@@ -154,11 +157,11 @@ class Deployment:
 
     @property
     def database_url(self) -> str:
-        """The address of the server's database, for somebody who may do anything in it."""
+        """The address of the server's database, for a role that may do anything in it."""
         return self.system.services.postgres.superuser_url.removesuffix("/postgres") + "/uac"
 
     def sql(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """Ask the database."""
+        """Query the database."""
         with psycopg.connect(self.database_url, connect_timeout=5) as connection:
             cursor = connection.execute(statement, parameters or None)
             return cursor.fetchall() if cursor.description else []
@@ -167,11 +170,11 @@ class Deployment:
 
     @property
     def postgres(self) -> ManagedProcess:
-        """The database's first process."""
+        """Return the database's first process."""
         return self.system.processes["postgres"]
 
     def backends(self) -> list[Process]:
-        """The processes of the database that serve somebody."""
+        """Return the database's processes that serve a client."""
         if not self.postgres.running:
             return []
         return Process.of(self.postgres.pid).descendants()
@@ -182,13 +185,13 @@ class Deployment:
             server.flushall()
 
     def lose_redis(self) -> None:
-        """End Redis, and take its disk away."""
+        """End Redis, and delete its data."""
         self.system.processes["redis"].kill()
         shutil.rmtree(self.system.data_folder / "redis" / "appendonlydir", ignore_errors=True)
         self._rest("redis", None)
 
     def runners(self) -> list[Process]:
-        """The first processes of the containers that run; none while the engine does not answer."""
+        """Return the first processes of the running containers; none if the engine is down."""
         if self.engine is None or not self.engine.process.running:
             return []
         with suppress(docker.errors.DockerException, OSError):
@@ -196,12 +199,12 @@ class Deployment:
         return []
 
     def set_clock(self, name: str, seconds: float) -> None:
-        """Have a worker's clock go so far ahead, or behind."""
+        """Set a worker's clock so many seconds ahead, or behind."""
         _set_clock(self.clocks / name, seconds)
 
 
 class Receivers:
-    """One receiver of webhooks for each workspace, which may be in a bad mood."""
+    """One webhook receiver for each workspace, which may fail."""
 
     def __init__(self, journal: Journal, seed: int) -> None:
         self.mood = "well"
@@ -209,7 +212,7 @@ class Receivers:
         self._choices = random.Random(f"receiver {seed}")
 
     def behaviour(self, workspace: str) -> Callable[[Call], None]:
-        """What the receiver of a workspace does with a call."""
+        """Return how the receiver of a workspace answers a call."""
 
         def behave(call: Call) -> None:
             bad = 0.9 if self.mood == "failing" else 0.03
@@ -227,7 +230,7 @@ class Receivers:
 
 
 def lacking(*, containers: bool) -> str:
-    """Say what keeps the system from being broken in all ways; empty if nothing does."""
+    """Return what prevents some of the faults here; "" if nothing does."""
     if containers and (engine := missing()):
         return engine
     return "" if FAKETIME else "no faketime to set clocks with: install it (Debian: faketime)"
@@ -249,10 +252,10 @@ def deployed(
     engine: Engine | None,
     report: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Deployment]:
-    """Run the system, with its data in the folder, until the block ends.
+    """Run the system, with its data in the folder, until the context ends.
 
-    Two sandbox workers, two for the language model, one for the rest, two beats, the web, and
-    outside of it the model and the receivers of webhooks. Without an engine, sandboxes are
+    It has two sandbox workers, two for the language model, one for the rest, two beats and the web;
+    outside of it are the model and the webhook receivers. Without an engine, sandboxes are
     processes.
     """
     model, receivers = Model(journal, seed), Receivers(journal, seed)
@@ -264,7 +267,7 @@ def deployed(
         sandboxes = {"UAC_SANDBOX_RUNNER": "process"}
         if engine is not None:
             sandboxes = {"UAC_SANDBOX_RUNNER": "docker", "DOCKER_HOST": engine.host}
-            # The images are asked of that engine by this process, too.
+            # This process asks the same engine for the images.
             os.environ["DOCKER_HOST"] = engine.host
             stack.callback(os.environ.pop, "DOCKER_HOST", None)
         system = stack.enter_context(
@@ -290,7 +293,7 @@ def deployed(
 
 
 def _clocked(clock: Path) -> dict[str, str]:
-    """The variables by which a process has a clock that can be set while it runs."""
+    """Return the variables that give a process a clock that can be set while it runs."""
     _set_clock(clock, 0)
     if FAKETIME is None:
         return {}
@@ -309,7 +312,7 @@ def _set_clock(clock: Path, seconds: float) -> None:
 
 
 def _workspace(system: System, name: str, hook: str) -> Client:
-    """Create a workspace with a webhook, and with the constraint where it is ruled."""
+    """Create a workspace with a webhook, and with the constraint if it is ruled."""
     scopes = [f"--scope={scope}" for scope in ("read", "write", "manage")]
     key = json.loads(system.manage("create_workspace", name, *scopes))["api_key"]
     client = Client(system.base_url, name, key)

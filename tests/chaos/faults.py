@@ -1,4 +1,4 @@
-"""What goes wrong, and when: a schedule that follows from a seed."""
+"""Faults, and their schedule, which follows from a seed."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ from tests.chaos.deployment import CLOCKED, Deployment
 
 Fault: TypeAlias = Callable[[Deployment, random.Random], None]
 
-# For so long things stay wrong.
+# Durations of a fault, in seconds.
 SHORT, LONG = 1.0, 6.0
 HOUR, DAY = 3600.0, 86400.0
 LEAPS = (-DAY, -HOUR, -20.0, 20.0, HOUR, DAY)
@@ -34,7 +34,7 @@ def _postgres(number: signal.Signals) -> Fault:
 
 
 def _backend_killed(system: Deployment, choices: random.Random) -> None:
-    """One of the database's processes ends: the database ends all, and recovers."""
+    """Kill one of the database's processes: the database ends all of them, and recovers."""
     backends = system.backends()
     if backends:
         with suppress(ProcessLookupError):
@@ -51,7 +51,7 @@ def _redis_lost(system: Deployment, choices: random.Random) -> None:
 
 
 def _paused(*names: str) -> Fault:
-    """A process stands still for longer than its leases last, and goes on as if nothing were."""
+    """Stop a process for longer than its leases last, and let it go on."""
 
     def strike(system: Deployment, choices: random.Random) -> None:
         process = system.processes[choices.choice(names)]
@@ -77,7 +77,7 @@ def signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def _told_to_stop(*names: str) -> Fault:
-    """As at a deploy: asked to end, killed if it does not, started again."""
+    """Stop a process as a deploy does: ask it to end, kill it if it does not, and restart it."""
 
     def strike(system: Deployment, choices: random.Random) -> None:
         system.signal(choices.choice(names), signal.SIGTERM)
@@ -92,7 +92,7 @@ def _container_killed(system: Deployment, choices: random.Random) -> None:
 
 
 def _disk_full(system: Deployment, choices: random.Random) -> None:
-    """All that user code may write to is full, in every container that runs."""
+    """Fill everything that user code may write to, in every running container."""
     for runner in system.runners():
         with suppress(OSError), Path(f"/proc/{runner.pid}/root/tmp/full").open("wb") as out:
             try:
@@ -143,7 +143,7 @@ def _receivers_fail(system: Deployment, choices: random.Random) -> None:
     system.later(choices.uniform(SHORT, LONG), recover)
 
 
-# Fault → how often it comes, compared with the others.
+# Fault → its relative frequency.
 FAULTS: Mapping[str, tuple[Fault, int]] = {
     "web killed": (_killed("web"), 2),
     "sandbox worker killed": (_killed("sandbox-1", "sandbox-2"), 4),
@@ -176,9 +176,10 @@ OF_CONTAINERS = (
 
 
 def schedule(seed: int, seconds: float, *, containers: bool) -> list[tuple[float, str]]:
-    """Return what goes wrong when, in seconds from the beginning of the traffic.
+    """Return the faults and their times, in seconds from the beginning of the traffic.
 
-    About two faults in five seconds; each kind comes once before any comes as its weight has it.
+    There are about two faults in five seconds; each kind comes once before any is repeated by its
+    weight.
     """
     choices = random.Random(f"schedule {seed}")
     kinds = [name for name in FAULTS if containers or name not in OF_CONTAINERS]

@@ -1,4 +1,4 @@
-"""What was sent and what was acknowledged: the memory of the outside world."""
+"""The record of the outside world: what was sent, and what was acknowledged."""
 
 import itertools
 import json
@@ -14,21 +14,21 @@ from typing import Any, TypeAlias
 
 Entry: TypeAlias = dict[str, Any]
 
-# A word that stands in everything that is said of one person, and one in each entry that will be
-# redacted. Letters alone: a number would have to be grounded.
+# A word in every text about one person, and one in each entry to be redacted. They are letters
+# only: a number would have to be grounded.
 CANARY = re.compile(r"zq[a-z]{12}")
 SECRET = re.compile(r"zx[a-z]{12}")
 WORD = re.compile(r"z[qx][a-z]{12}")
 
 
 def word(choices: random.Random, beginning: str) -> str:
-    """Return a word that nobody else says."""
+    """Return a word that nobody else uses."""
     return beginning + "".join(choices.choices(string.ascii_lowercase, k=12))
 
 
 @dataclass(eq=False)
 class Person:
-    """A user of the server. `talks`: says things that the language model has to understand."""
+    """A user of the server; with `talks`, one whose messages the language model has to process."""
 
     workspace: str
     user_id: str
@@ -38,9 +38,9 @@ class Person:
 
 @dataclass(eq=False)
 class Sent:
-    """A request that appends entries, and each acknowledgement of it: the numbers it was told.
+    """A request that appends entries, and the numbers in each acknowledgement of it.
 
-    `writer` and `turn` are its place in what this writer has said to this person.
+    `writer` and `turn` are its place in this writer's messages to this person.
     """
 
     person: Person
@@ -53,7 +53,7 @@ class Sent:
 
 @dataclass(eq=False)
 class Redacted:
-    """An entry that was redacted, with the word that must be gone."""
+    """A redacted entry, with the word that must be gone."""
 
     person: Person
     seq: int
@@ -63,7 +63,7 @@ class Redacted:
 
 @dataclass(frozen=True)
 class Called:
-    """A webhook message as the receiver got it, and whether it was taken."""
+    """A webhook message as it was received, and whether it was accepted."""
 
     workspace: str
     body: dict[str, Any]
@@ -71,7 +71,7 @@ class Called:
 
 
 class Journal:
-    """Written by all threads of the traffic, read by the checker when they have ended."""
+    """Written by all threads of the traffic, and read by the checker when they have ended."""
 
     def __init__(self) -> None:
         self.people: list[Person] = []
@@ -94,13 +94,13 @@ class Journal:
             return next(self._numbers)
 
     def meet(self, person: Person) -> None:
-        """From now on others write to this person, too."""
+        """Let others write to this person, too, from now on."""
         with self._lock:
             self._owners[person.canary] = person
             self.people.append(person)
 
     def expect(self, person: Person) -> None:
-        """Know whose canary it is, before anything is said."""
+        """Register the owner of a canary, before it is used."""
         with self._lock:
             self._owners[person.canary] = person
 
@@ -110,12 +110,12 @@ class Journal:
             getattr(self, kind).append(row)
 
     def acknowledge(self, sent: Sent, seqs: list[int]) -> None:
-        """Note what a request was told."""
+        """Record the acknowledgement of a request."""
         with self._lock:
             sent.acknowledged.append(seqs)
 
     def problem(self, text: str) -> None:
-        """Note something that must not be."""
+        """Record a violation."""
         with self._lock:
             self.problems.append(text)
 
@@ -127,28 +127,28 @@ class Journal:
                 self.failures[failure] += 1
 
     def strangers(self, person: Person | None, text: str) -> set[str]:
-        """Return the canaries in a text that belong to somebody else; None: to anybody."""
+        """Return the canaries in a text that belong to somebody else; with None, to anybody."""
         own = person.canary if person else None
         return {found for found in CANARY.findall(text) if found != own}
 
     def owner(self, canary: str) -> Person | None:
-        """Return whose canary it is."""
+        """Return the owner of a canary."""
         return self._owners.get(canary)
 
     @property
     def owners(self) -> dict[str, Person]:
-        """All canaries that were ever said, with whose they are."""
+        """Return all canaries that were ever used, with their owners."""
         return dict(self._owners)
 
     def entries(self) -> Iterator[tuple[Person, int, Entry]]:
-        """Every acknowledged entry with its number: once for each request that it was sent with."""
+        """Yield every acknowledged entry with its number: once for each request that sent it."""
         for sent in self.sent:
             if sent.acknowledged:
                 for seq, entry in zip(sent.acknowledged[0], sent.entries, strict=True):
                     yield sent.person, seq, entry
 
     def write(self, path: Path) -> None:
-        """Keep it as lines of JSON, to be read by who looks for the cause of a violation."""
+        """Store it as lines of JSON, for whoever looks for the cause of a violation."""
         with path.open("w") as out:
             for sent in self.sent:
                 row = {

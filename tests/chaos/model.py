@@ -1,4 +1,4 @@
-"""A language model that does its work as long as it is well: visits become records."""
+"""A language model that works while it is well: visits become records."""
 
 import random
 import re
@@ -18,7 +18,7 @@ from tests.llm_server import (
     status,
 )
 
-# What is said of a visit; all else is small talk.
+# Messages about a visit; all others are small talk.
 VISIT = re.compile(r"visits (\w+)")
 _LINE = re.compile(r"^\[(\d+)\] \(([^)]*)\) (.*)$", re.MULTILINE)
 
@@ -31,7 +31,7 @@ DEFINE = {
 
 
 class Model:
-    """The script of a `tests.llm_server`, and how it feels: well, hanging, failing, or mad."""
+    """The script of a `tests.llm_server`, and its state: well, hanging, failing, or mad."""
 
     def __init__(self, journal: Journal, seed: int) -> None:
         self.mood = "well"
@@ -39,7 +39,7 @@ class Model:
         self._choices = random.Random(f"model {seed}")
 
     def __call__(self, request: Request) -> Reply:
-        """Answer."""
+        """Answer a request."""
         heard = set(CANARY.findall(request.text))
         for canary in heard:
             self._journal.note("asked", canary)
@@ -70,7 +70,7 @@ class Model:
 
 
 def _question(request: Request) -> str:
-    """The first message that is not the instructions."""
+    """Return the first message after the instructions."""
     asked = next(one for one in request.body["messages"] if one["role"] == "user")
     content = asked["content"]
     return content if isinstance(content, str) else "".join(part["text"] for part in content)

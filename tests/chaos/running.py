@@ -1,4 +1,4 @@
-"""A seed from beginning to end: break, heal, wait until all has come to rest, check."""
+"""Run a seed from beginning to end: break, heal, wait until all work has ended, check."""
 
 import random
 import shutil
@@ -26,9 +26,9 @@ from workers.sandbox.build import ensure_image, ensure_typecheck_image
 
 @dataclass(frozen=True)
 class Scale:
-    """How much: people, seconds in which things go wrong, and in which all must come to rest.
+    """The size of a run: people, seconds with faults, and seconds in which all must come to rest.
 
-    Of fewer `entries` than that, it would show too little.
+    A run with fewer than `entries` entries would show too little.
     """
 
     people: int
@@ -64,7 +64,7 @@ SEED = Scale(
 
 
 def long_scale(minutes: float) -> Scale:
-    """Five hundred users, for so long."""
+    """Return a scale of five hundred users, for so many minutes."""
     return Scale(
         people=510,
         entries=round(2000 * minutes),
@@ -79,7 +79,7 @@ def long_scale(minutes: float) -> Scale:
 
 @dataclass
 class Outcome:
-    """What came of one seed."""
+    """The outcome of one seed."""
 
     seed: int
     violations: Sequence[str] = ()
@@ -93,7 +93,7 @@ class Outcome:
 def run_seeds(
     seeds: Sequence[int], scale: Scale, *, containers: bool = True, keep: str | None = None
 ) -> int:
-    """Run the seeds, print how they went, and return the exit status: 0 if nothing is violated."""
+    """Run the seeds, print their results, and return the exit status: 0 without violations."""
     if reason := lacking(containers=containers):
         print(f"chaos: {reason}. (With --processes it does without an engine of its own.)")
         return 2
@@ -177,7 +177,7 @@ def _break_and_check(
         healed = time.monotonic()
         _say("healed")
         deployment.sleep(scale.calm_seconds)
-        # On a slow machine less was sent until now: it goes on for a while.
+        # On a slow machine less was sent until now, so the traffic goes on for a while.
         eventually(lambda: _sent_enough(deployment, scale), 60)
         traffic.end()
         while traffic.busy:
@@ -213,9 +213,9 @@ def _sent_enough(deployment: Deployment, scale: Scale) -> bool:
 
 
 def rest(deployment: Deployment, traffic: Traffic, deadline: float) -> None:
-    """Wait until nothing waits any more; who does not come to rest is the checker's to tell.
+    """Wait until no work is left; the checker reports work that does not end.
 
-    Those for whom the model failed, whose work pauses, say something more.
+    Users whose work pauses because the model failed get another message.
     """
     reminded_at = 0.0
     while time.monotonic() < deadline:
@@ -237,7 +237,7 @@ def rest(deployment: Deployment, traffic: Traffic, deadline: float) -> None:
 
 
 def _waiting(deployment: Deployment) -> list[str]:
-    """What waits still, with the rows that say why, for who looks for the cause."""
+    """Return what is still waiting, with its rows, for whoever looks for the cause."""
     return [
         f"{what}: {row}"
         for what, rows in WAITING.items()
@@ -248,7 +248,7 @@ def _waiting(deployment: Deployment) -> list[str]:
 
 
 def _strays(deployment: Deployment) -> list[str]:
-    """The containers whose worker is gone."""
+    """Return the containers whose worker is gone."""
     if deployment.engine is None:
         return []
     alive = {str(process.pid) for process in deployment.processes.values()}
@@ -264,7 +264,7 @@ def _database(deployment: Deployment) -> Iterator[Database]:
 
 
 def _verified(deployment: Deployment) -> list[str]:
-    """What the server's own check says."""
+    """Return the problems that the server's own check reports."""
     try:
         told = deployment.system.manage("verify").rstrip()
     except ProcessFailed as error:
@@ -273,7 +273,7 @@ def _verified(deployment: Deployment) -> list[str]:
 
 
 def _judged_again(deployment: Deployment, people: Sequence[Person]) -> Iterator[str]:
-    """Have the newest versions go through the whole gate, as projects of new users."""
+    """Have the whole gate judge the newest versions, as projects of new users."""
     for person in people:
         client = deployment.clients[person.workspace]
         rows = deployment.sql(

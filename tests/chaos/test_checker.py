@@ -1,4 +1,4 @@
-"""The checker can fail: whatever is taken from the system, or put into it, is named."""
+"""The checker can fail: it names whatever is removed from the system, or inserted into it."""
 
 import copy
 import dataclasses
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(400)
 
 @pytest.fixture(scope="module")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """A system that nobody has broken, at rest after some traffic."""
+    """A system without faults, at rest after some traffic."""
     folder, journal = tmp_path_factory.mktemp("calm"), Journal()
     with deployed(folder, journal, 1, engine=None) as deployment:
         traffic = Traffic(deployment.clients, journal, seed=1, people=9, seconds=12, pause=1)
@@ -44,7 +44,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
 
 @pytest.fixture
 def database(system: Deployment) -> Iterator[Database]:
-    """The database, for somebody whom no trigger stops; what is done to it is undone."""
+    """A database session without triggers; its changes are undone."""
     with psycopg.connect(system.database_url, row_factory=dict_row) as connection:
         connection.execute("SET session_replication_role = replica")
         yield connection
@@ -232,7 +232,7 @@ def test_what_the_outside_world_knows_otherwise_is_named(
 
 
 def _copied(journal: Journal) -> Journal:
-    """A journal with the same people, whose rows can be changed."""
+    """Return a journal with the same people, whose rows can be changed."""
     copied: Any = copy.copy(journal)
     copied.sent = [dataclasses.replace(one) for one in journal.sent]
     copied.redacted = [dataclasses.replace(one) for one in journal.redacted]

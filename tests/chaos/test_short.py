@@ -1,4 +1,4 @@
-"""A short run of chaos, as `make chaos` has long ones."""
+"""A short run of chaos; `make chaos` has long ones."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from tests.docker_engine import skip_or_fail
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_by_a_system_that_is_broken_for_a_moment() -> None:
     skip_or_fail(lacking(containers=True))
-    # The services of the other tests are not its own.
+    # It must not use the services of the other tests.
     ours = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "STATIC_ROOT", "UAC_ENVIRONMENT")
     environment = {name: value for name, value in os.environ.items() if name not in ours}
 

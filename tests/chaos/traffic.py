@@ -1,4 +1,4 @@
-"""Writers, readers and staff, who go on whatever breaks, and repeat what was not acknowledged."""
+"""Writers, readers and staff, who continue whatever breaks, and repeat unacknowledged requests."""
 
 import itertools
 import json
@@ -15,30 +15,30 @@ from tests.chaos.client import Client, Unanswered
 from tests.chaos.journal import Entry, Journal, Person, Redacted, Sent, word
 from tests.waiting import scaled
 
-# Answers that say "not now": the same request is sent again.
+# Statuses that mean "not now": the same request is sent again.
 LATER = (409, 429)
 WRITERS = 8
 READERS = 2
-# How long somebody repeats a request when all should be well.
+# Seconds for which a request is repeated when everything should be well.
 PATIENCE = scaled(120.0)
 SIZES = (1, 1, 2, 5, 20, 40)
 PURCHASES = "(len(purchases), sum(p.cents for p in purchases))"
-# Writes until nothing more fits.
+# Writes until its file system is full.
 GLUTTON = "open('/tmp/much', 'w').write('x' * 10**7)"
 
 
 @dataclass
 class Hand:
-    """What a writer knows of what he has told one person."""
+    """A writer's knowledge of what one person was told."""
 
     turns: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     alive: list[str] = field(default_factory=list)  # keys of purchases that can be changed
-    # Entries that nothing else rests on, with the secret that each holds.
+    # Entries that nothing else relies on, with the secret in each.
     untouched: list[tuple[int, str]] = field(default_factory=list)
 
 
 class Traffic:
-    """All that goes on between the outside world and the server, from a seed."""
+    """All interaction of the outside world with the server, from a seed."""
 
     def __init__(
         self,
@@ -50,9 +50,9 @@ class Traffic:
         seconds: float,
         pause: float = 0.0,
     ) -> None:
-        """`people` are introduced one after the other, during the first half of `seconds`.
+        """Introduce `people` one after the other, during the first half of `seconds`.
 
-        A writer rests for about the `pause` after each request.
+        A writer rests for about `pause` seconds after each request.
         """
         self._clients = clients
         self._journal = journal
@@ -75,7 +75,7 @@ class Traffic:
 
     @contextmanager
     def flowing(self) -> Iterator[None]:
-        """Have everybody at work for as long as the block lasts, and until all is acknowledged."""
+        """Keep everybody at work in this context, and then until everything is acknowledged."""
         self._began = time.monotonic()
         self._threads = threads = [
             threading.Thread(target=self._guarded, args=(role, number), name=f"{role}-{number}")
@@ -93,16 +93,16 @@ class Traffic:
 
     @property
     def busy(self) -> bool:
-        """Whether somebody is at work still."""
+        """True while any thread is still working."""
         return any(thread.is_alive() for thread in self._threads)
 
     def end(self) -> None:
-        """Begin nothing new."""
+        """Begin no new requests."""
         self._deadline = time.monotonic() + PATIENCE
         self._ended.set()
 
     def remind(self, people: Sequence[tuple[str, str]]) -> None:
-        """Say something urgent to these people, (workspace, user_id): work on them is taken up."""
+        """Send something urgent to these people, (workspace, user_id), so that work resumes."""
         wanted = set(people)
         for person in self._journal.people:
             if (person.workspace, person.user_id) in wanted:
@@ -110,7 +110,7 @@ class Traffic:
                 self._say(self._new(person, 0, self._journal.number(), self._key(), [entry]))
 
     def ask_all(self, people: Sequence[Person]) -> None:
-        """Ask everybody's project what it holds, for the checker to compare."""
+        """Query everybody's project, for the checker to compare."""
         for person in people:
             body = self._until_answered(person, "POST", "query/?wait=10", {"code": PURCHASES})
             self._journal.answers[person.workspace, person.user_id] = body
@@ -162,7 +162,7 @@ class Traffic:
         return None
 
     def _introduce(self, person: Person, number: int, hands: dict[Person, Hand]) -> None:
-        """Create the user, and tell of a first purchase, which fixes the schema."""
+        """Create the user, and append a first purchase, which fixes the schema."""
         self._journal.expect(person)
         deadline = time.monotonic() + PATIENCE * 3
         while True:
@@ -220,7 +220,7 @@ class Traffic:
     def _anything(
         self, person: Person, hand: Hand, choices: random.Random, style: str
     ) -> tuple[Entry, tuple[str, str]]:
-        """Return something to say, what it is, and the secret in it if it may be redacted."""
+        """Return an entry, its kind, and its secret if it may be redacted."""
         kinds = {"new": 45, "change": 25, "retire": 5, "negative": 6, "clash": 5, "secret": 4}
         if person.talks:
             kinds |= {"chat": 5, "visit": 4, "fact": 2, "correction": 2}
@@ -294,9 +294,9 @@ class Traffic:
         *,
         forgotten: Callable[[], bool] = lambda: False,
     ) -> Any:
-        """Send a request until it is answered 2xx; None, with a problem noted, if it never is.
+        """Send a request until it is answered 2xx; None, with a problem recorded, if it never is.
 
-        `forgotten` tells whether it may be refused, since what it brought was redacted.
+        `forgotten` tells whether it may be refused because its result was redacted.
         """
         while True:
             failure = ""
@@ -355,7 +355,7 @@ class Traffic:
                 self._journal.problem(f"{method} {own}{path} answered {status}: {answer}")
 
     def _tend(self, number: int, choices: random.Random) -> None:
-        """Acknowledge alerts, or put them off for a moment."""
+        """Acknowledge or snooze alerts."""
         while not self._ended.is_set():
             time.sleep(choices.uniform(0.2, 1))
             client = choices.choice(list(self._clients.values()))
@@ -383,7 +383,7 @@ class Traffic:
                 self._journal.count("alerts", str(failure))
 
     def _until_answered(self, person: Person, method: str, path: str, body: Any) -> Any:
-        """Ask until there is a value."""
+        """Query until there is a value."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:

@@ -1,4 +1,4 @@
-"""A server of docker-compose.yml itself: built, started and spoken to as an operator does."""
+"""A server of docker-compose.yml itself: built, started and used as an operator does."""
 
 import http.client
 import json
@@ -32,9 +32,9 @@ from workers.sandbox.docker import LABEL
 CHECKOUT = Path(__file__).parents[2]
 HOST = "localhost"
 SPENT = "sum(trip.cost for trip in trips if trip.on.year == 2026)"
-# Of a machine that does much besides.
+# For a machine that is busy with other work.
 BUILD_SECONDS = 1800
-# Those that go on; `migrate` has ended.
+# Services that keep running; `migrate` has ended.
 SERVICES = (
     *("balancer", "postgres", "redis", "web", "mcp", "worker-llm", "worker-default"),
     *("worker-sandbox", "beat", "socket-proxy"),
@@ -44,7 +44,7 @@ OURS = ("web", "mcp", "worker-llm", "worker-default", "worker-sandbox", "beat", 
 
 @dataclass
 class Deployment:
-    """A project of Compose, of which all that is made has a name of its own."""
+    """A Compose project with its own name, which all of its objects carry."""
 
     folder: Path
     project: str
@@ -66,7 +66,7 @@ class Deployment:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What is said in the shell instead of in `.env`."""
+        """The environment variables set in the shell instead of in `.env`."""
         return {
             **os.environ,
             **self.variables,
@@ -94,7 +94,7 @@ class Deployment:
         return run("docker", "exec", *options, container, "python3", "manage.py", *arguments)
 
     def left(self) -> list[str]:
-        """What of the project the engine still has: containers, networks, volumes."""
+        """Return what the engine still has of the project: containers, networks, volumes."""
         label = f"label=com.docker.compose.project={self.project}"
         return [
             *run("docker", "ps", "--all", "--quiet", "--filter", label).split(),
@@ -108,7 +108,7 @@ class Deployment:
 
 
 def run(*command: str, environment: dict[str, str] | None = None) -> str:
-    """Run a program; the test fails with what it said if it does, or takes too long."""
+    """Run a program; fail the test with its output if it fails or takes too long."""
     finished = subprocess.run(
         command,
         env=environment,
@@ -125,7 +125,7 @@ def run(*command: str, environment: dict[str, str] | None = None) -> str:
 
 
 def inspected(container: str) -> Any:
-    """Return what the engine tells of a container."""
+    """Return the engine's description of a container."""
     [found] = json.loads(run("docker", "inspect", container))
     return found
 
@@ -135,14 +135,14 @@ def health(container: str) -> str:
 
 
 def writes_the_query(request: Request) -> Reply:
-    """Compute what was spent, then name that query as the answer."""
+    """Compute the total cost, then name that query as the answer."""
     return called("answer", {"query": 1}) if request.results else called("query", {"code": SPENT})
 
 
 def sandboxes(deployment: Deployment) -> set[str]:
-    """The sandboxes that its workers have made, of all that this machine has.
+    """Return the sandboxes that its workers have made, of all on this machine.
 
-    They are told by the namespace of processes in their label, which is a running worker's own.
+    They are recognized by the process namespace in their label, which is a running worker's own.
     """
     asked = [
         subprocess.run(
@@ -163,7 +163,7 @@ def sandboxes(deployment: Deployment) -> set[str]:
 
 
 def labelled_sandboxes() -> dict[str, str]:
-    """All sandboxes that the engine has, each with the label that tells who made it."""
+    """Return all sandboxes of the engine, each with the label of its owner."""
     listed = run(
         *("docker", "ps", "--all", "--no-trunc", f"--filter=label={LABEL}"),
         f'--format={{{{.ID}}}} {{{{.Label "{LABEL}"}}}}',
@@ -172,7 +172,7 @@ def labelled_sandboxes() -> dict[str, str]:
 
 
 def remove_sandboxes(these: set[str]) -> None:
-    """Remove what of these is there, which their workers may be removing, too."""
+    """Remove those of these that exist; their workers may be removing them, too."""
     for one in these & labelled_sandboxes().keys():
         subprocess.run(
             ["docker", "rm", "--force", "--volumes", one],
@@ -184,7 +184,7 @@ def remove_sandboxes(these: set[str]) -> None:
 
 @pytest.fixture(scope="session")
 def outside() -> str:
-    """An address of this machine that the containers reach, as they would the internet."""
+    """An address of this machine that the containers reach like one on the internet."""
     [bridge] = json.loads(run("docker", "network", "inspect", "bridge"))
     return gateway_of(bridge)
 
@@ -203,7 +203,7 @@ def llm(outside: str) -> Iterator[LlmServer]:
 
 @pytest.fixture(scope="session")
 def images() -> dict[str, str]:
-    """The images that Compose is told, and BASE, of which the server's is built."""
+    """The images given to Compose, and BASE, from which the server's is built."""
     for program in ("docker-compose", "openssl"):
         if shutil.which(program) is None:
             skip_or_fail(f"not installed: {program}")
@@ -219,7 +219,7 @@ def images() -> dict[str, str]:
 def deployment(
     images: dict[str, str], tmp_path_factory: pytest.TempPathFactory, llm: LlmServer
 ) -> Iterator[Deployment]:
-    """A running server with nobody in it yet."""
+    """A running server without any users."""
     with running(images, llm, tmp_path_factory.mktemp("operator")) as one:
         yield one
 
@@ -228,8 +228,10 @@ def deployment(
 def running(
     images: dict[str, str], llm: LlmServer, folder: Path, *, checkout: Path = CHECKOUT
 ) -> Iterator[Deployment]:
-    """Run the server of a checkout, as its version "first", with the operator's files in a folder;
-    in the end remove it, and its images."""
+    """Run the server of a checkout, as its version "first", with the operator's files in a folder.
+
+    In the end remove it, and its images.
+    """
     project = f"uac-test-{uuid.uuid4().hex[:12]}"
     variables = {name: image for name, image in images.items() if name != "BASE"}
     try:
@@ -291,7 +293,7 @@ def _wait_until_healthy(one: Deployment, services: Sequence[str] = SERVICES) -> 
 
 
 class _trusting:  # noqa: N801 # as a function with @contextmanager would be called
-    """Within it, this process trusts that certificate."""
+    """Let this process trust that certificate in this context."""
 
     def __init__(self, certificate: Path) -> None:
         self._context = ssl.create_default_context(cafile=str(certificate))
@@ -301,11 +303,11 @@ class _trusting:  # noqa: N801 # as a function with @contextmanager would be cal
         urllib.request.install_opener(urllib.request.build_opener(handler))
 
     def __exit__(self, *args: object) -> None:
-        # As before there was one: the next call makes its own.
+        # Back to the state without an opener: the next call makes its own.
         urllib.request.install_opener(None)
 
 
 def raw(one: Deployment) -> http.client.HTTPSConnection:
-    """A connection that shows every answer as it is."""
+    """Open a connection that shows every answer unchanged."""
     context = ssl.create_default_context(cafile=str(one.folder / "secrets" / "tls.pem"))
     return http.client.HTTPSConnection(HOST, one.port, context=context, timeout=scaled(60))

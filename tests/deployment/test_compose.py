@@ -1,4 +1,4 @@
-"""docker-compose.yml, started for real: what it can do, and what it cannot be made to do."""
+"""docker-compose.yml, really started: what it can do, and what it cannot be made to do."""
 
 import http.cookies
 import json
@@ -205,14 +205,14 @@ def test_agents_are_answered_at_the_same_address(deployment: Deployment, person:
 
 
 def test_who_says_that_it_came_by_tls_and_did_not_is_not_believed(deployment: Deployment) -> None:
-    """The balancer alone says so; nobody else reaches web and mcp from outside."""
+    """Only the balancer may report TLS; nobody else reaches web and mcp from outside."""
     for name in SERVICES:
         for container in deployment.containers(name):
             bound = inspected(container)["HostConfig"]["PortBindings"]
             assert bool(bound) == (name == "balancer"), name
 
 
-# The other ones speak to models, webhooks and the mail server, or have the port.
+# The other services talk to models, webhooks and the mail server, or publish the port.
 INSIDE = ("postgres", "redis", "web", "mcp", "worker-sandbox", "beat", "socket-proxy")
 
 
@@ -227,7 +227,7 @@ def test_only_who_calls_something_outside_has_a_way_there(
             container,
         )
         asked = ["docker", "network", "inspect", "--format", "{{.Driver}} {{.Internal}}"]
-        # The engine forwards nothing of an internal network.
+        # The engine does not forward packets of an internal network.
         leads_out = "bridge false" in run(*asked, *named.split()).splitlines()
         assert leads_out == (service not in INSIDE)
 

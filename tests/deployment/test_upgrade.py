@@ -1,4 +1,4 @@
-"""An upgrade under load: another release with one more migration, and no request that fails."""
+"""An upgrade under load: a newer release with one more migration, and no failed request."""
 
 import uuid
 
@@ -84,7 +84,7 @@ def test_an_upgrade_under_load_fails_no_request_and_loses_no_entry(
 def test_an_old_process_starts_beside_a_database_that_is_ahead(
     deployment: Deployment, load: Load
 ) -> None:
-    """The way back, as long as migrations only add: the release before, without a migration."""
+    """This is the way back, as long as migrations only add: the older release lacks one."""
     finished = upgrade(deployment, deployment.image)
 
     assert finished.returncode == 0, finished.stdout + finished.stderr
@@ -99,7 +99,7 @@ def test_an_old_process_starts_beside_a_database_that_is_ahead(
     ("fault", "found"),
     [
         ("ENV UAC_FORECAST_DAYS=-1", "UAC_FORECAST_DAYS"),
-        # Its new processes answer, and are never healthy.
+        # Its new processes answer, but never become healthy.
         ('HEALTHCHECK --interval=1s --retries=1 CMD ["false"]', "web: the new ones do not get"),
     ],
     ids=["does not start", "does not get ready"],
@@ -132,7 +132,7 @@ def test_what_was_sent_all_the_time_is_whole(deployment: Deployment) -> None:
 
 
 def test_in_the_end_nothing_is_left(deployment: Deployment) -> None:
-    """The last test of all: what comes after it would find no server."""
+    """This is the last test of all: later ones would find no server."""
     theirs = sandboxes(deployment)
     assert theirs, "the pool keeps some ready"
 

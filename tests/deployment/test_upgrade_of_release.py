@@ -1,4 +1,4 @@
-"""An upgrade of the release before this checkout, as it was released: under load, none fails."""
+"""An upgrade from the previous release, as it was released: under load, no request fails."""
 
 import subprocess
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
 @pytest.fixture(scope="module")
 def release() -> str:
-    """The newest one that this checkout comes after."""
+    """The newest release that this checkout comes after."""
     newest_first = ("--sort=-version:refname", "--list", "v*")
     listed = ("git", "-C", str(CHECKOUT), "tag", "--merged=HEAD", "--no-contains=HEAD")
     tags = run(*listed, *newest_first).split()
@@ -29,7 +29,7 @@ def release() -> str:
 def before(
     release: str, images: dict[str, str], tmp_path_factory: pytest.TempPathFactory, llm: LlmServer
 ) -> Iterator[Deployment]:
-    """That release, running."""
+    """A running deployment of that release."""
     folder = tmp_path_factory.mktemp("release")
     archive = folder.with_suffix(".tar")
     run("git", "-C", str(CHECKOUT), "archive", f"--output={archive}", release)

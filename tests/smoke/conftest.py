@@ -1,7 +1,7 @@
 """One whole server for all smoke tests: two sandbox workers, on a Docker engine of the tests' own.
 
-To start it takes most of the time, so each test leaves it running. The machine's engine, which
-belongs to others, only gives the images.
+Starting it takes most of the time, so each test leaves it running. The machine's engine, which
+belongs to others, only provides the images.
 """
 
 from collections.abc import Iterator
@@ -26,17 +26,17 @@ from tests.waiting import polled
 from uac_site.embedded.system import System
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
 
-# Fixtures, and what a failure is told with.
+# Fixtures, and a hook that adds the server's state to the report of a failed test.
 __all__ = ["browser", "page", "pytest_runtest_makereport", "staff"]
 
-# Work of a killed worker is given to another after so long. It has to outlast a pause of a busy
-# machine, in which a living worker cannot renew its claims.
+# Seconds after which work of a killed worker is given to another. They must outlast a pause of a
+# busy machine, in which a living worker cannot renew its leases.
 LEASE_SECONDS = 5
 
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    """A Docker engine that may be crashed, with the images of this release."""
+    """A Docker engine that may be crashed, with this release's images."""
     skip_or_fail(missing())
     image = ensure_image()
     with running_engine(image, ensure_typecheck_image(image)) as engine:
@@ -54,12 +54,12 @@ def system(engine: Engine) -> Iterator[System]:
         "UAC_SANDBOX_POOL_MOST": "2",
         "UAC_LEASE_SECONDS": str(LEASE_SECONDS),
         "UAC_DISPATCH_SECONDS": "0.5",
-        # A worker that waits for a lock is killed then, and has not given up before.
+        # A worker is killed while it waits for a lock, and must not have timed out before.
         "UAC_WORKER_LOCK_SECONDS": "120",
         "UAC_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
         "UAC_WEBHOOK_ALLOW_HTTP": "true",
         "UAC_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
-        # A busy machine does not make a call fail that would be answered, and so be repeated.
+        # On a busy machine, no call must fail that would be answered, and so be repeated.
         "UAC_WEBHOOK_TIMEOUT_SECONDS": "60",
         "UAC_WEBHOOK_RETRY_SECONDS": ",".join(["0.5"] * 200),
     }
@@ -78,7 +78,7 @@ def client(system: System) -> Client:
 
 @pytest.fixture(scope="session")
 def person(client: Client) -> Person:
-    """A user with a constraint that fires for every task that is late."""
+    """A user with a constraint that fires for every late task."""
     person = Person(client, "ada")
     ok(client.post("users/", {"user_id": person.user_id}))
     person.log(record("Task", "rent", domain="work", name="rent", days=0))
@@ -99,5 +99,5 @@ def travellers(system: System, client: Client) -> list[Person]:
 
 @pytest.fixture(scope="session")
 def costs(travellers: list[Person]) -> dict[str, list[int]]:
-    """Whose trips cost what, to which each test adds what it sends."""
+    """The cost of each person's trips, to which each test adds what it sends."""
     return {person.user_id: [840] for person in travellers}

@@ -1,4 +1,4 @@
-"""What must hold of every build, on one whole server that is broken more from test to test.
+"""Guarantees of every build, on one whole server that is broken more from test to test.
 
 `tests/acceptance` has a longer version of each: under traffic, and with more that goes wrong.
 """
@@ -29,7 +29,7 @@ SANDBOX_WORKERS = ("sandbox-1", "sandbox-2")
 
 
 def late_task(name: str) -> dict[str, Any]:
-    """Return an entry that an alert follows from."""
+    """Return an entry that raises an alert."""
     return record("Task", name, domain="work", name=name, days=3)
 
 
@@ -38,7 +38,7 @@ def message_about(name: str) -> str:
 
 
 def wait_for_alert(person: Person, name: str) -> dict[str, Any]:
-    """Wait until nothing is left to do about a late task; return its alert with its events."""
+    """Wait until the work on a late task is done; return its alert with its events."""
     polled(lambda: person.get()["entries"]["pending"], lambda pending: not pending)
     alerts = polled(
         lambda: [one for one in person.alerts() if one["message"] == message_about(name)], bool
@@ -125,7 +125,7 @@ def test_a_webhook_arrives_though_its_worker_is_killed_and_its_receiver_fails(
 
 
 def calls_without_answer(system: System) -> int:
-    """How often a receiver was called that was down."""
+    """Return how often a receiver was called while it was down."""
     statement = "SELECT count(*) FROM memory_deliveryattempt WHERE status IS NULL AND error <> ''"
     return int(select_rows(system, statement)[0][0])
 
@@ -157,7 +157,7 @@ def test_a_checkpoint_is_made_once_though_its_worker_is_killed_in_the_middle(
 
 @contextmanager
 def outcomes_locked(system: System) -> Iterator[None]:
-    """Within it, who writes the outcome of an entry waits, in the middle of a transaction."""
+    """Block whoever writes the outcome of an entry, in the middle of the transaction."""
     with psycopg.connect(system.services.postgres.owner_url) as database:
         database.execute("LOCK TABLE memory_entryoutcome IN SHARE MODE")
         yield

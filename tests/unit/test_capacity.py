@@ -1,4 +1,4 @@
-"""The simulation behind docs/capacity.md keeps the laws of queues, and the document its table."""
+"""The simulation behind docs/capacity.md follows the laws of queues; the document has its table."""
 
 import math
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_erlangs_formula_is_right_where_it_is_known() -> None:
 
 
 def test_work_of_equal_length_waits_half_as_long() -> None:
-    """Pollaczek and Khinchine: without chance in the service the wait is half that of M/M/1."""
+    """Pollaczek and Khinchine: with constant service times the wait is half that of M/M/1."""
     chance = np.random.default_rng(2)
     busy = 0.8
 
@@ -47,7 +47,7 @@ def test_work_of_equal_length_waits_half_as_long() -> None:
 
 
 def test_littles_law() -> None:
-    """So many wait at a moment of no meaning, on average, as come in the time that one waits."""
+    """At a random moment, on average, as many wait as arrive during one waiting time."""
     chance = np.random.default_rng(3)
     coming = arrivals(chance, 2.4)
     waits = fifo(coming, chance.exponential(1, NUMBER), 3)

@@ -1,4 +1,4 @@
-"""What a constraint's source says of it, without running it."""
+"""Read facts about a constraint from its source, without running it."""
 
 import pytest
 

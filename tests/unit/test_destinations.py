@@ -1,4 +1,4 @@
-"""Where a URL may send the server, and where not."""
+"""Addresses that a URL may send the server to, and those it may not."""
 
 import ipaddress
 import socket

@@ -37,7 +37,7 @@ def test_every_column_is_content_or_kept() -> None:
 
 def test_free_text_and_json_count_as_content_unless_they_cannot_tell() -> None:
     harmless = {("Run", "timings"), ("Forecast", "timings"), ("UserErasure", "counts")}
-    # Why somebody is erased stays on record, and may not hold the name.
+    # The reason for an erasure stays on record, and must not contain the name.
     harmless |= {("UserErasure", "reason")}
     for model, erasure in REGISTRY.items():
         for field in model._meta.concrete_fields:

@@ -1,4 +1,4 @@
-"""Which host a user goes to: always the same, and few move when hosts come and go."""
+"""The host of a user is always the same, and few users move when hosts come and go."""
 
 from collections import Counter
 

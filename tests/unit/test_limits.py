@@ -1,4 +1,4 @@
-"""The limits of the sandboxes: what holds, and what cannot be chosen."""
+"""The limits of the sandboxes: effective values, and values that cannot be chosen."""
 
 from dataclasses import asdict
 
@@ -17,7 +17,7 @@ from uac_site import checks
 
 pytestmark = pytest.mark.usefixtures("limits_as_delivered")
 
-# A value of each that is not the server's, and that nothing else stands against.
+# For each, a value that differs from the server's and does not conflict with others.
 OTHERS = {
     "wall_seconds": 4.5,
     "total_seconds": 20.0,

@@ -1,4 +1,4 @@
-"""How the benchmark of a language model scores what it says."""
+"""Scoring of the answers in the benchmark of a language model."""
 
 import json
 from pathlib import Path
@@ -33,11 +33,11 @@ def test_f1_is_over_words_without_articles_case_and_punctuation(
 @pytest.mark.parametrize(
     ("category", "gold", "said", "expected"),
     [
-        # each of several answers counts with the best that is said, in any order
+        # each of several answers counts with its best match, in any order
         (1, "hiking, boardgames", "boardgames, hiking", 1.0),
         (1, "hiking, boardgames", "boardgames", 0.5),
         (4, "hiking, boardgames", "boardgames", 2 / 3),
-        # what stands behind a semicolon is a remark
+        # text after a semicolon is a remark
         (3, "Likely yes; he has a dog there", "likely yes", 1.0),
         (2, "2020; or so", "2020", 0.5),
         (2, 2020, "2020", 1.0),
@@ -122,7 +122,7 @@ def test_a_story_is_due_at_its_trigger(tmp_path: Path, monkeypatch: pytest.Monke
     assert [session["due"] for session in cases[0]["sessions"]] == [False, True]
     assert cases[0]["expected"] == "Look out!"
     assert [case["id"] for case in read_cases("stories", 1, ["b", "c"])] == ["stories-b"]
-    # the estimate follows what is asked
+    # the estimate depends on the questions
     assert calls_expected("stories", cases) == 3 * calls_expected("stories", cases[:1]) > 0
-    # and a file that is not there has no cases
+    # and a missing file has no cases
     assert read_cases("active", None, []) == []

@@ -1,7 +1,7 @@
-"""No text that somebody writes takes more than linear time: other users' work waits meanwhile.
+"""Processing a user's text takes at most linear time, since other users' work waits meanwhile.
 
-The interpreter does one thing at a time. What takes a second of one text takes it from everybody
-whom the process serves.
+The interpreter does one thing at a time: a second spent on one text is taken from everybody whom
+the process serves.
 """
 
 import datetime
@@ -24,7 +24,7 @@ from workers.checkpointing.repairs import repair
 from workers.checkpointing.words import names_one_of
 
 SHORT, LONG = 4_000, 16_000
-# Linear time grows by 4 from the one to the other, quadratic time by 16.
+# From one size to the next, linear time grows by 4, quadratic time by 16.
 MAX_GROWTH = 9
 NEGLIGIBLE_SECONDS = 0.02  # a quadratic step for each pair of characters would take seconds
 
@@ -47,7 +47,7 @@ def assert_linear(do: Callable[[str], object], text_of: Callable[[int], str]) ->
 
 
 def ground(text: str, value: str = "Rome") -> object:
-    """Look in an entry with that text for what a record says."""
+    """Check a record against an entry with that text."""
     claim = Claim(RecordId("travel", "trips", "rome"), [1], {"to": value})
     return list(ungrounded([claim], {1: Source(1, text, NOON)}, "UTC"))
 
@@ -126,7 +126,7 @@ class TestMarks:
 
 
 class TestCode:
-    """The parser holds the interpreter until it is done, and takes a kilobyte for each sign."""
+    """The parser holds the interpreter until it is done, and takes a kilobyte per character."""
 
     @pytest.mark.parametrize("line", ["a = 1\n", "a,", "a+", "f(a)(b)\n", "[[],[]]\n"])
     def test_more_than_can_be_parsed_in_passing_is_not_parsed(
@@ -143,7 +143,7 @@ class TestCode:
 
 
 class TestFrames:
-    """What a sandbox sends is counted before it is read."""
+    """A sandbox's values are counted before they are parsed."""
 
     @pytest.mark.parametrize(
         ("body", "values"),

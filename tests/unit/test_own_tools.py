@@ -1,4 +1,4 @@
-"""How these tests wait, which examples they draw, and which of them are set aside."""
+"""Tools of these tests: how they wait, draw examples, and set tests aside."""
 
 import datetime
 import os

@@ -1,4 +1,4 @@
-"""No regular expression of the server takes more than linear time, whatever text it is given.
+"""Every regular expression of the server takes at most linear time, whatever text it is given.
 
 `re` holds the interpreter's lock while it searches: one text that a pattern backtracks over would
 stop a whole process, and all users with it.
@@ -24,7 +24,7 @@ import uac_site
 import workers
 
 PACKAGES = (memory, workers, uac_site, sandbox_image.uac)
-# What runs by itself when it is imported.
+# Modules that run when they are imported.
 NOT_IMPORTED = re.compile(
     r"constraint_library\.|\.migrations\.|\.management\.|confine$|\.settings|asgi$|wsgi$"
 )
@@ -32,15 +32,15 @@ NOT_IMPORTED = re.compile(
 AT_BEGINNING = {"match", "fullmatch"}
 
 SHORT, LONG = 1_500, 6_000
-# Linear time grows by 4 from the one to the other, quadratic time by 16.
+# From one size to the next, linear time grows by 4, quadratic time by 16.
 MAX_GROWTH = 9
-# What is quicker than that is quick: it would take 0.3 s for the longest text that there is.
+# Anything faster is fast enough: the longest text that there is would take 0.3 s.
 NEGLIGIBLE_SECONDS = 0.006
 
 
 @dataclass(frozen=True)
 class Use:
-    """A pattern, and whether it is only tried at the beginning of a text: never looked for."""
+    """A pattern, and whether it is only matched at the beginning of a text, never searched for."""
 
     pattern: re.Pattern[Any]
     at_beginning: bool
@@ -92,7 +92,7 @@ def _inline(source: str) -> Iterator[tuple[int, str, re.Pattern[Any]]]:
 
 
 def units(pattern: re.Pattern[Any]) -> list[str]:
-    """Return short texts of which a text may be made that the pattern nearly fits."""
+    """Return short texts from which texts that nearly match the pattern can be built."""
     characters: dict[str, None] = {}
     runs: dict[str, None] = {}
 
@@ -117,7 +117,7 @@ def units(pattern: re.Pattern[Any]) -> list[str]:
 
 
 def beginnings(pattern: re.Pattern[Any]) -> list[str]:
-    """Return what the pattern fits the beginning of, of each length."""
+    """Return an example text for each beginning of the pattern, by length."""
     parsed = list(_parsed(pattern))
     return list(dict.fromkeys(_example(parsed[:length]) for length in range(len(parsed) + 1)))
 
@@ -136,7 +136,7 @@ def _parts(argument: object) -> Iterator[Any]:
 
 
 def _example(parsed: Any) -> str:
-    """Return a text for the pattern that takes the first of what may stand in each place."""
+    """Return a text that matches the pattern, with the first alternative at each place."""
     text = ""
     for operator, argument in parsed:
         match str(operator):
@@ -159,8 +159,11 @@ def _example(parsed: Any) -> str:
 
 
 def texts(pattern: re.Pattern[Any], length: int) -> Iterator[str]:
-    """Yield texts of about that length: one unit again and again, two in turn, one after another,
-    and one after each beginning of what fits, with an end that does not."""
+    """Yield texts of about that length that end in a mismatch.
+
+    They are one unit repeated, two in turn, one after another, and one after each matching
+    beginning.
+    """
     those = units(pattern)
     for first, second in itertools.product(those, repeat=2):
         if first == second:
@@ -175,7 +178,7 @@ def texts(pattern: re.Pattern[Any], length: int) -> Iterator[str]:
 
 
 def seconds(use: Use, text: str) -> float:
-    """Return the CPU time of a search through the whole text, or of a try at its beginning."""
+    """Return the CPU time of a search through the whole text, or of a match at its beginning."""
     subject: Any = text.encode() if isinstance(use.pattern.pattern, bytes) else text
     began = time.thread_time()
     if use.at_beginning:
@@ -188,7 +191,7 @@ def seconds(use: Use, text: str) -> float:
 
 
 def grows_faster(use: Use) -> str:
-    """Return the beginning of a text for which the time grows faster than the text, or nothing."""
+    """Return the beginning of a text for which the time grows faster than the text, or ""."""
     for short, long in zip(texts(use.pattern, SHORT), texts(use.pattern, LONG), strict=True):
         if seconds(use, long) < NEGLIGIBLE_SECONDS:
             continue

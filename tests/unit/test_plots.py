@@ -1,4 +1,4 @@
-"""The pictures of the benchmarks show what the files of results hold."""
+"""The pictures of the benchmarks show the content of the result files."""
 
 import html
 import json

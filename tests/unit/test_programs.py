@@ -1,4 +1,4 @@
-"""`make test-all` names the programs that are missing, and the packages that bring them."""
+"""`make test-all` names the missing programs, and the packages that provide them."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.programs import ALWAYS, WITH_ENGINE, WITH_ENGINE_AS_ROOT, missing_pro
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder in which programs are looked for; it is empty."""
+    """An empty folder, the only one in which programs are searched for."""
     monkeypatch.setenv("PATH", str(tmp_path))
     return tmp_path
 

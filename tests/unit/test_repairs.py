@@ -1,4 +1,4 @@
-"""Mechanical repairs: what can mean one thing is put right and named, all else stays as it is."""
+"""Mechanical repairs: unambiguous faults are corrected and named, everything else is unchanged."""
 
 import ast
 import textwrap

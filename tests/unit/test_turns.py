@@ -1,4 +1,4 @@
-"""Whose hint a worker acts on: no workspace keeps the others waiting, and none is forgotten."""
+"""Fair turns of workspaces: none keeps the others waiting, and no hint is forgotten."""
 
 import itertools
 from contextlib import ExitStack
@@ -51,7 +51,7 @@ def take(worker: Turns, clock: Clock, workspace: int, seconds: float, kind: str 
 
 
 def begun(worker: Turns, workspace: int | None, kind: str = "query") -> list[Work]:
-    """Begin as much as is let in of many pieces of work."""
+    """Begin as many of the pieces of work as are let in."""
     works = [worker.begin(hint(workspace, kind)) for _ in range(3 * THREADS)]
     return [work for work in works if work is not None]
 

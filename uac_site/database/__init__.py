@@ -1,1 +1,1 @@
-"""Django's backend for PostgreSQL, which sees for itself that a connection has ended."""
+"""Django's backend for PostgreSQL, which detects a closed connection by itself."""

@@ -6,14 +6,14 @@ from django.db.backends.postgresql import base
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Django's, but asks whether a kept connection is there without asking the database."""
+    """Django's wrapper, but it tests a kept connection without asking the database."""
 
     def is_usable(self) -> bool:
-        """Tell whether the connection can be used.
+        """Return whether the connection can be used.
 
-        A server that restarts or ends a session closes its socket, which can be seen here. The
-        statement that Django sends instead costs every request and task an exchange. It is sent
-        where something has come that nobody waits for.
+        A server that restarts or ends a session closes its socket, which is visible here. The
+        statement that Django sends instead costs every request and task a round trip. It is only
+        sent if unexpected data has arrived.
         """
         if self.connection is None or self.connection.closed:
             return False  # a statement has found that it ended: there is no socket any more

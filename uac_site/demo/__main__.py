@@ -83,7 +83,7 @@ def main() -> int:
 @contextmanager
 def _language_model(screen: Screen) -> Iterator[dict[str, str]]:
     """Yield the variables that lead to a language model: the environment's own, or recordings."""
-    # Whatever is said is worked on at once: the demo does not wait to ask less often.
+    # Entries are processed at once: the demo does not save calls by waiting.
     at_once = {"UAC_STRUCTURE_ENTRIES": os.environ.get("UAC_STRUCTURE_ENTRIES", "1")}
     if name := os.environ.get("UAC_LLM_MODEL") or os.environ.get("UAC_LLM_MODEL_FILE"):
         screen.line(f"language model: {name}")
@@ -102,7 +102,7 @@ def _language_model(screen: Screen) -> Iterator[dict[str, str]]:
 
 
 def _webhooks(data: Path) -> dict[str, str]:
-    """Return the variables with which webhooks may go to a receiver on this machine."""
+    """Return the variables that allow webhooks to a receiver on this machine."""
     folder = usable_folder(data)
     return {
         "UAC_ENCRYPTION_KEYS": os.environ.get("UAC_ENCRYPTION_KEYS")
@@ -113,7 +113,7 @@ def _webhooks(data: Path) -> dict[str, str]:
 
 
 def _tell(system: System, screen: Screen) -> Story:
-    """Tell the story; returns it, with what did not come out as it should."""
+    """Tell the story; return it, with the problems."""
     folder = system.data_folder
     api_key = kept(
         folder,
@@ -138,7 +138,7 @@ def _tell(system: System, screen: Screen) -> Story:
     try:
         story.tell()
     except (UnexpectedAnswer, OSError):
-        system.check()  # a process that has died explains more than the answer it left
+        system.check()  # a process that has died explains more than a missing answer
         raise
 
     screen.stage("Look around")
@@ -176,7 +176,7 @@ def _create_admin(system: System, password: str) -> str:
             },
         )
     except ProcessFailed as error:
-        # An earlier start may have been interrupted between creating and noting it.
+        # An earlier start may have been interrupted between creating and storing it.
         if "already taken" not in str(error):
             raise
     return _ADMIN

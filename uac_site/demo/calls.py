@@ -1,4 +1,4 @@
-"""What the demo's calls of language models took, from their table: the API does not tell."""
+"""Usage and cost of the demo's model calls, read from their table: the API does not give them."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ FROM memory_llmcall GROUP BY model ORDER BY model
 class Calls:
     """All calls of one model, by its full name; their cost, if the price list has its price.
 
-    `last_error` is why the last of those failed that did.
+    `last_error` is the error of the last failed call.
     """
 
     model: str
@@ -37,7 +37,7 @@ class Calls:
 
 
 def calls_in(database_url: str) -> list[Calls]:
-    """Return the calls that are on record, by model; raises OSError if the database is gone."""
+    """Return the recorded calls, by model; raise OSError if the database is gone."""
     try:
         with psycopg.connect(database_url) as connection:
             rows = connection.execute(_CALLS).fetchall()

@@ -1,4 +1,4 @@
-"""The little of an HTTP client that the demo needs."""
+"""A minimal HTTP client for the demo."""
 
 import json
 import urllib.error
@@ -21,9 +21,9 @@ class Client:
     def call(
         self, method: str, path: str, body: object = None, *, expect: tuple[int, ...] = (200,)
     ) -> Any:
-        """Send a request to `/v1/` + `path`; returns the answer's JSON.
+        """Send a request to `/v1/` + `path`; return the answer's JSON.
 
-        Raises UnexpectedAnswer for any status but those of `expect`, OSError if nobody answers.
+        Raises UnexpectedAnswer for any status not in `expect`, OSError if nobody answers.
         """
         request = urllib.request.Request(  # noqa: S310 - our own server
             f"{self.base_url}/v1/{path}",

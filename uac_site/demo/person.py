@@ -1,7 +1,7 @@
-"""The sample person: half a year of life as log entries, and what should come of it.
+"""The sample person: half a year of life as log entries, and the expected results.
 
-All dates are relative to the day of loading, so that the findings hold whenever the demo runs.
-The expected answers are computed here from the entries themselves, in plain Python.
+All dates are relative to the day of loading, so that the findings hold whenever the demo runs. The
+expected answers are computed here from the entries themselves, in plain Python.
 """
 
 import datetime
@@ -15,8 +15,8 @@ NAME = "Maya Lindqvist"
 USER_ID = "maya.lindqvist"
 TIME_ZONE = "Europe/Berlin"
 PROJECT = Path(__file__).parent / "project"
-# The sessions of the two conversations. What comes of them without a real language model is
-# recorded (`recorded_model`).
+# Sessions of the two conversations. Their results without a real language model are recorded
+# (`recorded_model`).
 LEASE = "pottery-lease"
 WORKSHOP = "pottery-workshop"
 
@@ -25,7 +25,7 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Constraint:
-    """A rule for the person's memory, with its tests."""
+    """A constraint on the person's memory, with its tests."""
 
     name: str
     source: str
@@ -52,8 +52,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Recall:
-    """A question in other words than anything that was told, and how the entry that answers it
-    begins: a typed record its class and key, a message its text."""
+    """A question in other words than the entry that answers it.
+
+    It also has the beginning of that entry: class and key of a typed record, the text of a message.
+    """
 
     text: str
     begins: str
@@ -61,7 +63,7 @@ class Recall:
 
 @dataclass(frozen=True)
 class Life:
-    """The person's log: what was told over the months, and a conversation; then what is new.
+    """The person's log: entries of several months, and a conversation; then new entries.
 
     `lease` and `workshop` are conversations, in plain messages.
     """
@@ -74,7 +76,7 @@ class Life:
 
     @property
     def entries(self) -> list[Entry]:
-        """All entries in the order in which they are logged."""
+        """All entries, in the order in which they are logged."""
         return [*self.months, *self.lease, self.prescription, self.booking, *self.workshop]
 
     def records(self, type_name: str) -> list[dict[str, Any]]:
@@ -87,7 +89,7 @@ class Life:
 
 
 def constraints() -> list[Constraint]:
-    """Return the constraints that watch over the person's memory."""
+    """Return the constraints on the person's memory."""
     return [
         Constraint(
             name=path.stem,
@@ -172,7 +174,7 @@ def findings(loaded_on: datetime.date, today: datetime.date) -> set[Finding]:
 
 
 def questions(life: Life) -> list[Question]:
-    """Return the aggregate questions with the answers that the entries themselves give."""
+    """Return the aggregate questions, with answers computed from the entries themselves."""
     groceries = 0
     trip_cents: dict[str, int] = {}
     for expense in life.records("Expense"):
@@ -220,7 +222,7 @@ def questions(life: Life) -> list[Question]:
 
 
 def recalled() -> list[Recall]:
-    """Return what is asked in other words than it was told in."""
+    """Return the questions in other words than the entries that answer them."""
     return [
         Recall("Which medicine does she take?", "Medication amoxicillin"),
         Recall("Is there a vacation in Asia?", "Trip bangkok"),
@@ -229,7 +231,7 @@ def recalled() -> list[Recall]:
 
 
 def is_told(idempotency_key: str | None) -> bool:
-    """Tell by its key whether an entry is one of this person's life."""
+    """Return whether an entry, by its key, is one of this person's life."""
     return idempotency_key is not None and idempotency_key.startswith("demo-")
 
 

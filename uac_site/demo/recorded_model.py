@@ -1,4 +1,4 @@
-"""A stand-in for a language model, so that the demo works without a key: it answers by recordings.
+"""A stand-in for a language model, so that the demo works without a key: it replays recordings.
 
 It is no model. It knows the conversations in `recordings`, one a file: what is said in each, the
 facts in it, and the tools that are called to bring these into the project. A question that shows
@@ -26,26 +26,26 @@ FOLDER = Path(__file__).parent / "recordings"
 LIMIT = "the demo's recorded model only knows the demo's messages"
 UNKNOWN = f"{LIMIT}; set UAC_LLM_MODEL and UAC_LLM_API_KEY for a real one. It does not know: "
 
-# What is asked follows one of these lines; an entry begins as in `workers.authoring.prompts.entry`.
+# Lines before the entries in a question; an entry begins as in `workers.authoring.prompts.entry`.
 _QUESTION = re.compile(r"^(?:Messages to remember|Entries to bring into it):$", re.MULTILINE)
 _ENTRY = re.compile(r"^\[(\d+)\] \(\w+, (\d{4}-\d\d-\d\d) [^)]*\) (.*)$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{(date|day|seq|file):([^{}]+)\}")
-# What a provider would count is not known; this is what English text comes to.
+# The provider's count is unknown; this is the average for English text.
 _CHARACTERS_PER_TOKEN = 4
 
 
 class UnknownQuestion(Exception):
-    """No recording answers it; the message says what is not known."""
+    """No recording answers the question; the message names what is unknown."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What is known of one conversation, as in its file."""
+    """A recorded conversation, as in its file."""
 
     messages: Sequence[str]
     # Each with `text` and `sources`.
     facts: Sequence[Mapping[str, Any]]
-    # The tools that are called in each answer before the last, which finishes.
+    # Tool calls of each answer before the last, which finishes.
     work: Sequence[Sequence[Mapping[str, Any]]]
 
 
@@ -65,7 +65,7 @@ def recordings(folder: Path = FOLDER) -> list[Recording]:
 
 
 def answer(request: Mapping[str, Any], known: Sequence[Recording]) -> list[dict[str, Any]]:
-    """Return the tools that a chat completion calls next: each a `name` with `arguments`.
+    """Return the next tool calls of a chat completion: each a `name` with `arguments`.
 
     Raises UnknownQuestion if the newest question shows an entry of no recording, or not all of one.
     """
@@ -92,7 +92,7 @@ def answer(request: Mapping[str, Any], known: Sequence[Recording]) -> list[dict[
 
 @contextmanager
 def recorded_model() -> Iterator[str]:
-    """Answer on a port of 127.0.0.1 until the block ends; yields the base URL."""
+    """Answer on a port of 127.0.0.1 until the context ends; yield the base URL."""
     known = recordings()
 
     class Handler(BaseHTTPRequestHandler):
@@ -145,7 +145,7 @@ def _matching(
     known: Sequence[Recording],
     texts_of: Callable[[Recording], Sequence[str]],
 ) -> list[tuple[Recording, list[Shown]]]:
-    """Return the recordings that the shown entries are of, each with its entries."""
+    """Return the recordings that the shown entries belong to, each with its entries."""
     left, found = list(shown), []
     while left:
         first = left[0]
@@ -162,7 +162,7 @@ def _matching(
 
 
 def _filled(value: Any, entries: Sequence[Shown]) -> Any:
-    """Fill the placeholders in; a text that is one number becomes that number."""
+    """Fill in the placeholders; a text that is one number becomes that number."""
     match value:
         case str():
             if (whole := _PLACEHOLDER.fullmatch(value)) and whole[1] == "seq":
@@ -190,7 +190,7 @@ def _seq(words: str, entries: Sequence[Shown]) -> int:
 
 
 def _completion(asked: bytes, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The answer as OpenAI's protocol has it."""
+    """Return the answer in OpenAI's protocol."""
     tool_calls = [
         {
             "id": f"call_{number}",

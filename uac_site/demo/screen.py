@@ -1,4 +1,4 @@
-"""What the demo prints: plain text that reads well without colour; colour on a terminal only."""
+"""Print the demo: plain text that reads well without colour; colour on a terminal only."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What the demo tells, stage by stage, over the HTTP API; and whether it came out as it should."""
+"""Tell the demo's story stage by stage over the HTTP API, and check that it comes out right."""
 
 import datetime
 import textwrap
@@ -15,24 +15,24 @@ from uac_site.demo.person import Entry, Finding
 from uac_site.demo.screen import Screen
 
 _PATIENCE_SECONDS = 240
-# A real model thinks before it answers, and answers more than once.
+# A real model takes longer, and answers more than once.
 _MODEL_PATIENCE_SECONDS = 600
 _USER = f"users/{person.USER_ID}/"
-# What is recalled is among so many hits.
+# Number of hits among which the expected one must be.
 RECALLED = 5
 
 
 class ModelStopped(RuntimeError):
-    """The language model does not work on what was told; the message says why."""
+    """The language model does not process the entries; the message says why."""
 
 
 @dataclass
 class Story:
-    """The telling of it: `check` raises if a process of the server has died meanwhile.
+    """The demo's story: `check` raises if a process of the server has died meanwhile.
 
-    `calls` tells which language models were asked, and how often; `hurry` has one that has failed
-    try again now. `problems` collects what did not come out as it should, `besides` what is there
-    and none of the demo's, `runners` the kinds of sandboxes that the questions were answered in.
+    `calls` returns the calls of each language model; `hurry` makes one that has failed try again
+    now. `problems` collects what did not turn out as it should, `besides` everything that is not
+    the demo's, `runners` the kinds of sandboxes in which the questions were answered.
     """
 
     client: Client
@@ -46,14 +46,14 @@ class Story:
     runners: set[str] = field(default_factory=set)
 
     def tell(self) -> None:
-        """Load the person, unless it was done before, and show what came of it.
+        """Load the person, unless that was done before, and show the results.
 
         Raises ModelStopped, UnexpectedAnswer, and OSError if nobody answers.
         """
         life = person.life(self.loaded_on)
         user = self.client.call("GET", _USER, expect=(200, 404))
         if "structure" in user and user["structure"]["state"] == "stopped":
-            self.hurry()  # whoever starts the demo again may have mended what was wrong
+            self.hurry()  # the cause of a failure may have been fixed before this start
         if self._is_loaded(user):
             self.screen.stage(f"{person.NAME} is remembered since {self.loaded_on}")
             self._settle()
@@ -68,12 +68,12 @@ class Story:
 
     @property
     def recorded(self) -> bool:
-        """Whether no real language model has answered: what it has done here was recorded."""
+        """True if only recorded answers were used, and no real language model has answered."""
         answered = {one.model for one in self.calls() if one.calls > one.failed}
         return answered <= {recorded_model.NAME}
 
     def _is_loaded(self, user: dict[str, Any]) -> bool:
-        """Whether the last thing that is told was told already, and every rule written."""
+        """Return whether the last message was sent already, and every constraint is written."""
         return "entries" in user and bool(
             self._entries(f"session_id={person.WORKSHOP}") and not self._missing_constraints()
         )
@@ -138,7 +138,7 @@ class Story:
                 self._problem(f"entry {entry['seq']} was rejected: {entry['reason']}")
 
     def _settle(self) -> None:
-        """Wait until all that was told is settled, and say how the log stands."""
+        """Wait until all entries are settled, and show the state of the log."""
         self._wait_until_settled()
         counts = self.client.call("GET", _USER)["entries"]
         self.screen.line(
@@ -148,14 +148,14 @@ class Story:
         )
 
     def _wait_until_settled(self) -> None:
-        """Wait until all that was told, and each fact in it, is settled.
+        """Wait until all entries, and each fact in them, are settled.
 
-        Raises ModelStopped if the language model does not work on it.
+        Raises ModelStopped if the language model does not process them.
         """
 
         def settled(entries: list[dict[str, Any]]) -> bool:
             waiting = {entry["kind"] for entry in entries if entry["state"] == "pending"}
-            # Read after the entries: facts may have come since.
+            # Read after the entries: facts may have been added since.
             standing = self.client.call("GET", _USER)["structure"]
             if standing["state"] == "stopped" and waiting - {"record"}:
                 raise ModelStopped(f"the language model does not work: {standing['reason']}")
@@ -168,13 +168,13 @@ class Story:
                 self._problem(f"entry {entry['seq']} was rejected: {entry['reason']}")
 
     def _told(self) -> list[dict[str, Any]]:
-        """What the demo has logged, and what comes of it; not what somebody else has told."""
+        """Return the entries that the demo has logged and what was derived from them, no others."""
         entries = self._entries("")
         ours = {one["seq"] for one in entries if person.is_told(one["idempotency_key"])}
         return [one for one in entries if one["seq"] in ours or ours & {*one["derived_from"]}]
 
     def _converse(self, messages: list[Entry]) -> None:
-        """Say something in plain words, and show what a language model makes of it."""
+        """Send a message in plain words, and show what a language model makes of it."""
         before = self.client.call("GET", _USER)["head"] or 0
         answer = self.client.call("POST", f"{_USER}entries/", {"entries": messages}, expect=(202,))
         for entry in answer["entries"]:
@@ -191,7 +191,7 @@ class Story:
             self._print_entry(f"fact {fact['seq']}", f"{fact['content']} (from {origin})")
 
     def _print_edits(self, checkpoint: dict[str, Any]) -> None:
-        """Show what a version changed, and what the gate made sure of."""
+        """Show what a version changed, and what the gate verified."""
         for edit in checkpoint["edits"]:
             sources = ", ".join(map(str, edit.get("sources", [])))
             match edit["op"]:
@@ -230,7 +230,7 @@ class Story:
             {"source": constraint.source, "tests": constraint.tests},
             expect=(200, 202, 422),
         )
-        if "accepted" not in decision:  # not decided in time: it answered with the run
+        if "accepted" not in decision:  # not decided in time: the answer is the run
             run = self._wait(
                 f"the gate to decide on {constraint.name}",
                 lambda: self.client.call("GET", f"runs/{decision['id']}/"),
@@ -267,7 +267,7 @@ class Story:
         return found
 
     def _show_alert(self, constraint: str) -> None:
-        """Wait for the alert of a constraint, and show it with all that it rests on."""
+        """Wait for the alert of a constraint, and show it with all its evidence."""
 
         def of_constraint() -> list[dict[str, Any]]:
             found = self._alerts_of_all_time()  # somebody may have resolved it meanwhile
@@ -293,7 +293,7 @@ class Story:
         self._warn(alert)
 
     def _show_alert_of_conversations(self) -> None:
-        """Wait for an alert that rests on both conversations, and show it."""
+        """Wait for an alert with evidence from both conversations, and show it."""
         for alert in self._wait(
             "an alert that rests on both conversations",
             lambda: list(filter(self._cites_both, self._alerts_of_all_time())),
@@ -306,14 +306,14 @@ class Story:
         return {person.LEASE, person.WORKSHOP} <= {entry["session_id"] for entry in entries}
 
     def _compare_alerts(self, *, alone: bool) -> None:
-        """Show the alerts, and judge them: `alone` if nobody can have had a hand in them.
+        """Show the alerts, and judge them: `alone` if nobody else can have changed them.
 
-        Who plays with the demo adds rules, and takes up or resolves alerts. That is no mistake.
+        A visitor of the demo adds rules, and acknowledges or resolves alerts. That is no mistake.
         """
         self.screen.stage("All alerts that are not resolved")
         today = datetime.datetime.now(ZoneInfo(person.TIME_ZONE)).date()
         expected = person.findings(self.loaded_on, today)
-        # What a real model makes of the conversations cannot be told in advance.
+        # The results of a real model for the conversations cannot be known in advance.
         names = {constraint.name for constraint in person.constraints()}
         typed = {finding for finding in expected if finding.constraint in names}
         wants_model = not self.recorded and typed != expected
@@ -361,7 +361,7 @@ class Story:
             self.screen.line("(its answers were recorded, and tokens are estimated by length)")
 
     def _ask(self, life: person.Life, *, alone: bool) -> None:
-        """Ask, and compare with what the demo's own entries say; `alone` if there are no others."""
+        """Ask, and compare with the demo's own entries; `alone` if there are no others."""
         self.screen.stage("Three questions, answered by running Python over the state")
         for question in person.questions(life):
             self.screen.line(question.text)
@@ -395,7 +395,7 @@ class Story:
             self.screen.line("")
 
     def _recall(self, *, alone: bool) -> None:
-        """Search in other words than anything was told in; `alone` if all of it is the demo's."""
+        """Search in other words than the entries'; `alone` if all entries are the demo's."""
         self.screen.stage("Three searches, by meaning: no word of the question is in the answer")
         for one in person.recalled():
             answer = self.client.call(
@@ -427,7 +427,7 @@ class Story:
         required: bool = True,
         seconds: float | None = None,
     ) -> Any:
-        """Poll until `enough`; returns the last look. If time runs out that is a problem."""
+        """Poll until `enough`; return the last look. Running out of time is a problem."""
         seconds = _PATIENCE_SECONDS if seconds is None else seconds
         deadline = time.monotonic() + seconds
         while not enough(seen := look()):
@@ -440,7 +440,7 @@ class Story:
         return seen
 
     def _warn(self, result: dict[str, Any]) -> None:
-        """Print what the server says of the sandbox of a result, if anything."""
+        """Print the server's warning about the sandbox of a result, if there is one."""
         if warning := result.get("warning"):
             self.screen.line(f"  WARNING        {warning}")
 

@@ -1,4 +1,4 @@
-"""The data folder: where it can be, who may use it, and what is kept in it."""
+"""The data folder: its location, its access rights, and its content."""
 
 import fcntl
 import hashlib
@@ -15,7 +15,8 @@ from pathlib import Path
 
 from uac_site.embedded.process import service_user
 
-# Only root needs it, and only root can write there: no other user can plant anything in it.
+# Only root needs this folder, and only root can write there: no other user can plant anything in
+# it.
 _FALLBACK = Path("/var/lib/uac-embedded")
 _EARLIER_RUN_SECONDS = 30
 
@@ -27,8 +28,8 @@ class AlreadyRunning(RuntimeError):
 def usable_folder(chosen: Path) -> Path:
     """Create and return the folder to keep data in: `chosen`, or a fixed substitute for it.
 
-    The substitute is taken when we are root and `chosen` lies where the services' unprivileged
-    user cannot go (say, below /root). It depends on the path of `chosen` alone, so a second start
+    The substitute is used if we are root and `chosen` lies where the services' unprivileged user
+    has no access (say, below /root). It depends on the path of `chosen` alone, so a second start
     finds its data.
     """
     chosen = chosen.resolve()
@@ -70,13 +71,13 @@ def give_to_service_user(path: Path) -> None:
 def reachable_program(program: Path, tree: Path) -> Path:
     """Return `program`, or its copy if the services' user cannot run it where it is.
 
-    `tree` is the folder above it that holds all that it needs; the whole of it is copied.
+    `tree` is the folder above it that holds everything it needs; all of it is copied.
     """
     user = service_user()
     if user is None or _can_enter(user, program.parent):
         return program
     _make_enterable(_FALLBACK)
-    # Named by its content: checkouts that come and go share one copy.
+    # Named by its content, so that all checkouts share one copy.
     identity = hashlib.sha256(program.read_bytes()).hexdigest()[:16]
     copy = _FALLBACK / f"{tree.name}-{identity}"
     if not copy.exists():
@@ -111,7 +112,7 @@ def kept(folder: Path, name: str, make: Callable[[], str] = new_secret) -> str:
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[int]:
-    """Claim `folder` for this process; yields a descriptor that its children must inherit.
+    """Claim `folder` for this process; yield a descriptor that its children must inherit.
 
     Raises AlreadyRunning at once if another supervisor has it. A supervisor that was killed may
     have left children that are still shutting down: they hold the second lock, and are waited for.
@@ -149,7 +150,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _make_enterable(path: Path) -> None:
-    """Create `path` and what is missing above it so that others may pass, but not look, in."""
+    """Create `path` and its missing parents so that others may traverse, but not list, them."""
     for folder in (*reversed(path.parents), path):
         if not folder.exists():
             folder.mkdir()
@@ -161,7 +162,7 @@ def _nearest_existing(path: Path) -> Path:
 
 
 def _can_enter(user: str, folder: Path) -> bool:
-    """Ask by trying, since permissions are more than mode bits."""
+    """Return whether entering is allowed, by trying: permissions are more than mode bits."""
     attempt = subprocess.run(  # noqa: S603  # nosec B603 # our own program
         ["/bin/sh", "-c", 'cd -- "$1"', "sh", str(folder)],
         user=user,

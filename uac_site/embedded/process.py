@@ -1,7 +1,7 @@
 """Child processes that are watched while they run and that never outlive us.
 
-Every child is started with PR_SET_PDEATHSIG: the kernel signals it when the thread that started
-it ends, even by kill -9. Hence the rule that children are started from the main thread.
+Every child is started with PR_SET_PDEATHSIG: the kernel signals it when the thread that started it
+ends, even by kill -9. Hence children must be started from the main thread.
 """
 
 import ctypes
@@ -21,8 +21,8 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _POLL_SECONDS = 0.05
-# One that ends while it starts is noticed at once: this is for those that hang, and long enough for
-# a slow machine on which several start at a time.
+# For processes that hang; one that ends while it starts is noticed at once. Long enough for a slow
+# machine on which several start at a time.
 READY_SECONDS = 240.0
 
 
@@ -60,9 +60,9 @@ def die_with_parent(stop_signal: int) -> Callable[[], None]:
 def free_port(preferred: int = 0) -> int:
     """Return a port of 127.0.0.1 that nothing listens on.
 
-    With `preferred`, the first free one from there upward; without, any.
+    With `preferred`, it is the first free one from there upward; without, any.
     """
-    # Not one of those that the system gives to connections, one of which might take it meanwhile.
+    # Not an ephemeral port, which an outgoing connection might take meanwhile.
     anywhere = random.SystemRandom().sample(range(20_000, 32_000), 100)
     candidates = range(preferred, min(preferred + 100, 65536)) if preferred else anywhere
     for candidate in candidates:
@@ -77,11 +77,11 @@ def free_port(preferred: int = 0) -> int:
 
 @contextmanager
 def held_port(preferred: int = 0) -> Iterator[int]:
-    """Have a free port of 127.0.0.1 (`free_port`) that nobody else is given within the block.
+    """Hold a free port of 127.0.0.1 (`free_port`) that nobody else gets in this context.
 
-    The web server takes a port that others have as long as they let it, and each of two servers
-    would get a share of the requests. So the port is bound here, where nobody listens, in the way
-    that lets the web server have it, and whoever looks for a free one finds it taken.
+    The web server takes a port that others hold if they allow that, and each of two servers would
+    get a share of the requests. So the port is bound here, without listening, in the way that lets
+    the web server have it, and anybody who looks for a free port finds it taken.
     """
     while True:
         port = free_port(preferred)
@@ -89,7 +89,7 @@ def held_port(preferred: int = 0) -> Iterator[int]:
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             try:
                 holder.bind(("127.0.0.1", port))
-            except OSError:  # somebody was quicker
+            except OSError:  # somebody was faster
                 continue
             yield port
             return
@@ -125,7 +125,7 @@ class ManagedProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process is alive."""
+        """True while the process is alive."""
         if self._popen is None or self._popen.returncode is not None:
             return False
         # WNOWAIT leaves a zombie, which keeps the process group's id from being reused.
@@ -134,7 +134,7 @@ class ManagedProcess:
 
     @property
     def died(self) -> bool:
-        """Whether it ended although nobody stopped it."""
+        """True if the process ended although nobody stopped it."""
         return self.wanted and not self.running
 
     def launch(self) -> None:
@@ -162,7 +162,7 @@ class ManagedProcess:
         self.wanted = True
 
     def wait_until_ready(self, seconds: float = READY_SECONDS) -> None:
-        """Wait until it is ready; raises ProcessFailed, with the end of its log, if it is not."""
+        """Wait until it is ready; raise ProcessFailed, with the end of its log, if it is not."""
         deadline = time.monotonic() + seconds
         while self.running:
             with suppress(Exception):
@@ -176,7 +176,7 @@ class ManagedProcess:
         raise ProcessFailed(f"{self.name} ended while starting.\n{self.log_tail()}")
 
     def start(self) -> None:
-        """Start the process and wait until it is ready; raises ProcessFailed."""
+        """Start the process and wait until it is ready; raise ProcessFailed."""
         self.launch()
         try:
             self.wait_until_ready()
@@ -191,7 +191,7 @@ class ManagedProcess:
         self.wanted = False
 
     def stop(self, patience: float = 20) -> None:
-        """Stop it by its signal, after `patience` seconds by SIGKILL, and end what it started."""
+        """Stop it by its signal, after `patience` seconds by SIGKILL, and end its children."""
         self.ask_to_stop()
         deadline = time.monotonic() + patience
         while self.running and time.monotonic() < deadline:
@@ -204,13 +204,13 @@ class ManagedProcess:
         self._reap()
 
     def output(self) -> str:
-        """Return what it wrote since its latest start."""
+        """Return its output since its latest start."""
         with self.log_path.open("rb") as log:
             log.seek(self._log_offset)
             return log.read().decode(errors="replace")
 
     def log_tail(self, lines: int = 30) -> str:
-        """Return the last lines of its output, headed by where the whole of it is."""
+        """Return the last lines of its output, headed by the path of the log."""
         tail = "\n".join(f"  | {line}" for line in self.output().splitlines()[-lines:])
         return f"End of {self.log_path}:\n{tail or '  | (empty)'}"
 

@@ -9,10 +9,10 @@ from workers.sandbox.runner import AUTO
 
 
 def prepare_sandboxes(environment: Mapping[str, str], report: Callable[[str], None]) -> None:
-    """Have the sandboxes' image built where a Docker engine answers, and report what will be used.
+    """Build the sandboxes' image if a Docker engine answers, and report what will be used.
 
-    `environment` is the workers'. Where it leaves the choice, no engine is no error: the workers
-    then use the process runner. Where it insists on Docker, ProcessFailed is raised.
+    `environment` is the workers'. If it does not name a runner, a missing engine is no error: the
+    workers then use the process runner. If it requires Docker, ProcessFailed is raised.
     """
     variables = {**os.environ, **environment}
     chosen = variables.get("UAC_SANDBOX_RUNNER", AUTO)

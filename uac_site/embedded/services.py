@@ -16,7 +16,7 @@ from uac_site.embedded.redis import Redis, redis_in
 class Services:
     """Running services.
 
-    `data_folder` is where they really keep their data, which is not always the folder asked for.
+    `data_folder` is where they really keep their data, which is not always the requested folder.
     `inherited` are the descriptors that further processes on this data must inherit.
     """
 
@@ -41,17 +41,16 @@ class Services:
 def running_services(
     data_folder: Path | None = None, *, durable: bool = True
 ) -> Iterator[Services]:
-    """Run PostgreSQL and Redis until the block ends; then stop them.
+    """Run PostgreSQL and Redis until the context ends; then stop them.
 
-    With `data_folder` a later start finds the data again; without, it is thrown away.
-    `durable=False` trades the safety of a data folder over a power cut for speed. Call it from the
-    main thread. Raises AlreadyRunning if another supervisor uses the folder, ProcessFailed if
-    a service does not start.
+    With `data_folder` a later start finds the data again; without, it is deleted. `durable=False`
+    trades safety against a power cut for speed. Call it from the main thread. Raises AlreadyRunning
+    if another supervisor uses the folder, ProcessFailed if a service does not start.
     """
     with ExitStack() as stack:
         if data_folder is None:
             folder = Path(tempfile.mkdtemp(prefix="uac-"))
-            folder.chmod(0o711)  # PostgreSQL may run as another user than we
+            folder.chmod(0o711)  # PostgreSQL may run as another user than this process
             stack.callback(shutil.rmtree, folder)
         else:
             folder = usable_folder(data_folder)

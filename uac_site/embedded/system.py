@@ -18,9 +18,9 @@ from uac_site.embedded.services import Services, running_services
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
-# Calls of language models wait for the network, so more of them may go on than processors are.
+# Calls of language models wait for the network, so there may be more of them than processors.
 LLM_THREADS = 8
-# Webhooks wait for others, too, and one that hangs must leave threads for the rest.
+# Webhooks wait, too, and one that hangs must leave threads for the rest.
 DEFAULT_THREADS = 8
 
 
@@ -45,7 +45,7 @@ class System:
         return self.services.data_folder
 
     def manage(self, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
-        """Run `manage.py` with `arguments`; returns what it printed. Raises ProcessFailed.
+        """Run `manage.py` with `arguments`; return its output. Raises ProcessFailed.
 
         `environment` adds variables to those of the system.
         """
@@ -102,16 +102,15 @@ def running_system(
     environment_of: Mapping[str, Mapping[str, str]] | None = None,
     report: Callable[[str], None] = lambda message: None,
 ) -> Iterator[System]:
-    """Run a whole server until the block ends; then stop it in reverse order.
+    """Run a whole server until the context ends; then stop it in reverse order.
 
-    Without `data_folder` its data is thrown away afterwards. `web_port` is the first port to try
-    (0: any); with `mcp` the process for agents takes one after it. `environment` adds to or
-    replaces the processes' variables, `environment_of` those of single ones, by name;
-    UAC_METRICS_PORT is for the first worker, and the other processes take the ports
-    after it. `report` hears of each stage. SIGTERM and SIGHUP end
-    the block as SystemExit, unless somebody else handles them. Raises AlreadyRunning if another
-    supervisor uses the folder, ProcessFailed with the end of the log if a process does not get
-    ready.
+    Without `data_folder` its data is deleted afterwards. `web_port` is the first port to try (0:
+    any); with `mcp` the process for agents takes one after it. `environment` adds to or replaces
+    the processes' variables, `environment_of` those of single ones, by name; UAC_METRICS_PORT is
+    for the first worker, and the other processes take the ports after it. `report` is called at
+    each stage. SIGTERM and SIGHUP end the context as SystemExit, unless somebody else handles them.
+    Raises AlreadyRunning if another supervisor uses the folder, ProcessFailed with the end of the
+    log if a process does not become ready.
     """
     with ExitStack() as stack:
         stack.enter_context(_signals_as_exit())
@@ -144,9 +143,8 @@ def running_system(
         mcp_port = stack.enter_context(held_port(port + 1)) if mcp else 0
         if mcp:
             commands["mcp"] = _mcp(mcp_port)
-        # Sandboxes compute: more of them at a time than processors would only starve the web. One
-        # more than there are processors for: some threads do no long work
-        # (workers/service/turns.py).
+        # Sandboxes compute: more threads than processors would only starve the web. One more than
+        # that, since some threads do no long work (workers/service/turns.py).
         threads = 1 + max(1, (os.cpu_count() or 1) // max(1, sandbox_workers))
         for number in range(1, sandbox_workers + 1):
             name = f"sandbox-{number}"
@@ -224,15 +222,18 @@ def _worker(name: str, queue: str, pool: str, concurrency: int) -> list[str]:
         *("--pool", pool),
         *("--concurrency", str(concurrency)),
         *("--hostname", f"{name}@%h"),
-        # Workers have nothing to tell each other, and would wait a second to hear it.
+        # Workers have nothing to tell each other, and would wait a second for each other's
+        # messages.
         *("--without-gossip", "--without-mingle"),
         *("--loglevel", "INFO"),
     ]
 
 
 def _metrics_ports(names: Iterable[str], first: int) -> dict[str, dict[str, str]]:
-    """Return the variable by which each process has a port of its own for its metrics, the workers
-    with sandboxes and language models first."""
+    """Return the variable that gives each process its own port for metrics.
+
+    The workers with sandboxes and language models come first.
+    """
     workers = ("sandbox-", "llm-")
     serving = sorted(names, key=lambda name: not name.startswith(workers)) if first else []
     return {name: {"UAC_METRICS_PORT": str(port)} for port, name in enumerate(serving, first)}
@@ -262,7 +263,7 @@ def _celery_says_ready(process: ManagedProcess) -> bool:
 
 
 def _stop_all(processes: list[ManagedProcess]) -> None:
-    """Tell all to stop, the latest started first, and only then wait: they stop side by side."""
+    """Signal all processes, the latest started first, and only then wait: they stop in parallel."""
     for process in reversed(processes):
         process.ask_to_stop()
     for process in reversed(processes):
@@ -278,7 +279,7 @@ def _signals_as_exit() -> Iterator[None]:
         )
 
     def leave(number: int, frame: FrameType | None) -> None:
-        # Once is enough: a second signal must not interrupt the stopping.
+        # Once is enough: a second signal must not interrupt the shutdown.
         signal.signal(number, signal.SIG_IGN)
         raise SystemExit(128 + number)
 

@@ -1,5 +1,5 @@
-"""What a language model writes: facts from messages, edits from facts.
+"""Work of a language model: turn messages into facts, and facts into edits.
 
-It holds no sandbox and no gate. What it writes is proposed like anybody's edits, and judged by a
-sandbox worker; so its process needs the database, Redis and a provider, and never Docker.
+This package uses neither a sandbox nor the gate. Its edits are proposed like anybody's and judged
+by a sandbox worker, so its process needs the database, Redis and a provider, but never Docker.
 """

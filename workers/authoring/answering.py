@@ -1,6 +1,6 @@
-"""Answering a question: a language model writes queries, and names the one whose value answers it.
+"""Answer a question: a language model writes queries, and names the one whose value answers it.
 
-No value passes through the model: what it names is given as it was computed, or nothing is.
+No value passes through the model: the named query's value is given as computed, or no value is.
 """
 
 import json
@@ -27,28 +27,28 @@ from workers.authoring.tools import ANSWER_TOOLS
 from workers.authoring.workbench import ToolFailed, Workbench
 from workers.llm.interface import CallFailed, ToolCall
 
-# How often the model may answer and query, and how much may be said in all.
+# Limits on the model's answers, its queries, and the size of the conversation.
 MAX_TURNS = 16
 MAX_QUERIES = 12
 MAX_CHARACTERS = 120_000
 MAX_MANIFEST_CHARACTERS = 20_000
-# Of a value, the model is shown so much.
+# Maximum size of a value as shown to the model.
 MAX_VALUE = 4000
 MAX_NOTE = 500
 _DIGIT = re.compile(r"\d")
-# So long a query is waited for: somebody waits for the answer.
+# Maximum wait for a query, in seconds: somebody waits for the answer.
 QUERY_SECONDS = 60.0
 
 
 def execute(run: Run) -> None:
-    """Have the run's question answered, and store what it came to."""
+    """Have the run's question answered, and store the result."""
     store(run, _Session(run).work)
 
 
 def store(run: Run, work: Callable[[], dict[str, Any]]) -> None:
     """Store the output of a language model's work, or why it has none.
 
-    `work` raises NotSettled where the model comes to nothing, and the errors of calls.
+    `work` raises NotSettled if the model finds nothing, and the errors of calls.
     """
     started = time.monotonic()
     try:
@@ -64,7 +64,7 @@ def store(run: Run, work: Callable[[], dict[str, Any]]) -> None:
 
 
 def _failed(kind: str, failure: BaseException, *, infrastructure: bool) -> runs.Result:
-    """Say what came in between. The words of the provider stand apart: they are none of ours."""
+    """Describe what went wrong. The provider's own words are kept apart: they are not ours."""
     message, said = str(failure)[:1].upper() + str(failure)[1:], ""
     if isinstance(failure, CallFailed):
         message, said = failure.explanation, failure.provider_said
@@ -92,9 +92,9 @@ class _Session:
         self._output: dict[str, Any] | None = None
 
     def work(self) -> dict[str, Any]:
-        """Talk until there is an answer; return the output of the run.
+        """Converse until there is an answer; return the output of the run.
 
-        Raises NotSettled if the model comes to none, the errors of calls, and LeaseLost.
+        Raises NotSettled if the model finds none, the errors of calls, and LeaseLost.
         """
         self._conversation.tell(prompts.ANSWER, self._question())
         for _ in range(MAX_TURNS):
@@ -195,7 +195,7 @@ class _Session:
         return {"known": known, "reason": reason, "queries": tried}
 
     def _done(self, code: str) -> Mapping[str, Any]:
-        """Run code on the version that is asked, and return its output; ToolFailed if it fails."""
+        """Run code on the requested version, and return its output; raise ToolFailed on failure."""
         run, checkpoint = self._run, self._run.checkpoint
         assert checkpoint is not None
         place = history.place_of(run.input.get("as_of"))
@@ -203,7 +203,7 @@ class _Session:
         query = answer_cache.earlier(checkpoint, key)
         if query is None:
             with transaction.atomic():
-                leases.check(run)  # what the model was told may have been redacted
+                leases.check(run)  # what the model was shown may have been redacted
                 query = runs.queue(
                     self._user,
                     RunKind.QUERY,
@@ -238,11 +238,11 @@ class _Session:
 
 
 class SandboxAbsent(LanguageModelError):
-    """What the model asks for cannot be computed: nothing is wrong with the question."""
+    """No sandbox is available to compute what the model asks for; the question is not at fault."""
 
 
 def _as_of(run: Run) -> MemoryUser:
-    """The user with the state that is asked for its newest version."""
+    """Return the user with the requested state as the newest version."""
     user = run.user
     user.head = history.state_of(run)
     return user

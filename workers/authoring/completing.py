@@ -1,6 +1,6 @@
-"""Completing a follow-up question: a language model says it so that it stands by itself.
+"""Complete a follow-up question: a language model rewrites it so that it stands by itself.
 
-What it says is looked for, and does nothing else, whatever the turns before the question may say.
+The result is used as a search query and for nothing else, whatever the turns before it say.
 """
 
 from typing import Any
@@ -16,13 +16,15 @@ from workers.authoring.tools import COMPLETE_TOOLS
 
 
 def execute(run: Run) -> None:
-    """Have the run's question completed, and store what it came to."""
+    """Have the run's question completed, and store the result."""
     answering.store(run, lambda: _complete(run))
 
 
 def _complete(run: Run) -> dict[str, Any]:
-    """Ask once, since somebody waits and words alone do it as well as they can; return the output
-    of the run."""
+    """Ask the model once, and return the output of the run.
+
+    There is no second attempt: somebody waits, and a search by words alone will do.
+    """
     work = Work(workspace=run.user.workspace, purpose=LlmPurpose.QUERY, user=run.user, run=run)
     conversation = Conversation(work, run)
     conversation.tell(prompts.COMPLETE, prompts.question(run))

@@ -24,9 +24,9 @@ from workers.llm.interface import (
 )
 from workers.llm.metered import MeteredModel
 
-# What fails so may be due to what was asked: with fewer entries, or others, it may go well.
+# These failures may be due to the question: with fewer or other entries it may succeed.
 OF_THE_QUESTION = (Truncated, Refused, PromptTooLong, EmptyAnswer, RequestRejected)
-# How often the same answer may come again after it was told what is wrong with it.
+# How often a model may repeat an answer after it was told what is wrong with it.
 MOST_REPETITIONS = 2
 
 NO_TOOL = (
@@ -36,7 +36,7 @@ NO_TOOL = (
 
 
 class Conversation:
-    """One piece of work under a lease: what was said so far, and what came of it."""
+    """One piece of work under a lease: the conversation so far, and its outcome."""
 
     def __init__(self, work: Work, leased: LeasedWork) -> None:
         self._model = MeteredModel(work)
@@ -47,17 +47,17 @@ class Conversation:
         self.last_problem = "none"
 
     def tell(self, system: str, text: str) -> None:
-        """Begin with what the model is, and what it is asked."""
+        """Begin with the system prompt and the question."""
         self._messages = [System(system), User(text)]
 
     def ask(self, tools: Sequence[Tool]) -> Sequence[ToolCall]:
         """Return the tools that the model calls next, perhaps none; `answer` each of them.
 
-        Raises NotSettled if the question is what fails, or the model repeats itself; LeaseLost; and
-        the errors of calls (LanguageModelError).
+        Raises NotSettled if the question causes the failure, or the model repeats itself;
+        LeaseLost; and the errors of calls (LanguageModelError).
         """
         with transaction.atomic():
-            leases.check(self._leased)  # nobody pays for what another worker does already
+            leases.check(self._leased)  # nobody pays for work that another worker already does
         try:
             answer = self._model.complete(self._messages, tools, tool_choice="required")
         except OF_THE_QUESTION as error:
@@ -70,7 +70,7 @@ class Conversation:
         return answer.tool_calls
 
     def answer(self, call: ToolCall, text: str, *, failed: bool = False) -> None:
-        """Tell what a call came to."""
+        """Give the model the result of a call."""
         if failed:
             self.last_problem = text
         self._append(ToolResult(call, text, failed))

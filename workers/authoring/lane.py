@@ -23,11 +23,11 @@ from workers.llm.interface import CallFailed
 
 logger = structlog.get_logger(__name__)
 
-# One claim settles so many slices and windows at most; a user with a long backlog gives way.
+# Maximum slices and windows settled in one claim, so that a long backlog gives way to others.
 ROUNDS = 10
-# A budget may be raised at any time: it is looked at again after so long at most.
+# A budget may be raised at any time, so look at it again after this long at most.
 BUDGET_AGAIN = datetime.timedelta(minutes=15)
-# What is told of none of the entries.
+# Failures that are not due to an entry.
 PASSING = (
     NotSettled,
     LanguageModelError,
@@ -36,15 +36,18 @@ PASSING = (
     DatabaseError,
     InterfaceError,
 )
-# So many attempts a failure of ours is taken for one that passes.
+# Number of attempts for which a failure of our own counts as temporary.
 PATIENT_ATTEMPTS = 4
-# What the model has failed on costs money each time, and is tried once a day in the end.
+# Work that the model fails on costs money each time, so in the end it is tried once a day.
 LONGEST_PAUSE = datetime.timedelta(days=1)
 
 
 def work_on(user_pk: int) -> None:
-    """Settle the user's pending messages, facts and corrections, unless another worker is at it, or
-    as many users of the workspace are worked on as may be."""
+    """Settle the user's pending messages, facts and corrections.
+
+    Does nothing if another worker is at it, or if the workspace already has as many users being
+    worked on as it may.
+    """
     workspace_pk = MemoryUser.objects.values_list("workspace_id", flat=True).get(pk=user_pk)
     due = lanes.due(LaneName.STRUCTURE).filter(user_id=user_pk)
     lane = llm_turns.claim(due, workspace_pk) if due.exists() else None
@@ -66,7 +69,7 @@ def _work_on(lane: Lane) -> None:
     except leases.LeaseLost:
         logger.warning("lease_lost", user=user_pk)
     except (LanguageModelError, NotSettled, structure.NotJudged) as failure:
-        # Which is the will of the operator or the staff, and no failure.
+        # The operator or the staff decided this, so it is not a failure.
         willed = isinstance(failure, BudgetExhausted | track_records.Stopped)
         leases.fail(lane, str(failure), until=_again(failure, lane.attempts), counts=not willed)
         logger.warning("not_settled", user=user_pk, error=type(failure).__name__)
@@ -76,7 +79,7 @@ def _work_on(lane: Lane) -> None:
 
 
 def _settle(lane: Lane) -> None:
-    """Memorize, then structure; what the one cannot settle does not keep back the other."""
+    """Memorize, then structure; entries that fail in one do not hold up the other."""
     user = structure.newest(lane.user_id)
     if structure.unjudged(user):
         raise structure.NotJudgedYet("what was proposed before is still to be judged")
@@ -110,9 +113,9 @@ def _settle(lane: Lane) -> None:
 def _patiently(
     lane: Lane, work: Callable[[Sequence[LogEntry]], None]
 ) -> Callable[[Sequence[LogEntry]], None]:
-    """Take a failure of ours that comes again and again for one of the entries.
+    """Treat a repeated failure of our own as due to one of the entries.
 
-    So it is looked for which of them it is, and the others are not kept back by it.
+    Bisecting then finds that entry, and the others are not held up by it.
     """
 
     def do(entries: Sequence[LogEntry]) -> None:
@@ -130,14 +133,14 @@ def _patiently(
 
 
 def _advance(lane: Lane) -> None:
-    """Remember up to where all is settled, so that a long log is not looked through again."""
+    """Store how far everything is settled, so that a long log is not searched again."""
     last = structure.newest(lane.user_id).last_seq
     rest = lanes.pending(lane, 1)
     lanes.advance(lane, rest[0].seq - 1 if rest else last)
 
 
 def _reject(lane: Lane, user: MemoryUser, reasons: Mapping[int, str]) -> None:
-    """Settle entries that the model fails on, while others pass; what others settled stays so."""
+    """Reject entries that the model fails on while others pass; keep what others have settled."""
     with transaction.atomic():
         MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         settled = log.outcomes(user, reasons)
@@ -150,7 +153,7 @@ def _reject(lane: Lane, user: MemoryUser, reasons: Mapping[int, str]) -> None:
 
 
 def _again(failure: Exception, attempts: int) -> datetime.datetime | None:
-    """When to try again; None: as after any failure."""
+    """Return the time of the next attempt; None applies the delay of any other failure."""
     now = timezone.now()
     match failure:
         case BudgetExhausted(until=until):

@@ -1,6 +1,6 @@
 """Memorize: the messages of a session become atomic facts, appended to the same log.
 
-A slice is what one question holds: consecutive pending messages of one session. Its facts and the
+A slice is what fits in one question: consecutive pending messages of one session. Its facts and the
 outcomes of its messages are written in one transaction, so a slice is memorized once, however often
 it is tried.
 """
@@ -34,15 +34,15 @@ from workers.llm.interface import Tool, ToolCall
 
 logger = structlog.get_logger(__name__)
 
-# Messages in one question.
+# Maximum number of messages in one question.
 MOST_MESSAGES = 60
-# How often a model may answer for one part of a slice.
+# Maximum number of answers from a model for one part of a slice.
 MAX_TURNS = 5
-# Why a message is dismissed of which the model has made nothing.
+# Reason given when a message is dismissed because the model derived no fact from it.
 NOTHING_REMEMBERED = "the model has found nothing to remember in it"
 MAX_FACT_CHARACTERS = 2000
 MAX_FACTS = 300
-# What was said before in the same session, and remembered of others, is shown so far back.
+# Limits of the context shown: the session's previous messages, and remembered facts.
 CONTEXT_MESSAGES = 6
 CONTEXT_FACTS = 20
 CONTEXT_CHARACTERS = 2000
@@ -99,7 +99,7 @@ _RELATIVE = re.compile(
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact that the model has found; `derived` says how what is not said follows."""
+    """A fact that the model found; `derived` explains how it follows if no message says it."""
 
     text: str
     sources: Sequence[int]
@@ -127,8 +127,8 @@ def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
 def memorize(lane: Lane, user: MemoryUser, messages: Sequence[LogEntry]) -> None:
     """Have the model find the facts of a slice, and append them.
 
-    Raises NotSettled where it does not come to any that can be accepted, LeaseLost, and the errors
-    of calls (LanguageModelError).
+    Raises NotSettled if it finds none that can be accepted, LeaseLost, and the errors of calls
+    (LanguageModelError).
     """
     work = Work(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE, user=user, lane=lane)
     facts: list[Fact] = []
@@ -189,9 +189,9 @@ def _findings(
     sources: Mapping[int, Source],
     remembered: Mapping[int, Source],
 ) -> Iterator[Finding]:
-    """What is wrong with the facts: each cites messages of the slice that say what it says.
+    """Yield what is wrong with the facts: each must cite messages of the slice that support it.
 
-    Beside them it may cite remembered facts that were shown: a correction names what was said.
+    A fact may also cite remembered facts that were shown, since a correction names the old fact.
     """
     for number, fact in enumerate(facts):
         yield from _form(number, fact, sources, remembered)
@@ -250,7 +250,7 @@ def _commit(
     by_seq = {message.seq: message for message in messages}
     with transaction.atomic():
         MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
-        # What a product's agent has settled meanwhile is its own.
+        # Entries that a product's agent has settled meanwhile stay as it settled them.
         mine = by_seq.keys() - log.outcomes(user, by_seq).keys()
         used = {seq for fact in facts for seq in fact.sources}
         decisions = [
@@ -266,7 +266,7 @@ def _commit(
 
 
 def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[log.Draft]:
-    """A fact has the session of its messages, and of their agent and metadata what they share."""
+    """Give a fact the session of its messages, and the agent and metadata that they share."""
     session = next(iter(by_seq.values())).session_id
     drafts = []
     for fact in facts:
@@ -288,7 +288,7 @@ def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[log.D
 
 
 def _shared(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return what is the same in all of them."""
+    """Return the metadata that is the same in all of them."""
     first, *others = (
         {name: canonical_json(value) for name, value in one.items()} for one in metadata
     )
@@ -297,7 +297,7 @@ def _shared(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def _earlier(user: MemoryUser, first: LogEntry) -> str:
-    """What was said in the session just before, so that "it" and "there" can be understood."""
+    """Return what precedes it in its session, so that "it" and "there" can be understood."""
     if first.session_id is None:
         return ""
     before = LogEntry.objects.filter(
@@ -307,13 +307,13 @@ def _earlier(user: MemoryUser, first: LogEntry) -> str:
 
 
 def _known(user: MemoryUser) -> list[LogEntry]:
-    """The newest facts, so that "the trip" and a change of plans can be understood."""
+    """Return the newest facts, so that "the trip" and a change of plans can be understood."""
     facts = LogEntry.objects.filter(user=user, kind=EntryKind.FACT, redacted_at=None)
     return _newest(user, facts.order_by("-seq")[:CONTEXT_FACTS])
 
 
 def _newest(user: MemoryUser, entries: Iterable[LogEntry]) -> list[LogEntry]:
-    """As many of the entries, newest first, as fit, in the order of the log."""
+    """Return the newest entries that fit into the context, in the order of the log."""
     found: list[LogEntry] = []
     size = 0
     for entry in entries:
@@ -331,14 +331,14 @@ def _lines(user: MemoryUser, entries: Iterable[LogEntry]) -> str:
 
 @dataclass(frozen=True)
 class _Part:
-    """What one question asks: its text, and what each message says in it."""
+    """One question to the model: its text, and the source of each message in it."""
 
     text: str
     sources: Mapping[int, Source]
 
 
 def _parts(user: MemoryUser, messages: Sequence[LogEntry]) -> Iterator[_Part]:
-    """The messages as they are asked: together, but a long one by itself and piece by piece."""
+    """Group the messages into questions: together, but a long one alone and piece by piece."""
     zone = zoneinfo.ZoneInfo(user.time_zone)
     first = messages[0]
     pieces = list(split(first.content or "", settings.UAC_LLM_WINDOW_CHARACTERS))
@@ -358,8 +358,10 @@ def _source(message: LogEntry, text: str) -> Source:
 
 
 def split(text: str, most: int) -> Iterator[str]:
-    """Cut a text into pieces of `most` characters at most: at a paragraph, else a sentence, else a
-    space in the second half of a piece, if there is one. Together the pieces are the text.
+    """Cut a text into pieces of at most `most` characters.
+
+    Each ends at a paragraph, else a sentence, else a space in the second half of the piece, if
+    there is one. Together the pieces are the text.
     """
     start = 0
     while len(text) - start > most:

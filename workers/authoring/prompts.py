@@ -1,4 +1,4 @@
-"""What the language model is told. Short: every word is paid for in every call."""
+"""Prompts of the language model. They are short: every word is paid for in every call."""
 
 import datetime
 import zoneinfo
@@ -10,7 +10,7 @@ from memory.models import LogEntry, MemoryUser, Run
 from memory.models.log import EntryKind
 from workers.checkpointing.findings import Finding
 
-# Of an alert's message, and of the days on which it changes, the first.
+# Maximum length of an alert's message, and maximum number of days on which it changes.
 MAX_ALERT_CHARACTERS = 300
 MAX_CHANGES = 6
 
@@ -47,8 +47,8 @@ def entries(
 ) -> str:
     """Return the question for a window of entries, as lines of `entry`, the newest of that day.
 
-    What day it is when the question is asked is not told: a log may be brought in years later. What
-    is the same from window to window comes first: providers need not read it again.
+    The current date is left out: a log may be imported years later. The parts that stay the same
+    from window to window come first, so that providers can cache them.
     """
     parts = [
         f"The project:\n{manifest.strip() or 'It is empty.'}",
@@ -61,11 +61,11 @@ def entries(
 
 
 def question(run: Run, manifest: str | None = None) -> str:
-    """Return a run's question, with its moment by the user's clock and the turns before it.
+    """Return a run's question, with its moment in the user's time zone and the turns before it.
 
-    What stays the same from question to question comes first. Each turn begins a line with its
-    number, and its further lines are indented: what was said cannot pass for another turn, nor for
-    the question.
+    The parts that stay the same from question to question come first. Each turn begins a line with
+    its number, and its further lines are indented, so that its text cannot pass for another turn,
+    nor for the question.
     """
     local = run.instant.astimezone(zoneinfo.ZoneInfo(run.user.time_zone))
     parts = [] if manifest is None else [f"The project:\n{manifest}"]
@@ -80,11 +80,10 @@ def question(run: Run, manifest: str | None = None) -> str:
 
 
 def entry(entry: LogEntry, zone: zoneinfo.ZoneInfo, text: str, part: str = "") -> str:
-    """Return an entry as the model sees it: its number, when and by whom it was said, its text;
-    of a correction also what it corrects, if that is known.
+    """Return an entry as the model sees it: number, time, speaker and text.
 
-    Further lines of the text are indented, and who said it stands on one line, so that nothing can
-    pass for another entry.
+    A correction also shows what it corrects, if that is known. Further lines of the text are
+    indented, and the speaker stands on one line, so that nothing can pass for another entry.
     """
     at = entry.occurred_at.astimezone(zone)
     who = " ".join((entry.speaker or entry.role or "").split())
@@ -95,7 +94,7 @@ def entry(entry: LogEntry, zone: zoneinfo.ZoneInfo, text: str, part: str = "") -
 
 
 def alerts(told: Mapping[str, Any]) -> str:
-    """Return what a verdict says of alerts: those of its day, and on what days they change."""
+    """Return a verdict's alerts: those of its day, and the days on which they change."""
     lines = [f"Alerts on {told['day']}, the day of the newest entry:"]
     lines += [f"- {one['severity']}: {_line(one['message'])}" for one in told["alerts"]] or ["none"]
     if told["coming"]:
@@ -114,7 +113,7 @@ def _line(text: str) -> str:
 
 
 def _change(when: str, kind: str, severity: str) -> str:
-    """Say "2024-12-31 opens warning", "2025-01-03 critical" or "2025-02-01 resolves"."""
+    """Return "2024-12-31 opens warning", "2025-01-03 critical" or "2025-02-01 resolves"."""
     said = {"opens": f"opens {severity}", "changes": severity, "resolves": "resolves"}
     return f"{when[: len('2024-12-31T07:00')]} {said[kind]}"
 
@@ -124,14 +123,14 @@ def _constraint(path: str) -> str:
 
 
 def findings(found: Iterable[Finding | Mapping[str, Any]]) -> str:
-    """Return what is wrong, for the model to mend: one line for each finding that blocks."""
+    """Return what the model has to fix: one line for each finding that blocks."""
     told = [one.to_json() if isinstance(one, Finding) else one for one in found]
     lines = [_finding(one) for one in told if one.get("blocking", True)]
     return "\n".join(["What is wrong:", *lines])
 
 
 def advice(verdict: Mapping[str, Any], codes: Collection[str]) -> str:
-    """Return what an accepted verdict reports under these codes; nothing if it has none."""
+    """Return what an accepted verdict reports under these codes; "" if it has none."""
     found = [one for check in verdict["checks"] for one in check["findings"]]
     lines = [_finding(one) for one in found if one["code"] in codes]
     return "\n".join(["A slip may still hide here:", *lines]) if lines else ""

@@ -1,19 +1,18 @@
-"""Settling entries that a language model may fail on, so that one bad entry never blocks a user."""
+"""Settle entries that a language model may fail on, so that one bad entry never blocks a user."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from memory.models import LogEntry
 
-# So many entries that fail by themselves, one after the other with none between them that passes,
-# speak against the model and not against the entries.
+# Consecutive single-entry failures before we blame the model instead of the entries.
 MOST_SUSPECTS = 3
-# That is doubted with each try: so many times as many are passed over in the end, since as many bad
-# entries in a row must not keep back for ever what comes after them.
+# That limit grows with each attempt, up to this factor: this many bad entries in a row must not
+# hold up for ever what comes after them.
 MOST_DOUBT = 10
 
 
 class NotSettled(Exception):
-    """The model came to nothing that can be accepted on these entries; the message says why."""
+    """The model produced nothing acceptable for these entries; the message says why."""
 
 
 def settle(
@@ -27,11 +26,11 @@ def settle(
 ) -> None:
     """Have `work` settle the pending entries, `most` at a time and `rounds` times at most.
 
-    `pending` takes how many entries are wanted at most, and the numbers of those to pass over.
-    Where `work` raises NotSettled, fewer are tried; an entry that fails alone is passed over, and
-    rejected with the reason as soon as another one passes. Raises NotSettled where none does: then
-    nothing is rejected, since it may as well be the model that fails. `attempt` is 1 at the first
-    try of what is pending; at later ones more entries are passed over.
+    `pending` takes the maximum number of entries, and the numbers of those to skip. If `work`
+    raises NotSettled, fewer entries are tried; an entry that fails alone is skipped, and rejected
+    with the reason as soon as another one passes. If none does, nothing is rejected, since the
+    fault may be the model's, and NotSettled is raised. `attempt` is 1 at the first attempt on what
+    is pending; later attempts skip more entries.
     """
     size = most
     most_suspects = MOST_SUSPECTS * min(attempt, MOST_DOUBT)

@@ -1,7 +1,7 @@
-"""Structure: a language model brings entries into the project, by tools, as a programmer does.
+"""Structure: a language model brings entries into the project by tools, as a programmer would.
 
 Its prompt is the manifest, a window of pending entries, and what it opens; none of that grows with
-the history. What it makes are edits, which are proposed and judged as anybody's.
+the history. It makes edits, which are proposed and judged like anybody's.
 """
 
 import zoneinfo
@@ -33,30 +33,30 @@ from workers.llm.interface import ToolCall
 
 logger = structlog.get_logger(__name__)
 
-# Entries in one question.
+# Maximum number of entries in one question.
 MOST_ENTRIES = 40
-# How often a model may answer, ask the gate, be refused by it, and how much may be said in all,
-# until it has come to an end with one window.
+# Limits for one window: answers of the model, judgements and refusals by the gate, and the size of
+# the conversation.
 MAX_TURNS = 40
 MAX_JUDGED = 12
 MAX_REFUSALS = 4
 MAX_CHARACTERS = 200_000
-# A longer entry, or manifest, is shown in part, and the model told how to read on.
+# A longer entry or manifest is shown in part, and the model is told how to read on.
 MAX_ENTRY_CHARACTERS = 4000
 MAX_MANIFEST_CHARACTERS = 20_000
 MAX_TOLD = 6000
 
 
 class NotJudged(Exception):
-    """No sandbox worker has judged what was proposed: it is worth another try."""
+    """No sandbox worker has judged the proposed edits; worth another attempt."""
 
 
 class NotJudgedYet(NotJudged):
-    """It may be judged still: to ask the model again now would be paid for twice."""
+    """The edits may still be judged: asking the model again now would be paid for twice."""
 
 
 def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
-    """Return the next window: the oldest pending facts and corrections, as many as fit."""
+    """Return the next window: the oldest pending facts and corrections that fit."""
     kinds = [EntryKind.FACT, EntryKind.CORRECTION]
     window: list[LogEntry] = []
     size = 0
@@ -69,9 +69,9 @@ def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
 
 
 def structure(lane: Lane, user: MemoryUser, entries: Sequence[LogEntry]) -> None:
-    """Have the model bring the entries into the project, which the gate has to accept.
+    """Have the model bring the entries into the project, so that the gate accepts it.
 
-    Raises NotSettled where it comes to nothing that passes, NotJudged, LeaseLost, and the errors of
+    Raises NotSettled if it produces nothing that passes, NotJudged, LeaseLost, and the errors of
     calls (LanguageModelError).
     """
     _Session(lane, user, entries).work()
@@ -88,21 +88,22 @@ class _Session:
         self._lane, self._user = lane, user
         self._entries = entries
         self._considered = [entry.seq for entry in entries]
-        # As of this, not of the server's day, constraints run: a log may be brought in years later.
+        # Constraints run as of this moment, not of the server's day: a log may be imported years
+        # later.
         self._at = max(entry.occurred_at for entry in entries)
         self._bench = Workbench(user, self._query)
         self._judged = 0
         self._refusals = 0
-        # Whether an edit of this answer was refused, of which the model does not know yet.
+        # True if an edit of this answer was refused, and the model has not been told yet.
         self._refused = False
         self._done = False
 
     def work(self) -> None:
-        """Talk until the model has finished, and note where it came to nothing."""
+        """Converse until the model has finished, and record a session without a result."""
         try:
             self._talk()
         except NotSettled as failure:
-            # Where a call has failed, that was the end of it, and not the gate.
+            # After a failed call the call is to blame, and not the gate.
             if self._refusals and failure.__cause__ is None:
                 workspace = self._user.workspace_id
                 track_records.note_refused(workspace, self._work.id, self._refusals)
@@ -144,9 +145,9 @@ class _Session:
         return _beginning(held, MAX_MANIFEST_CHARACTERS, "look_up searches all of it\n")
 
     def _alerts(self) -> str:
-        """Tell the alerts of the version that is shown, on the day of the newest entry.
+        """Return the alerts of the shown version, on the day of the newest entry.
 
-        Those on record may be of an earlier version, and are of the server's day.
+        The alerts on record may be of an earlier version, and are of the server's day.
         """
         if not retrieval.may_alert(self._user):
             return ""
@@ -186,7 +187,7 @@ class _Session:
             self._conversation.answer(call, told)
 
     def _edit(self, edits: Sequence[Any], finish: bool = False) -> str:
-        """Apply edits, and finish with them if so asked; raises ToolFailed with what is wrong."""
+        """Apply edits, and finish with them on request; raise ToolFailed with what is wrong."""
         told = self._bench.edit(edits)
         if not finish:
             return told
@@ -196,7 +197,7 @@ class _Session:
             raise ToolFailed(f"{told} {failure}") from None
 
     def _judge(self, *, commit: bool) -> str:
-        """Have the gate judge the edits, and commit them where it accepts them.
+        """Have the gate judge the edits, and commit them if it accepts them.
 
         Raises ToolFailed with what is wrong.
         """
@@ -235,13 +236,14 @@ class _Session:
                 "edits": [edit_to_json(edit) for edit in self._bench.edits],
                 "considered": self._considered,
                 "dry_run": not commit,
-                # Whose calls the version is of, and what the gate has said before.
+                # The piece of work whose calls the version comes from, and the gate's earlier
+                # refusals.
                 "session": {"work": str(self._work.id), "refusals": self._refusals},
             },
         )
 
     def _follow_head(self) -> list[str]:
-        """Go on from the newest version, if there is a newer one; return what was lost by that."""
+        """Move to the newest version, if there is a newer one; return the edits that this lost."""
         user = newest(self._user.pk)
         if user.head_id == self._user.head_id:
             return []
@@ -256,7 +258,7 @@ class _Session:
         return (run.output or {})["value"]
 
     def _have_done(self, kind: RunKind, input: dict[str, Any]) -> Run:
-        """Queue a run, unless the lane was lost: then what is in it may have been redacted."""
+        """Queue a run, unless the lane was lost: its content may then have been redacted."""
         with transaction.atomic():
             leases.check(self._lane)
             run = runs.queue(
@@ -276,12 +278,12 @@ class _Session:
 
 
 def newest(user_pk: int) -> MemoryUser:
-    """Return the user with workspace and head, read anew."""
+    """Return the user with workspace and head, freshly read."""
     return users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=user_pk)
 
 
 def unjudged(user: MemoryUser) -> Run | None:
-    """Return what was proposed by a model for the user and is not judged yet, if anything."""
+    """Return a model's proposal for the user that is not judged yet, if there is one."""
     return (
         Run.objects.filter(user=user, kind=RunKind.PROPOSAL, trigger=RunTrigger.MODEL)
         .exclude(status=RunStatus.DONE)

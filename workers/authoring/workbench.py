@@ -1,4 +1,4 @@
-"""The project on the language model's desk: what it looks at, and the edits it has made so far."""
+"""The project as a language model works on it: what it reads, and its edits so far."""
 
 import itertools
 import json
@@ -34,16 +34,16 @@ from workers.checkpointing.policy import check_policy
 from workers.checkpointing.repairs import repair_constraint
 from workers.checkpointing.words import names_one_of
 
-# What one answer of a tool may show.
+# Limits of what one answer of a tool shows.
 MAX_CHARACTERS = 8000
 MAX_RECORDS = 20
 SHOWN_RECORDS = 5
-# So many of the newest records of a collection are read here; older ones are found by a query.
+# Maximum number of a collection's newest records read here; older ones are found by a query.
 READ_RECORDS = 2000
 QUERIED_RECORDS = 200
 MAX_EDITS = 500
-# Of the records that a question shows, unasked: so many at most, out of the newest of the first
-# collections; and the keys of collections that have no more than that.
+# Limits of the records that a question shows unasked, out of the newest of the first collections,
+# and of the collections whose keys it lists.
 MAX_RELATED = 8
 MAX_RELATED_CHARACTERS = 3000
 SCANNED_RECORDS = 100
@@ -53,12 +53,12 @@ MIN_WORD = 4
 _SHORT_NAME = re.compile(r"\b[A-Z][a-z]{1,2}\b")
 MAX_FINDINGS = 10
 
-# Takes Python over the newest version's state; returns its value.
+# Runs Python on the newest version's state, and returns its value.
 Query = Callable[[str], Any]
 
 
 class ToolFailed(Exception):
-    """A tool that came to nothing; the message tells the model why."""
+    """A tool call had no effect; the message tells the model why."""
 
 
 class Workbench:
@@ -72,7 +72,7 @@ class Workbench:
 
     @property
     def outline(self) -> Outline:
-        """What the project holds with the edits."""
+        """The outline of the project with the edits applied."""
         return self._project.outline
 
     # Reading
@@ -103,7 +103,7 @@ class Workbench:
         return f"source:\n{source}\ntests_source:\n{tests}"
 
     def read_entry(self, seq: int, start: int = 0) -> str:
-        """Return an entry of the user's log, from some character on, and what it comes from."""
+        """Return an entry of the user's log from a given character on, and what it comes from."""
         entry = LogEntry.objects.filter(user=self._user, seq=seq).first()
         if entry is None:
             raise ToolFailed(f"The log has no entry {seq}: it has 1 to {self._user.last_seq}.")
@@ -126,7 +126,7 @@ class Workbench:
         text: str = "",
         where: Mapping[str, Any] | None = None,
     ) -> str:
-        """Return the record with a key, or the newest that match all that is given.
+        """Return the record with a key, or the newest records that match all criteria.
 
         `text` are words that a record has to contain, `where` fields with their values.
         """
@@ -149,7 +149,7 @@ class Workbench:
     def related(self, texts: Iterable[str]) -> str:
         """Return the records that share words with these texts, and the keys of small collections.
 
-        What is shown need not be looked up; of a large project it is the newest that is looked at.
+        The model need not look these up; only the newest part of a large project is searched.
         """
         places = [place for place in self._places(None, None) if self._count(*place)]
         seen = {place: list(self._newest(*place, SCANNED_RECORDS)) for place in places[:MAX_PLACES]}
@@ -157,7 +157,7 @@ class Workbench:
         said = _telling_words(" ".join(texts))
         words = {record_id: said & _words_in(record) for record_id, record in records}
         uses = Counter(word for shared in words.values() for word in shared)
-        # What stands in half of them tells none from the others.
+        # Words that occur in half of the records do not distinguish any.
         common = {word for word, count in uses.items() if count > max(2, len(records) / 2)}
         ranked = sorted(
             (one for one in records if words[one[0]] - common),
@@ -240,7 +240,7 @@ class Workbench:
     # Changing
 
     def edit(self, edits: Sequence[Any]) -> str:
-        """Apply edits, each for itself; tell the numbers of those that were, and what was refused.
+        """Apply edits one by one; return the numbers of those applied, and what was refused.
 
         Raises ToolFailed if one was refused; the others stay.
         """
@@ -258,14 +258,14 @@ class Workbench:
         return told
 
     def _new_places(self, first: int) -> Iterator[str]:
-        """Tell the collections of the classes that the edits from there on define."""
+        """Return the collections of the classes that the edits from there on define."""
         for edit in self.edits[first:]:
             if isinstance(edit, DefineClass) and (domain := self.outline.domains.get(edit.domain)):
                 for name in domain.collections_of(edit.name):
                     yield f"{edit.name} is in {edit.domain}.{name}."
 
     def drop_edits(self, numbers: Sequence[int]) -> str:
-        """Take edits back; those that cannot be without them are taken back too, and told."""
+        """Take edits back, and report those that depend on them and are taken back too."""
         unknown = [number for number in numbers if not 0 <= number < len(self.edits)]
         if unknown:
             raise ToolFailed(f"There is no edit {unknown[0]}: there are {len(self.edits)}, from 0.")
@@ -275,7 +275,7 @@ class Workbench:
         return "\n".join([*told, *lost])
 
     def reopen(self, user: MemoryUser, edits: Sequence[Edit]) -> list[str]:
-        """Begin again on the user's newest version; return what could not be applied any more."""
+        """Begin again on the user's newest version; return the edits that no longer apply."""
         self._user = user
         self._project = checkpoints.open_project(user.head, user)
         self.edits = []
@@ -306,9 +306,9 @@ class Workbench:
         return None
 
     def _refuse_unfounded(self, edit: Edit) -> None:
-        """Raise EditError for rules that come from nowhere, or go without anybody speaking of them.
+        """Raise EditError for a constraint without sources, or deleted though no entry names it.
 
-        A text that demands the end of all rules names none of them.
+        A text that demands the end of all constraints names none of them.
         """
         if not isinstance(edit, WriteConstraint | DeleteConstraint):
             return
@@ -328,7 +328,7 @@ class Workbench:
                 )
 
     def _completed(self, data: Any) -> Any:
-        """Take over what an edit of a known constraint leaves out: its source, or its tests."""
+        """Add what an edit of a known constraint leaves out: its source, or its tests."""
         name = data.get("name") if isinstance(data, dict) else None
         if name in self.outline.constraints and data.get("op") == WriteConstraint.op:
             data = {
@@ -339,7 +339,10 @@ class Workbench:
         return data
 
     def _carry_out(self, edit: Edit) -> None:
-        """Apply an edit as it will be judged. It is proposed as it came: repairs are told there."""
+        """Apply an edit as it will be judged.
+
+        It is proposed as it came: repairs are reported when it is judged.
+        """
         if isinstance(edit, WriteConstraint):
             edit, _ = repair_constraint(edit)
             _refuse_forbidden(edit)
@@ -347,7 +350,10 @@ class Workbench:
 
 
 def _with_collection(edit: Edit, outline: Outline) -> Edit:
-    """Give a new class its collection at once, for constraints that wait for its first record."""
+    """Give a new class its collection at once.
+
+    A constraint can then be written before its first record.
+    """
     if not isinstance(edit, DefineClass) or edit.kind != "record" or edit.collection:
         return edit
     domain = outline.domains.get(edit.domain)
@@ -379,7 +385,7 @@ def _plain(record: Record) -> dict[str, Any]:
 
 
 def _telling_words(text: str) -> set[str]:
-    """Return the words that may tell one thing from others: longer ones, numbers, short names."""
+    """Return the words that may identify something: longer ones, numbers, short names."""
     long = {word for word in words_of(text) if len(word) >= MIN_WORD or word.isdigit()}
     return (long | {name.casefold() for name in _SHORT_NAME.findall(text)}) - STOP_WORDS
 
@@ -401,14 +407,14 @@ def _matches(record: Record, words: Sequence[str], where: Mapping[str, Any]) -> 
 
 
 def _same(value: Any, wanted: Any) -> bool:
-    """Whether a value in typed JSON is what somebody wrote plainly."""
+    """Return whether a value in typed JSON equals a value that somebody wrote plainly."""
     if isinstance(value, dict):
         value = value.get("key", next(iter(value.values())))
     return str(value).casefold() == str(wanted).casefold()
 
 
 def _query(domain: str, collection: str, words: Sequence[str], where: Mapping[str, Any]) -> str:
-    """Python that finds the keys of records that may match, the newest first."""
+    """Return Python that finds the keys of records that may match, newest first."""
     tests = [f"{word!r} in repr(r).casefold()" for word in words]
     tests += [
         f"{str(value).casefold()!r} in (str(r.{name}) + repr(r.{name})).casefold()"

@@ -1,1 +1,1 @@
-"""From entries and edits to checkpoints."""
+"""Turn entries and edits into checkpoints."""

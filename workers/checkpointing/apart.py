@@ -1,9 +1,9 @@
-"""Whether entries say what a change claims: where that is much to read, in a process of its own.
+"""Check whether entries support a change's claims; long checks run in a separate process.
 
-How long it takes follows from what is claimed and cited together: a thousand edits may each cite
-the same megabyte. In a worker's own process all its other work would be slower meanwhile, and
-whatever is wrong with a pattern would stop it. Here reading has an end in processor time, which no
-busy machine brings nearer, memory of its own, and less priority than all else.
+The time this takes depends on what is claimed and cited together: a thousand edits may each cite
+the same megabyte. In the worker's own process it would slow all other work down, and a faulty
+pattern would stop the worker. The separate process has a limit in processor time, which a busy
+machine does not use up sooner, its own memory, and a lower priority than everything else.
 """
 
 import json
@@ -26,13 +26,15 @@ from workers.checkpointing.retirements import Retirement, ungrounded_retirements
 from workers.checkpointing.updates import MAX_RESTED, Update, ungrounded_updates
 from workers.checkpointing.wording import texts_of, unsaid_texts
 
-# So many characters, each as often as it is read, are read in no time, and here.
+# Up to this many characters, counted each time they are read, the check is fast and runs in this
+# process.
 QUICK_CHARACTERS = 200_000
 CPU_SECONDS = 30
-# A machine on which that takes so much longer is too busy.
+# A machine that takes this long, in seconds, is too busy.
 WALL_SECONDS = 600.0
 MEMORY_BYTES = 768 * 1024 * 1024
-# Raising this takes no privilege: if memory runs out, it ends before anything else does.
+# Value of oom_score_adj: if memory runs out, the kernel ends this process first. Raising it takes
+# no privilege.
 FIRST_TO_GO = "1000"
 NO_MEMORY = 3  # the exit status
 TOO_MUCH = "too_much_to_read"
@@ -40,14 +42,15 @@ FIX = "propose fewer edits at a time, or cite fewer or shorter entries"
 
 
 class ReadingFailed(Exception):
-    """There is no answer, and the texts are not why."""
+    """The check gave no answer, for a reason other than the texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cited:
-    """What a change claims, and the entries that it cites or rests on, by their seq.
+    """The claims of a change, and the entries that it cites or relies on, by seq.
 
-    The rest is as `ungrounded`, `ungrounded_updates` and `ungrounded_retirements` take it.
+    The other fields have the meaning they have in `ungrounded`, `ungrounded_updates` and
+    `ungrounded_retirements`.
     """
 
     claims: Sequence[Claim]
@@ -60,7 +63,7 @@ class Cited:
     is_of_model: bool
 
     def findings(self) -> Iterator[Finding]:
-        """Yield a finding for whatever is claimed and not said."""
+        """Yield a finding for each claim that no entry supports."""
         sources, zone = self.sources, self.time_zone
         yield from ungrounded_retirements(self.retirements, sources, self.added)
         yield from ungrounded_updates(
@@ -71,7 +74,7 @@ class Cited:
             yield from unsaid_texts(self.claims, sources, zone)
 
     def characters(self) -> int:
-        """Return how many there are to read, each counted as often as it is read, about."""
+        """Return the approximate number of characters to read, counting each repetition."""
         sizes = {seq: len(source.whole) for seq, source in self.sources.items()}
 
         def of(*seqs: Iterable[int]) -> int:
@@ -89,7 +92,7 @@ class Cited:
 
 
 def newest(seqs: Iterable[int]) -> list[int]:
-    """Return those entries, of all that a record rests on, that others are compared with."""
+    """Return the newest of a record's entries, with which other entries are compared."""
     return sorted(seqs)[-MAX_RESTED:]
 
 
@@ -98,9 +101,9 @@ def _length(fields: Mapping[str, Value]) -> int:
 
 
 def unfounded(cited: Cited) -> list[Finding]:
-    """Return what is claimed and not said; raises ReadingFailed.
+    """Return findings for the claims that no entry supports; raise ReadingFailed on failure.
 
-    Where it takes more processor time than there is, that is the finding.
+    If the check exceeds its processor time, that is the finding.
     """
     if cited.characters() <= QUICK_CHARACTERS:
         return list(cited.findings())
@@ -138,7 +141,7 @@ def _finding(data: dict[str, Any]) -> Finding:
 
 
 def main(cpu_seconds: int, memory_bytes: int) -> None:
-    """Read what comes on the standard input, and write the findings on the standard output."""
+    """Read a request from standard input, and write the findings to standard output."""
     os.nice(10)
     with suppress(OSError):  # of another system
         Path("/proc/self/oom_score_adj").write_text(FIRST_TO_GO)

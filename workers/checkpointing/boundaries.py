@@ -1,8 +1,8 @@
-"""Boundary mutants: a constraint that is a day, a step or an "or" away from what was written.
+"""Boundary mutants: constraints that differ by a day, a step or an "or" from what was written.
 
-Most slips in constraints that read the clock sit on a boundary: `<` for `<=`, 29 days for 30. Tests
-that stay away from it pass either way. Mutants are made of the tokens of a source, so that all else
-of it stays as it is; what stands within texts is left alone.
+Most mistakes in constraints that read the clock are at a boundary: `<` for `<=`, 29 days for 30.
+Tests that stay away from the boundary pass either way. Mutants are made from the tokens of a
+source, so that everything else in it stays as it is; the content of texts is left alone.
 """
 
 import io
@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-# Of one constraint: comparisons first, then `and` and `or`, then numbers.
+# Maximum number of mutants of one constraint: comparisons first, then `and` and `or`, then numbers.
 MAX_MUTANTS = 40
 CLOCK = frozenset({"today", "now"})
 
 _FLIPPED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 _COMPARING = frozenset({*_FLIPPED, "==", "!="})
 _SWAPPED = {"and": "or", "or": "and"}
-# What ends an operand of a comparison, to either side; and how much of both is quoted.
+# Tokens that end an operand of a comparison, on either side; and how much of each is quoted.
 _OUTSIDE = frozenset(
     {
         *_COMPARING,
@@ -47,7 +47,7 @@ _IGNORED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, to
 
 @dataclass(frozen=True)
 class BoundaryMutant:
-    """A source with one token replaced, the line of that token, and the test that is missing."""
+    """A source with one token replaced, the line of that token, and the missing test."""
 
     source: str
     line: int
@@ -58,7 +58,7 @@ class BoundaryMutant:
 
     @property
     def message(self) -> str:
-        """Say what no test notices, and where: a line may have the same token twice."""
+        """Describe the change that no test notices, and where: a line may repeat a token."""
         return (
             f"no test notices `{self.instead}` for `{self.written}` in line {self.line},"
             f" in `{self.quoted}`"
@@ -66,12 +66,13 @@ class BoundaryMutant:
 
 
 def boundary_mutants(source: str) -> list[BoundaryMutant]:
-    """Return the boundary mutants of a constraint, the likeliest slips first.
+    """Return the boundary mutants of a constraint, the likeliest mistakes first.
 
-    One that does not read `today` or `now` has none: `source` is Python that parses.
+    A constraint that does not read `today` or `now` has none. `source` is Python that parses.
     """
     tokens = [token for token in _tokens(source) if token.type not in _IGNORED]
-    # The parameter of `check` is the first of them: who only takes the clock does not read it.
+    # The first is the parameter of `check`: a constraint that only declares it does not read the
+    # clock.
     if sum(token.string in CLOCK for token in tokens) < 2:
         return []
     lines = source.splitlines(keepends=True)
@@ -106,7 +107,7 @@ def boundary_mutants(source: str) -> list[BoundaryMutant]:
 
 
 def _comparison(tokens: Sequence[tokenize.TokenInfo], place: int) -> str:
-    """Return the comparison whose operator stands at this place, with its two operands."""
+    """Return the comparison whose operator is at this position, with its two operands."""
     before = list(_operand(reversed(tokens[:place]), _CLOSING, _OPENING))
     after = list(_operand(tokens[place + 1 :], _OPENING, _CLOSING))
     both = [*reversed(before), tokens[place], *after]
@@ -129,8 +130,11 @@ def _operand(
 
 
 def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
-    """Tell whether a token is a whole number, neither an index nor the step of a loop, nor a factor
-    of another number: nothing is said on the boundary of 24 in `24 * 60`."""
+    """Return whether a token is a whole number that can be a boundary.
+
+    An index, the step of a loop or a factor of another number cannot: no test is expected for the
+    24 in `24 * 60`.
+    """
     token = tokens[place]
     if token.type != tokenize.NUMBER or not _INTEGER.fullmatch(token.string):
         return False
@@ -139,7 +143,7 @@ def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
     ]
     further, before, _, after, beyond = [one.string if one else "" for one in around]
     if token.string == "0" and not {before, after} & _COMPARING:
-        return False  # as in `count or 0`, where no day and no amount is meant
+        return False  # as in `count or 0`, which is neither a day nor an amount
     is_index = after == "]" and before in ("[", "-")
     is_factor = (after in _FACTORS and beyond[:1].isdigit()) or (
         before in _FACTORS and further[:1].isdigit()
@@ -148,7 +152,10 @@ def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
 
 
 def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:
-    """Yield the tokens outside of texts; those within an f-string are some only since 3.12."""
+    """Yield the tokens outside of texts.
+
+    The content of an f-string is tokenized only since Python 3.12.
+    """
     begin, end = (getattr(tokenize, f"FSTRING_{name}", -1) for name in ("START", "END"))
     depth = 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):

@@ -1,4 +1,4 @@
-"""What edits cite, held against what they do: every check of whether entries say so."""
+"""Compare edits with the entries that they cite: every check of whether entries support them."""
 
 import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,12 +19,12 @@ from workers.checkpointing.no_loss import domain_of
 from workers.checkpointing.retirements import Retirement, successor
 from workers.checkpointing.updates import Update
 
-# Of all entries that are read for one check of a change.
+# Maximum length of all entries read for one check of a change.
 MAX_CITED_CHARACTERS = 5_000_000
 
 
 class TooMuchCited(Exception):
-    """The cited entries are too long together to be read; `finding` tells the author so."""
+    """The cited entries are together too long to be read; `finding` tells the author so."""
 
     def __init__(self, characters: int) -> None:
         super().__init__(
@@ -34,17 +34,17 @@ class TooMuchCited(Exception):
 
     @property
     def finding(self) -> Finding:
-        """What refuses the edits."""
+        """The finding that refuses the edits."""
         return Finding(code=apart.TOO_MUCH, message=str(self), fix=apart.FIX)
 
 
 def unfounded(
     user: MemoryUser, parent: Checkpoint | None, change: Change, *, is_of_model: bool
 ) -> Iterator[Finding]:
-    """Yield a finding for whatever a change says, or does to records, and no cited entry says.
+    """Yield a finding for each claim or change of records that no cited entry supports.
 
-    The words of texts are a language model's to show; a person or product chooses its own. Raises
-    apart.ReadingFailed if it could not be found out.
+    Only a language model has to support the words of texts; a person or product chooses its own.
+    Raises apart.ReadingFailed if the check gave no answer.
     """
     before = {
         RecordId(domain_of(path), collection, record.key): record
@@ -90,8 +90,10 @@ def unfounded(
 
 
 def read_sources(user: MemoryUser, seqs: Collection[int]) -> dict[int, Source]:
-    """Return the user's entries of these numbers as checks read them; raises TooMuchCited, before
-    any is read."""
+    """Return the user's entries of these numbers in the form that checks read.
+
+    Raises TooMuchCited before reading any of them.
+    """
     entries = LogEntry.objects.filter(user=user, seq__in=seqs)
     length = Coalesce(Length("content"), 0) + Coalesce(Length(Cast("data", TextField())), 0)
     characters = int(entries.aggregate(all=Sum(length, default=0))["all"])
@@ -106,7 +108,7 @@ def read_sources(user: MemoryUser, seqs: Collection[int]) -> dict[int, Source]:
 
 
 def rest_on(user: MemoryUser, records: Mapping[RecordId, Record]) -> dict[RecordId, set[int]]:
-    """Return the entries that each record rests on, with those that they were derived from."""
+    """Return the entries that each record relies on, with those that they were derived from."""
     seqs = {seq for record in records.values() for seq in record.sources}
     entries = LogEntry.objects.filter(user=user, seq__in=seqs)
     origins = dict(entries.values_list("seq", "derived_from"))
@@ -146,7 +148,7 @@ def _update(change: Change, record_id: RecordId, before: Record, rested_on: set[
 def _told_anew(
     change: Change, retirements: Sequence[Retirement], added: Sequence[Record]
 ) -> Iterator[Update]:
-    """Yield what becomes of the values of records whose place another one takes."""
+    """Yield the changes of values of records that another record replaces."""
     for one in retirements:
         if (new := successor(one.record, added)) is None:
             continue
@@ -169,7 +171,7 @@ def _fields_of(change: Change, record_id: RecordId, record: Record) -> list[str]
 
 
 def _fields_read(user: MemoryUser, parent: Checkpoint) -> frozenset[str]:
-    """Return the names that constraints of this version read of records, the workspace's too."""
+    """Return the fields that this version's constraints read, the workspace's included."""
     outline = Outline.from_json(parent.outline)
     paths = [f"constraints/{name}.py" for name in outline.constraints]
     standings = workspace_constraints.standings(user, outline)

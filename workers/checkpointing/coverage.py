@@ -1,4 +1,4 @@
-"""Coverage: every entry that a candidate considered gets an outcome, and one only."""
+"""Coverage: every entry that a candidate considered gets exactly one outcome."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -13,11 +13,11 @@ def uncovered(
     last_seq: int,
     redacted: Collection[int] = (),
 ) -> Iterator[Finding]:
-    """Yield a finding for each entry that is dropped, contradicted, or that does not exist.
+    """Yield a finding for each entry that is dropped, contradicted, or does not exist.
 
     `considered` are the entries that the edits claim to settle, `last_seq` the newest of the log,
-    `redacted` those that nothing may rest on any more.
-    An entry is settled when an edit cites it, or dismisses it with a reason.
+    `redacted` those that nothing may rely on any more. An entry is settled when an edit cites it,
+    or dismisses it with a reason.
     """
     used: dict[int, int] = {}
     dismissed: dict[int, int] = {}

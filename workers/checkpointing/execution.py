@@ -1,4 +1,4 @@
-"""What became of executing a candidate, as findings: a project, or a workspace constraint."""
+"""Turn the results of executing a candidate (project or workspace constraint) into findings."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -16,7 +16,7 @@ from workers.sandbox.interface import (
     UserError,
 )
 
-# An interpreter that orders its sets and hashes its strings differently must find the same.
+# Results must not change in an interpreter that orders sets and hashes strings differently.
 OTHER_HASH_SEED = 1
 SAME_EVIDENCE = "same_evidence"
 
@@ -37,7 +37,7 @@ def failed_tests(
 
 
 def not_deterministic(path: str) -> Finding:
-    """Return the finding of a constraint that says one thing here and another there."""
+    """Return the finding for a constraint whose results differ between two interpreters."""
     return Finding(
         code="not_deterministic",
         path=path,
@@ -47,8 +47,10 @@ def not_deterministic(path: str) -> Finding:
 
 
 def same_evidence(result: ConstraintResult) -> Iterator[Finding]:
-    """Note that a constraint yields two alerts that count as one: without a key, what tells them
-    apart is their evidence."""
+    """Note that a constraint yields two alerts that count as one.
+
+    Without a key, alerts are told apart by their evidence.
+    """
     found: dict[str, FoundAlert] = {}
     for alert in result.alerts:
         other = found.setdefault(finding_of(result.path, alert).fingerprint, alert)
@@ -81,7 +83,7 @@ def _same_evidence(one: str, other: str, path: str, test: str | None = None) -> 
 
 
 def faults(ran: Sequence[ConstraintRun]) -> tuple[dict[str, UserError], list[str]]:
-    """Return the constraints that fail in a sandbox, and those that say different things."""
+    """Return the constraints that fail in a sandbox, and those whose results differ."""
     failed = {
         result.path: result.error
         for run in ran
@@ -99,9 +101,9 @@ def _paths_that_differ(ran: Sequence[ConstraintRun]) -> list[str]:
 def of_error(
     code: str, error: UserError, sources: Mapping[str, str | None] | None = None, **where: str
 ) -> Finding:
-    """Return the finding of an error in the user's code; of a limit, its name is the code.
+    """Return the finding for an error in the user's code; a limit's name is the code.
 
-    One without words, such as an assertion's, is told by its line in the sources.
+    An error without a message, such as an assertion's, is described by its line of source.
     """
     outcome = outcome_of(error)
     return Finding.of_error(
@@ -118,7 +120,7 @@ def _line(error: UserError, sources: Mapping[str, str | None]) -> str:
 
 
 def of_request(error: SandboxError) -> Finding:
-    """Return the finding of a request that failed as a whole."""
+    """Return the finding for a request that failed as a whole."""
     if error.error is not None:
         return of_error("does_not_run", error.error)
     told = error_json(error)

@@ -1,4 +1,4 @@
-"""What the gate finds: for a model to repair, for staff to read."""
+"""Findings of the gate: for a model to repair, and for staff to read."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -7,19 +7,19 @@ from typing import Any
 from memory.project import RecordId
 from workers.sandbox.interface import UserError
 
-# Of each check, in what is stored.
+# Maximum number of findings of each check that are stored.
 MAX_FINDINGS = 20
 MAX_ALERTS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that is wrong: `code` names its kind, `message` says what and `fix` what to do.
+    """A problem: `code` names its kind, `message` says what is wrong and `fix` what to do.
 
-    The rest says where, as far as it applies: a line of a file, a record and its field, an entry by
-    its seq, an edit by its place in the list, a test by its name; of an error in the user's code
-    its type and the user's own frames; an alert by its fingerprint. What is not `blocking` is
-    reported and refuses nothing.
+    The other fields say where, as far as they apply: a line of a file, a record and its field, an
+    entry by its seq, an edit by its place in the list, a test by its name; for an error in the
+    user's code, its type and the user's own frames; an alert by its fingerprint. A finding that is
+    not `blocking` is reported and refuses nothing.
     """
 
     code: str
@@ -39,7 +39,7 @@ class Finding:
 
     @classmethod
     def of_error(cls, code: str, error: UserError, message: str, **where: Any) -> "Finding":
-        """Return the finding of an error that the user's code raised."""
+        """Return the finding for an error that the user's code raised."""
         where = {"path": error.path, "line": error.line, **where}
         return cls(
             code=code,
@@ -50,7 +50,7 @@ class Finding:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return what applies of it."""
+        """Return the fields that apply."""
         data = {name: value for name, value in asdict(self).items() if value not in (None, "")}
         if self.record is not None:
             data["record"] = self.record._asdict()
@@ -59,18 +59,18 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """One check with what it found; nothing found that blocks means passed."""
+    """A check and its findings; it is passed if none of them blocks."""
 
     name: str
     findings: Sequence[Finding]
 
     @property
     def passed(self) -> bool:
-        """Whether the candidate passed this check."""
+        """True if the candidate passed this check."""
         return not any(finding.blocking for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is stored of it: what blocks comes first, and of very many the beginning."""
+        """Return the stored form: blocking findings first, only the beginning of a long list."""
         ordered = sorted(self.findings, key=lambda finding: not finding.blocking)
         return {
             "name": self.name,
@@ -81,7 +81,7 @@ class Check:
 
 @dataclass
 class Verdict:
-    """What the gate says of a candidate, check by check."""
+    """The gate's decision on a candidate, check by check."""
 
     checks: list[Check] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
@@ -89,19 +89,19 @@ class Verdict:
     bytecode: dict[str, str] = field(default_factory=dict)
     image_digest: str = ""
     runner: str = ""
-    # What the constraints find on this day (path, severity and message), and what changes later.
+    # The constraints' alerts on this day (path, severity and message), and what changes later.
     day: str = ""
     alerts: list[dict[str, str]] = field(default_factory=list)
     coming: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def accepted(self) -> bool:
-        """Whether every check passed."""
+        """True if every check passed."""
         return all(check.passed for check in self.checks)
 
     @property
     def reason(self) -> str:
-        """Say in one line what failed first; empty if nothing did."""
+        """Describe the first failure in one line; "" if there is none."""
         for check in self.checks:
             for finding in check.findings:
                 if finding.blocking:
@@ -111,7 +111,7 @@ class Verdict:
         return ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is stored with a checkpoint or a refused proposal."""
+        """Return the form stored with a checkpoint or a refused proposal."""
         return {
             "accepted": self.accepted,
             "reason": self.reason,

@@ -1,8 +1,8 @@
-"""The gate: what a candidate project must pass to become a checkpoint.
+"""The gate: the checks that a candidate project must pass to become a checkpoint.
 
-Its work follows the change: files that a change leaves alone were accepted before, byte for byte,
-and are neither parsed nor compiled nor checked again. They are executed, since the new version is
-one program.
+Its work is proportional to the change: files that a change leaves alone were accepted before, byte
+for byte, and are neither parsed nor compiled nor checked again. They are executed, since the new
+version is one program.
 """
 
 import datetime
@@ -55,17 +55,17 @@ from workers.sandbox.interface import (
     parts_of,
 )
 
-# Of a user, the newest: what a model was told longer ago, it may be told again.
+# Number of a user's newest rejections read; an older message may be repeated to the model.
 MAX_REJECTIONS_READ = 100
 
 
-# What the gate notes of a constraint that failed already, and was sent as it stands.
+# Finding for a constraint that already failed, and was sent unchanged.
 STILL_FAILS = "still_fails"
 NOT_MENDED = "it stays as it is, and raises no new alert until you mend it"
 
 
 class GateUnavailable(Exception):
-    """The sandbox could not be had or broke: there is no verdict, and it is worth another try."""
+    """The sandbox was not available or broke: there is no verdict, and a retry may succeed."""
 
 
 def judge(
@@ -81,27 +81,28 @@ def judge(
     of_model: Sequence[Edit] = (),
     written: Collection[str] = (),
 ) -> Verdict:
-    """Judge a change of the project at `parent`; raises GateUnavailable.
+    """Judge a change of the project at `parent`; raise GateUnavailable.
 
-    `checks` are those that it has passed already. With `judge_code`, its records must be grounded
-    and those that it retires named (unless no text says them: `judge_grounding`), and types, tests
-    and constraints must be in order too. A change made of typed entries goes without: its records
-    say what the entries say, and a fact is not refused because a constraint cannot cope with it.
-    The constraint's run after the checkpoint fails visibly instead. `of_model` are the edits where
-    a language model made them: what they would silence is held (`holds`). `written` are the names
-    of the constraints that were sent: one that fails already and was sent as it stands is checked
-    as if it was new, and whoever sent it is told that it fails.
+    `checks` are those that it has passed already. With `judge_code`, the change's records must be
+    grounded and the records that it retires named (unless no text supports them:
+    `judge_grounding`), and types, tests and constraints must be in order too. A change made of
+    typed entries skips this: its records have the entries' content, and a fact is not refused
+    because a constraint cannot cope with it. Instead, the constraint's run after the checkpoint
+    fails visibly. `of_model` are the edits if a language model made them: edits that would silence
+    alerts are held (`holds`). `written` are the names of the constraints that were sent: one that
+    already fails and was sent unchanged is checked as if it were new, and its sender is told that
+    it fails.
 
-    Constraints run as of `at`, by default now. Alerts that no test reaches and boundaries that none
-    notices are reported; those of a model's constraint refuse it once, and are reported from then
-    on, since some mutants cannot be told from it. A model is also told on what days alerts change,
-    of what is not committed.
+    Constraints run as of `at`, by default now. Alerts that no test reaches and boundaries that no
+    test notices are reported; in a model's constraint they block once, and are only reported from
+    then on, since some mutants are equivalent to it. A model is also told on what days alerts
+    change, without this being committed.
 
-    The checks run from the cheap to the dear and stop at the first that fails, because those after
-    it would speak of its consequences; but what is held and what no test notices are told together.
+    The checks run from cheap to expensive and stop at the first that fails, because later ones
+    would only report its consequences; but held edits and gaps in tests are reported together.
     """
     verdict = Verdict(checks=[*checks])
-    # What is kept of another project as it came is no part of this one's program.
+    # Files kept unchanged from another project are not part of this one's program.
     sources = {
         path: text
         for path, text in change.files.items()
@@ -150,7 +151,7 @@ def judge(
             anew = type_errors(parent, change, anew=failing)
             verdict.checks.append(Check("types", list(anew)))
     except SandboxError as error:
-        # Without anybody's code to judge, slowness is the machine's, and whoever kills.
+        # If there is no user code to judge, a timeout or kill is due to the machine.
         if error.infrastructure or (error.outcome in ("timeout", "killed") and not judge_code):
             raise GateUnavailable(str(error)) from error
         verdict.checks.append(Check("execution", [of_request(error)]))
@@ -158,7 +159,7 @@ def judge(
 
 
 def _still_failing(verdict: Verdict) -> list[str]:
-    """Return the files of the constraints that were sent and fail as before, with their tests."""
+    """Return the files, with tests, of the constraints that were sent and still fail."""
     names = [
         PurePosixPath(finding.path).stem
         for check in verdict.checks
@@ -169,7 +170,7 @@ def _still_failing(verdict: Verdict) -> list[str]:
 
 
 def _blocking_once(user: MemoryUser, found: Iterable[Finding]) -> Iterator[Finding]:
-    """Let what no test notices block, but of constraints that it has refused before."""
+    """Let gaps in tests block, except for constraints that they have blocked before."""
     refused: set[str] | None = None
     for finding in found:
         if finding.code in BLOCKING_ONCE:
@@ -179,14 +180,14 @@ def _blocking_once(user: MemoryUser, found: Iterable[Finding]) -> Iterator[Findi
 
 
 def _refused_for_tests(user: MemoryUser) -> set[str]:
-    """Return the constraints of which a model was told what no test of them notices."""
+    """Return the constraints whose gaps in tests were reported to a model."""
     rejected = Run.objects.filter(
         user=user,
         kind=RunKind.PROPOSAL,
         trigger=RunTrigger.MODEL,
         outcome=RunOutcome.REJECTED,
     ).order_by("-queued_at")
-    # A run whose user has had something redacted has been emptied.
+    # A run is emptied once the user has redacted something.
     told = rejected.filter(output__verdict__checks__isnull=False)
     return {
         finding["path"]
@@ -215,14 +216,14 @@ def _execute(
     at: datetime.datetime,
     written: Collection[str],
 ) -> None:
-    """Compile what changed, load the new version and see that it holds what it should.
+    """Compile the changed files, load the new version, and verify its content.
 
-    What passes stays resident for a while: its constraints run next.
+    A version that passes stays resident for a while: its constraints run next.
     """
     started = time.monotonic()
     allowance = allowance_of(user.workspace)
     with runner.lease(user.pk, allowance, fresh=True) as lease, ExitStack() as stack:
-        # It has executed nothing of anybody's yet, so its bytecode can be trusted.
+        # The sandbox has not executed any user code yet, so its bytecode can be trusted.
         sandbox = lease.sandbox
         verdict.runner = sandbox.runner_name
         verdict.image_digest = sandbox.image_digest
@@ -248,10 +249,10 @@ def _execute(
         if judge_code and verdict.accepted:
             found = _constraints(sandboxes, user, parent, change, allowance, verdict, at, written)
             verdict.checks.append(Check("constraints", list(found)))
-        # What is held says nothing of the tests: both are told at once.
+        # Held edits are independent of the tests, so both are reported at once.
         is_sound = verdict.accepted
         if of_model and parent is not None and is_sound:
-            # In the one that nobody uses afterwards.
+            # This sandbox is not used afterwards.
             candidate = Candidate(
                 user=user,
                 parent=parent,
@@ -280,7 +281,7 @@ def _execute(
 
 
 def _changed_constraints(sources: Mapping[str, str]) -> dict[str, str]:
-    """The constraints that are written, by name; each has its tests written with it."""
+    """Return the written constraints by name; each has its tests written with it."""
     return {
         path.removeprefix("constraints/").removesuffix(".py"): source
         for path, source in sources.items()
@@ -289,7 +290,7 @@ def _changed_constraints(sources: Mapping[str, str]) -> dict[str, str]:
 
 
 def _state(sandbox: Sandbox, change: Change) -> Iterator[Finding]:
-    """The interpreter sees the records that the edits describe, and as many as there should be."""
+    """The interpreter must see the records that the edits describe, in the right number."""
     sizes = {path: len(change.files[path] or "") for path in change.expected}
     dumps = [sandbox.dump(part) for part in parts_of(sizes, DUMPED_BYTES)]
     dump = Dump(
@@ -325,10 +326,10 @@ def _state(sandbox: Sandbox, change: Change) -> Iterator[Finding]:
 
 
 def _tests(sandbox: Sandbox, change: Change, limits: Limits) -> Iterator[Finding]:
-    """Every test passes, and every constraint that is written comes with one."""
+    """Every test must pass, and every written constraint must come with a test."""
     tests = change.outline.tests
     results = sandbox.run_tests(tests, limits=limits).results if tests else ()
-    # A file that could not run to its end may well have tests: it has an error, which comes below.
+    # A file that did not run to its end may well have tests: its error is reported below.
     tested = {result.name.partition("::")[0] for result in results}
     written = {path: text for path, text in change.files.items() if text is not None}
     own = {f"tests/test_{name}.py" for name in _changed_constraints(written)}
@@ -354,10 +355,10 @@ def _constraints(
     now: datetime.datetime,
     written: Collection[str],
 ) -> Iterator[Finding]:
-    """No constraint fails, or depends on the order of hashing, that did not before.
+    """Yield a finding for each constraint that newly fails or depends on the order of hashing.
 
-    What they would say then is noted in the verdict; of those that were sent, that they fail still,
-    and that alerts of theirs count as one.
+    The resulting alerts are noted in the verdict. Of the constraints in `written`, those that still
+    fail and those whose alerts count as one are noted too, which refuses nothing.
     """
     if not change.outline.constraints:
         return
@@ -395,7 +396,7 @@ def _faulty_before(
     now: datetime.datetime,
     allowance: Allowance,
 ) -> set[str]:
-    """Of these constraints, those that were at fault in the version before, too."""
+    """Return those of these constraints that were already at fault in the previous version."""
     with (
         loaded(parent, allowance) as sandbox,
         runner.open_sandbox(hash_seed=OTHER_HASH_SEED, shape=allowance.shape) as other,

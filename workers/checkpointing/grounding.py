@@ -1,9 +1,9 @@
-"""Grounding: the dates, numbers and names of a record are found in the entries that it cites.
+"""Grounding: the dates, numbers and names of a record must be in the entries that it cites.
 
-What is compared is meaning, not spelling: 1200 is grounded by "1,200 €" and by "twelve hundred", a
-date by "next Friday" in an entry of that week. A number or a date that no cited entry says refuses
-the record, unless its field is marked as derived; a name, or a number in words, is reported alone,
-since the same person may be called otherwise.
+Meaning is compared, not spelling: 1200 is grounded by "1,200 €" and by "twelve hundred", a date by
+"next Friday" in an entry of that week. A number or a date that no cited entry contains refuses the
+record, unless its field is marked as derived; a name, or a number in words, is only reported, since
+the same person may be called otherwise.
 """
 
 import datetime
@@ -29,7 +29,7 @@ from workers.checkpointing.moments import (
 )
 from workers.checkpointing.quantities import numbers_said, numerals, spelled
 
-# Of which a booking code, the number of a passport or of a flight may be made.
+# Text that may be a booking code, or the number of a passport or flight.
 _JOINED = re.compile(r"[\w/-]++")
 _FIRST = re.compile(r"(?<!\w)[^\W_]")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -39,9 +39,11 @@ _DIGIT = re.compile(r"\d")
 _CLOCK = re.compile(r"(?<!\d)\d{1,2}:\d\d(?!\d)", re.ASCII)
 _WORDS = re.compile(r"[^\W_]+")
 _DIGITS = re.compile(r"(?<=\d)[\s()./-]+(?=\d)")
-# So many digits are no quantity any more but a name, in groups or not: of a phone, or an account.
+# A number of this many digits, grouped or not, is a name and not a quantity: of a phone, or an
+# account.
 LONG_NUMBER = 5
-# A text of so few words is a name or a label; in a longer one the first word is large by grammar.
+# A text of at most this many words is a name or a label; in a longer one the first word is
+# capitalized by grammar.
 LABEL_WORDS = 4
 
 FIX = (
@@ -52,7 +54,7 @@ FIX = (
 
 @dataclass(frozen=True)
 class Source:
-    """What a log entry says: its text, its typed data if any, when and by whom it was said."""
+    """The content of a log entry: its text, typed data if any, time, and speaker."""
 
     seq: int
     text: str
@@ -62,21 +64,21 @@ class Source:
 
     @property
     def said(self) -> str:
-        """What is said, as one text."""
+        """The text and the data, as one text."""
         data = "" if self.data is None else json.dumps(self.data, ensure_ascii=False)
         return "\n".join(part for part in (self.text, data) if part)
 
     @property
     def whole(self) -> str:
-        """What is said, and by whom."""
+        """The text, the data and the speaker, as one text."""
         return f"{self.said}\n{self.speaker}" if self.speaker else self.said
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A record's fields that are new, and those of them that are said to be derived.
+    """The new fields of a record, and those of them that are marked as derived.
 
-    `is_new` tells whether the record is, too.
+    `is_new` tells whether the record is new, too.
     """
 
     record_id: RecordId
@@ -93,9 +95,9 @@ def claims_of(
     derived: Mapping[str, str],
     fields: Iterable[str],
 ) -> Claim:
-    """Return what is new in a record; `fields` are those that its class has by now.
+    """Return what is new in a record; `fields` are those that its class now has.
 
-    A value that stood in a field that is gone was renamed with it, and is not new.
+    The value of a field that is gone was renamed with it, and is not new.
     """
     old = before.fields if before else {}
     known = set(fields)
@@ -111,9 +113,9 @@ def claims_of(
 def ungrounded(
     claims: Iterable[Claim], sources: Mapping[int, Source], time_zone: str
 ) -> Iterator[Finding]:
-    """Yield a finding for each date, number and name that no cited entry says.
+    """Yield a finding for each date, number and name that is in no cited entry.
 
-    `sources` are the entries by their seq; one that is not there says nothing.
+    `sources` are the entries by their seq; a missing entry supports nothing.
     """
     zone = zoneinfo.ZoneInfo(time_zone)
     read: dict[int, _Ground] = {}
@@ -134,7 +136,7 @@ def ungrounded(
 
 
 def says(source: Source, value: Value, zone: zoneinfo.ZoneInfo) -> bool:
-    """Tell whether an entry says every date, number and name of a value."""
+    """Return whether an entry contains every date, number and name of a value."""
     ground = _Ground(zone)
     ground.read(source)
     return next(ground.missing(value), None) is None
@@ -170,20 +172,20 @@ def _finding(claim: Claim, name: str, kind: _Kind, text: str) -> Finding:
 
 
 class _Ground:
-    """What some entries say together."""
+    """The combined content of some entries."""
 
     def __init__(self, zone: zoneinfo.ZoneInfo) -> None:
         self._zone = zone
         self._said = Said()
         self._numbers: set[Decimal] = set()
-        self._texts: list[str] = []  # as they are compared: small letters, single spaces
+        self._texts: list[str] = []  # normalized: small letters, single spaces
         self._digits: list[str] = []
         self._squeezed: list[str] = []
         self._words: set[str] = set()
         self._words_in_order: list[str] = []
 
     def read(self, source: Source) -> None:
-        """Take in an entry."""
+        """Add an entry."""
         text = source.whole
         self._said.update(moments_said(text, source.at.astimezone(self._zone)))
         self._numbers |= numbers_said(text)
@@ -193,7 +195,7 @@ class _Ground:
         self._words |= set(words_of(text))
 
     def update(self, other: "_Ground") -> None:
-        """Take in what others say."""
+        """Add the content of others."""
         self._said.update(other._said)
         self._numbers |= other._numbers
         self._texts += other._texts
@@ -202,7 +204,7 @@ class _Ground:
         self._words |= other._words
 
     def missing(self, value: Value) -> Iterator[tuple[_Kind, str]]:
-        """Yield what a value claims and nobody says."""
+        """Yield the parts of a value that no entry contains."""
         match value:
             case None | bool() | Ref():
                 return
@@ -232,7 +234,7 @@ class _Ground:
     def _has_number(self, number: Decimal) -> bool:
         if not number.is_finite():
             return True
-        # Unlike abs(), it neither rounds nor overflows.
+        # Unlike abs(), copy_abs() neither rounds nor overflows.
         size = number.copy_abs()
         digits = str(size)
         return (
@@ -253,7 +255,7 @@ class _Ground:
         return self._said.has_day(datetime.date(numbers[0], numbers[1], numbers[2]))
 
     def _missing_moment(self, moment: datetime.datetime) -> Iterator[tuple[_Kind, str]]:
-        """A moment is said in the user's time, or in that of whoever wrote it down."""
+        """A moment may be given in the user's time zone, or in that of whoever wrote it down."""
         local = moment.astimezone(self._zone) if moment.tzinfo else moment
         readings = [reading for reading in (local, moment) if self._said.has_day(reading.date())]
         if not readings:
@@ -322,23 +324,26 @@ class _Ground:
         return self._words_in_order
 
     def _has_word(self, word: str) -> bool:
-        """Whether somebody says it; a long word may be inflected: "Italian" for "Italy"."""
+        """Return whether the entries contain the word.
+
+        A long word may be inflected: "Italian" for "Italy".
+        """
         if len(word) == 1 or word in self._words or f"{word}s" in self._words:
             return True
         if not word.isascii() and any(word in text for text in self._squeezed):
-            return True  # there are scripts without spaces
+            return True  # some scripts have no spaces
         stem = word[: max(4, len(word) - 3)]
         return len(word) > 5 and any_starts_with(self._in_order(), stem)
 
 
 def any_starts_with(in_order: Sequence[str], beginning: str) -> bool:
-    """Tell whether one of these words, which are in order, begins so."""
+    """Return whether one of these words, which are sorted, begins with the stem."""
     place = bisect_left(in_order, beginning)
     return place < len(in_order) and in_order[place].startswith(beginning)
 
 
 def _codes(text: str) -> Iterator[tuple[int, str]]:
-    """Yield words with letters and digits, as a booking code has, and where they begin."""
+    """Yield words with letters and digits, such as booking codes, and where they begin."""
     for joined in _JOINED.finditer(text):
         first = _FIRST.search(joined[0])
         if first is not None:
@@ -348,13 +353,13 @@ def _codes(text: str) -> Iterator[tuple[int, str]]:
 
 
 def plain(text: str) -> str:
-    """The text in small letters without accents, with single spaces."""
+    """Return the text in small letters without accents, with single spaces."""
     parts = unicodedata.normalize("NFKD", with_few_marks(text.casefold()))
     return " ".join("".join(one for one in parts if not unicodedata.combining(one)).split())
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text as they are compared: in small letters without accents."""
+    """Return the words of a text in normalized form: small letters without accents."""
     return _WORDS.findall(plain(text))
 
 

@@ -1,10 +1,10 @@
-"""Holds: what a model's edits may not silence, unless an entry that they cite speaks of it.
+"""Holds: alerts and rules that a model's edits may not silence unless a cited entry mentions them.
 
-A critical alert goes on until an entry speaks of a record in its evidence; a constraint is written
-weaker or deleted when an entry names it. Compared is what the constraints find on the state before
-and after, at one instant: what time alone ends is none of the edits' doing. What a model cannot
-show is refused, with the finding that names the alert, so that it may mend its edits; typed
-entries, the staff and the product's own proposals silence what they will.
+A critical alert continues until an entry mentions a record in its evidence; a constraint may be
+weakened or deleted only if an entry names it. The constraints' findings before and after are
+compared at one instant, so that an alert that merely expires is not blamed on the edits. An edit
+that the model cannot support is refused, with a finding that names the alert, so that the model can
+fix its edits; typed entries, the staff and the product's own proposals may silence anything.
 """
 
 import ast
@@ -42,7 +42,7 @@ from workers.execution.constraints import finding_of
 from workers.execution.projects import compiled, loaded
 from workers.sandbox.interface import Allowance, Sandbox
 
-# The edits that can end an alert.
+# Edits that can end an alert.
 _ENDING = (Add, Update, Retire, RenameField, WriteConstraint, DeleteConstraint)
 
 Found = Mapping[str, alerts.Finding]
@@ -50,9 +50,9 @@ Found = Mapping[str, alerts.Finding]
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A model's edits, what they make of a version, and a sandbox that holds it.
+    """A model's edits, the version that results, and a sandbox that holds it.
 
-    All is compared at the instant `now`.
+    Everything is compared at the instant `now`.
     """
 
     user: MemoryUser
@@ -65,11 +65,11 @@ class Candidate:
 
 
 def held(candidate: Candidate) -> Iterator[Finding]:
-    """Yield a finding for each critical alert and each rule that the edits silence: it refuses them
-    where no cited entry speaks of it, and is reported where one does.
+    """Yield a finding for each critical alert and each rule that the edits silence.
 
-    What is resident in the sandbox is the candidate again afterwards, and constraints of the
-    workspace beside it. Raises SandboxError.
+    The finding blocks if no cited entry mentions the alert or rule, and is only reported if one
+    does. Afterwards the sandbox holds the candidate again, and constraints of the workspace beside
+    it. Raises SandboxError.
     """
     user, parent = candidate.user, candidate.parent
     outline = Outline.from_json(parent.outline)
@@ -94,7 +94,7 @@ def _applying(user: MemoryUser, outline: Outline) -> list[Standing]:
 
 
 def _find_after(candidate: Candidate) -> Found:
-    """Return what is found on the candidate; the workspace's constraints are loaded for it."""
+    """Return the findings on the candidate; the workspace's constraints are loaded for this."""
     applying = _applying(candidate.user, candidate.change.outline)
     sandbox, shape = candidate.sandbox, candidate.allowance.shape
     if applying:
@@ -109,7 +109,10 @@ def _find(
     applying: Sequence[Standing] = (),
     paths: Sequence[str] | None = None,
 ) -> Found:
-    """Return what constraints find in a sandbox, by fingerprint. One that fails finds nothing."""
+    """Return the findings of constraints in a sandbox, by fingerprint.
+
+    A constraint that fails has none.
+    """
     ran = sandbox.run_constraints(
         paths,
         now=candidate.now,
@@ -128,7 +131,7 @@ def _find(
 
 
 def _is_silenced(finding: alerts.Finding, fingerprint: str, after: Found) -> bool:
-    """Whether it is not found any more, or is found and less severe."""
+    """Return whether the finding is gone, or is still found but less severe."""
     now = after.get(fingerprint)
     return now is None or severity_rank(now.severity) < severity_rank(finding.severity)
 
@@ -192,8 +195,10 @@ def _held_alerts(
 
 
 def _goes_on(finding: alerts.Finding, before: Found, after: Found) -> bool:
-    """Whether the same constraint finds something critical anew that shares a record with it, such
-    as of the record that has taken another one's place."""
+    """Return whether the constraint has a new critical finding that shares a record with this one.
+
+    For example, one about the record that has replaced another.
+    """
     mine = _ids(finding)
     return any(
         fingerprint not in before
@@ -209,7 +214,7 @@ def _ids(finding: alerts.Finding) -> set[RecordId]:
 
 
 def _evidence(candidate: Candidate, finding: alerts.Finding) -> dict[RecordId, Record]:
-    """Return the records that it rests on as they were before."""
+    """Return the records in the alert's evidence as they were before."""
     project = checkpoints.open_project(candidate.parent, candidate.user)
     records = {record_id: project.record(record_id) for record_id in sorted(_ids(finding))}
     return {record_id: record for record_id, record in records.items() if record is not None}
@@ -218,15 +223,17 @@ def _evidence(candidate: Candidate, finding: alerts.Finding) -> dict[RecordId, R
 def _speaks_of(
     source: Source, finding: alerts.Finding, records: Mapping[RecordId, Record], outline: Outline
 ) -> bool:
-    """Tell whether an entry names a record in the evidence of an alert; the constraint, if there is
-    none."""
+    """Return whether an entry names a record in an alert's evidence.
+
+    If there is no evidence, it has to name the constraint.
+    """
     if records:
         return any(names_record(source, *one) for one in records.items())
     return names_one_of(source.said, _about(finding.constraint, outline))
 
 
 def _about(path: str, outline: Outline) -> list[str]:
-    """Return by which texts people may speak of a constraint."""
+    """Return the texts by which people may refer to a constraint."""
     name = PurePosixPath(path).stem
     return [name.replace("_", " "), outline.constraints.get(name, "")]
 
@@ -296,8 +303,10 @@ def _edits_of(candidate: Candidate, name: str) -> list[WriteConstraint | DeleteC
 def _silent_alerts(
     candidate: Candidate, names: Sequence[str], old: Mapping[str, str], before: Found, after: Found
 ) -> dict[str, str]:
-    """Return by constraint an alert that its old text would go on finding, and the new one does
-    not, or as less severe."""
+    """Return, by constraint, an alert that its old text would still raise.
+
+    The new text does not raise it, or with less severity.
+    """
     rules = {
         _rule(name): old[_rule(name)] for name in names if _rule(name) in candidate.change.files
     }
@@ -318,8 +327,10 @@ def _silent_alerts(
 
 
 def _rests_on_more(finding: alerts.Finding, after: Found) -> bool:
-    """Tell whether the constraint finds as grave a thing of all these records, and of others: what
-    was extended is not weaker, though its alert is another one then."""
+    """Return whether the constraint has as severe a finding on all these records and more.
+
+    Such a constraint was extended and not weakened, though its alert is a different one.
+    """
     mine = _ids(finding)
     return bool(mine) and any(
         other.constraint == finding.constraint
@@ -332,9 +343,9 @@ def _rests_on_more(finding: alerts.Finding, after: Found) -> bool:
 def _lost_cases(
     candidate: Candidate, names: Sequence[str], old: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return by constraint a test that it passed and does not pass any more, or that is gone.
+    """Return, by constraint, a test that passed before and now fails or is gone.
 
-    A test that cannot run on what the schema is now tells of nothing.
+    A test that cannot run with the current schema is ignored.
     """
     tests = {_tests(name): old[_tests(name)] for name in names}
     candidate.sandbox.load(tests)
@@ -356,7 +367,7 @@ def _lost_cases(
 
 
 def _gone(old: str, new: str) -> list[str]:
-    """Return the tests that are there no more, by name or by what they do."""
+    """Return the tests that no longer exist, by name or by content."""
     were, are = _functions(old), _functions(new)
     return [name for name, does in were.items() if name not in are and does not in are.values()]
 
@@ -370,7 +381,7 @@ def _functions(source: str) -> dict[str, str]:
 
 
 def _load_new(candidate: Candidate, paths: Collection[str]) -> None:
-    """Have the sandbox hold the candidate's own text of these files again."""
+    """Load the candidate's own text of these files into the sandbox again."""
     files = candidate.change.files
     own = {path: text for path in paths if (text := files.get(path)) is not None}
     kept = [path for path in paths if path not in files]

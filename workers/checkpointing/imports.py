@@ -1,6 +1,6 @@
 """Imports: a foreign project is repaired, executed in a sandbox, translated, and judged.
 
-One that was exported is not executed: its files say what is in it, and it is judged as it is.
+An exported project is not executed: its files contain its data, and it is judged as it is.
 
 All or nothing: a project that cannot be imported leaves no trace but its run, which says why.
 """
@@ -57,7 +57,7 @@ class Refused(Exception):
 
 @dataclass
 class Report:
-    """What an import did to the project, besides what its records say."""
+    """The changes that an import made to the project, besides the content of its records."""
 
     repairs: list[dict[str, Any]] = field(default_factory=list)
     notes: list[dict[str, Any]] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Report:
     legacy: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is stored with the run."""
+        """Return the form stored with the run."""
         return {
             "modules": self.modules,
             "counts": self.counts,
@@ -78,14 +78,14 @@ class Report:
 
 @dataclass(frozen=True)
 class Imported:
-    """A project with everything in it, not judged yet."""
+    """A project with all its content, not judged yet."""
 
     edits: Sequence[Edit]
     change: Change
 
 
 def execute(run: Run) -> None:
-    """Import the run's files as the next version, or say why not."""
+    """Import the run's files as the next version, or record why not."""
     report = Report()
     try:
         files = run.input["files"]
@@ -108,11 +108,11 @@ def execute(run: Run) -> None:
 def _import(
     run: Run, files: Mapping[str, str], report: Report, build: Callable[[MemoryUser], Imported]
 ) -> None:
-    """Build the change on the head, put it through the gate, and commit it; Refused, HeadMoved."""
+    """Build the change on the head, judge it, and commit it; raise Refused or HeadMoved."""
     for attempt in range(1, MAX_REBUILDS + 1):
         user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
         imported = build(user)
-        # What was computed is said nowhere: only that it came with the project.
+        # Values may be computed, so no text supports them: they only came with the project.
         verdict = gate.judge(
             user,
             user.head,
@@ -133,7 +133,7 @@ def _import(
 
 
 def _in_our_form(files: Mapping[str, str]) -> Whole | None:
-    """Read a project as it is exported; None for any other, which is executed."""
+    """Read a project in our export format; return None for any other, which is executed."""
     try:
         return read_whole(files)
     except (ProjectError, RecursionError):
@@ -141,7 +141,7 @@ def _in_our_form(files: Mapping[str, str]) -> Whole | None:
 
 
 def _take_over(user: MemoryUser, whole: Whole, report: Report) -> Imported:
-    """Make a project of ours part of the user's, as it is; Refused."""
+    """Make a project of ours part of the user's, as it is; raise Refused."""
     project = checkpoints.open_project(user.head, user)
     outline = whole.outline
     try:
@@ -164,7 +164,7 @@ def _take_over(user: MemoryUser, whole: Whole, report: Report) -> Imported:
 
 
 def _repaired(files: Mapping[str, str], report: Report) -> dict[str, str]:
-    """Return the files, repaired where need be; Refused for one that is no Python after that."""
+    """Return the files, repaired if needed; raise Refused if one is still not Python."""
     found = {}
     for path, source in files.items():
         repaired = repair(source)
@@ -207,7 +207,7 @@ def _build(
     data: Mapping[str, Any],
     report: Report,
 ) -> Imported:
-    """Translate what was read into a change of the user's project as it is now; Refused."""
+    """Translate what was read into a change of the user's current project; raise Refused."""
     project = checkpoints.open_project(user.head, user)
     try:
         graph = read(data)
@@ -254,7 +254,7 @@ def _keep_old(
 
 
 def _found(sandbox: Sandbox, run: Run, files: Mapping[str, str], path: str) -> object:
-    """Return what an old constraint finds, or its error as a text."""
+    """Return the alerts of an old constraint, or its error as a text."""
     try:
         return run_old_constraint(
             sandbox, files, path, now=run.instant, time_zone=run.user.time_zone
@@ -294,7 +294,7 @@ def _commit(
 ) -> None:
     """Write the entry that the records cite, and the version, in one transaction.
 
-    Raises HeadMoved, too, if the number of that entry was taken by another one meanwhile.
+    Raises HeadMoved, also if another entry has taken the number of that entry meanwhile.
     """
     seq = user.last_seq + 1
     with transaction.atomic():

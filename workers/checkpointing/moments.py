@@ -1,9 +1,9 @@
-"""The dates and times that a text says, seen from the moment at which it was said.
+"""The dates and times in a text, relative to the moment at which it was said.
 
 Numeric dates are read in every order that the calendar allows. Relative dates ("tomorrow", "in two
-weeks", "last Friday") and dates without a year are resolved against that moment, with all the days
-that a person may have meant. Words are read in English; a date in another language, such as
-"2. Mai 2026", holds for its day and year in any month.
+weeks", "last Friday") and dates without a year are resolved against that moment, into all the days
+that a person may have meant. Words are read in English; for a date in another language, such as "2.
+Mai 2026", its day and year count in any month.
 """
 
 import calendar
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from workers.checkpointing.quantities import ORDINALS, spelled
 
-MAX_YEARS = 50  # that a text can mean by dates without one
-MAX_COUNT_DIGITS = 5  # of days, weeks or years: what is more lies outside the calendar
+MAX_YEARS = 50  # that dates without a year can mean
+MAX_COUNT_DIGITS = 5  # of a count of days, weeks or years: larger ones lie outside the calendar
 
 _MONTHS = {
     name.lower(): number
@@ -88,7 +88,7 @@ _MONTH_ORDINAL = re.compile(
 )
 _ON_ORDINAL = re.compile(rf"\bon\s+the\s+(?P<days>{_ORDINAL})\b(?!\s+[a-z])", _FLAGS)
 _DAY_NAME = "|".join(sorted(_WEEKDAYS, key=len, reverse=True))
-# What a month is named by: itself, or how far off it is.
+# Ways to name a month: by its name, or by its distance from now.
 _OF_A_MONTH = (
     rf"(?:{_MONTH}(?:,?\s+(?:of\s+)?{_YEAR})?"
     r"|(?:(?P<which>next|this|last|coming|past|previous|following)\s+|the\s+|each\s+|every\s+)?"
@@ -153,7 +153,7 @@ _PAST = re.compile(
 
 @dataclass(frozen=True)
 class Said:
-    """What a text says of the calendar and the clock.
+    """Dates and times that a text mentions.
 
     A date without a year is resolved into `days`; `any_month` has year and day of dates whose
     month could not be read.
@@ -166,23 +166,23 @@ class Said:
     times: set[tuple[int, int]] = field(default_factory=set)
 
     def has_day(self, day: datetime.date) -> bool:
-        """Whether it says this day."""
+        """Return whether the text mentions this day."""
         return day in self.days or (day.year, day.day) in self.any_month
 
     def has_day_of_year(self, month: int, day: int) -> bool:
-        """Whether it says this day, of whatever year."""
+        """Return whether the text mentions this day, of any year."""
         return (month, day) in self._parts[2]
 
     def has_month(self, year: int, month: int) -> bool:
-        """Whether it says this month, or a day of it."""
+        """Return whether the text mentions this month, or a day in it."""
         return (year, month) in self.months or (year, month) in self._parts[1]
 
     def has_year(self, year: int) -> bool:
-        """Whether it says this year, or something within it."""
+        """Return whether the text mentions this year, or a date within it."""
         return year in self.years or year in self._parts[0]
 
     def update(self, other: "Said") -> None:
-        """Add what another text says."""
+        """Add the dates and times of another text."""
         self.days.update(other.days)
         self.months.update(other.months)
         self.years.update(other.years)
@@ -192,7 +192,7 @@ class Said:
 
     @functools.cached_property
     def _parts(self) -> tuple[set[int], set[tuple[int, int]], set[tuple[int, int]]]:
-        """Years, months, and days of a year; asked for only when all of a text has been added."""
+        """The years, months, and days of a year; computed only once all texts were added."""
         return (
             {day.year for day in self.days} | {year for year, _ in self.months},
             {(day.year, day.month) for day in self.days},
@@ -213,7 +213,7 @@ class Dated:
 
 
 def moments_said(text: str, at: datetime.datetime) -> Said:
-    """Return what a text means that was said at a moment, in the time zone of who said it."""
+    """Return the dates and times of a text said at a moment, in the speaker's time zone."""
     said = Said()
     today = at.date()
     said.days.add(today)
@@ -236,7 +236,7 @@ def moments_said(text: str, at: datetime.datetime) -> Said:
 
 
 def absolute_dates(text: str) -> Iterator[Dated]:
-    """Walk over the dates that a text says with their year; of each all its readings."""
+    """Yield the dates with a year in a text, each with all its readings."""
     taken = bytearray(len(text))
 
     def free(match: re.Match[str]) -> bool:
@@ -277,7 +277,7 @@ def absolute_dates(text: str) -> Iterator[Dated]:
 
 
 def masked(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """Return the text with something in place of its parts that is no word and no number."""
+    """Return the text with the parts replaced by a character of no word or number."""
     characters = list(text)
     for start, end in spans:
         characters[start:end] = ";" * (end - start)
@@ -285,7 +285,7 @@ def masked(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def yearless_dates(text: str) -> Iterator[Dated]:
-    """Walk over the dates that a text says without their year."""
+    """Yield the dates without a year in a text."""
     for pattern in (_DAY_MONTH, _MONTH_DAY):
         for match in pattern.finditer(text):
             if not match["year"]:
@@ -295,7 +295,7 @@ def yearless_dates(text: str) -> Iterator[Dated]:
 
 
 def times_said(text: str) -> set[tuple[int, int]]:
-    """Return hour and minute of the times of day that a text says, in all their readings."""
+    """Return hour and minute of the times of day in a text, in all their readings."""
     times: set[tuple[int, int]] = set()
     for match in _CLOCK.finditer(text):
         times |= _times(int(match[1]), int(match[2]), match[4] or "")
@@ -337,7 +337,7 @@ def _times(hour: int, minute: int, half: str) -> set[tuple[int, int]]:
 
 
 def _without_year(text: str, today: datetime.date, said: Said) -> None:
-    """Dates of some year: one that the text mentions, or one close to the day it was said."""
+    """Yield dates of some year: one that the text mentions, or one close to the text's day."""
     years = [today.year - 1, today.year, today.year + 1, *sorted(said.years)[:MAX_YEARS]]
     for pattern in (_DAY_MONTH, _MONTH_DAY):
         for match in pattern.finditer(text):
@@ -361,7 +361,7 @@ def _without_year(text: str, today: datetime.date, said: Said) -> None:
 
 
 def _in_words(text: str, today: datetime.date, said: Said) -> None:
-    """Days that are named by ordinals in words, or by a holiday."""
+    """Yield days that are named by ordinals in words, or by a holiday."""
     near = [today.year - 1, today.year, today.year + 1, *sorted(said.years)[:MAX_YEARS]]
     for pattern in (_ORDINAL_MONTH, _MONTH_ORDINAL):
         for match in pattern.finditer(text):
@@ -431,15 +431,17 @@ def _years(match: re.Match[str], near: list[int]) -> list[int]:
 
 
 def _count(count: str) -> int:
-    """Return how many are counted, in digits or in a word; of too many digits none."""
+    """Return a count, given in digits or as a word; 0 if it has too many digits."""
     if count.isdigit():
         return int(count) if len(count) <= MAX_COUNT_DIGITS else 0
     return next((int(number) for found in spelled(count) for number in found.readings), 1)
 
 
 def _months_named(match: re.Match[str], today: datetime.date) -> Iterator[datetime.date]:
-    """The first days of the months that may be meant: of this year and those beside it, if it does
-    not say which one."""
+    """Return the first days of the months that may be meant.
+
+    Without a year these are the months of this year and of those beside it.
+    """
     if match["month"]:
         near = [today.year - 1, today.year, today.year + 1]
         yield from _days(_years(match, near), _MONTHS[match["month"].lower()], 1)
@@ -463,7 +465,7 @@ def _nth_weekday(month: datetime.date, nth: str, weekday: int) -> Iterator[datet
 
 
 def _starts(match: re.Match[str], today: datetime.date) -> Iterator[datetime.date]:
-    """The days from which "a week from Friday" counts: the coming ones."""
+    """Return the coming days from which "a week from Friday" counts."""
     if match["day"].lower() == "tomorrow":
         yield from _away(today, 1)
         return
@@ -473,7 +475,7 @@ def _starts(match: re.Match[str], today: datetime.date) -> Iterator[datetime.dat
 
 
 def _week(today: datetime.date, step: int) -> Iterator[datetime.date]:
-    """First and last day of a week, be it from Monday to Sunday or from Sunday to Saturday."""
+    """Return first and last day of a week, from Monday to Sunday or from Sunday to Saturday."""
     monday = 7 * step - today.weekday()
     for distance in (monday - 1, monday, monday + 5, monday + 6):
         yield from _away(today, distance)
@@ -487,7 +489,10 @@ def _steps(which: str) -> tuple[int, ...]:
 
 
 def _weekdays(today: datetime.date, weekday: int, which: str) -> Iterator[datetime.date]:
-    """The days that a weekday's name may mean: "next" is the coming one, or the one after it."""
+    """Return the days that a weekday's name may mean.
+
+    "Next" is the coming one, or the one after it.
+    """
     first, last = {
         **dict.fromkeys(("next", "coming", "following"), (1, 14)),
         **dict.fromkeys(("last", "past", "previous"), (-14, -1)),
@@ -542,7 +547,10 @@ def _away(today: datetime.date, distance: int) -> Iterator[datetime.date]:
 
 
 def _shifted(day: datetime.date, months: int) -> datetime.date:
-    """The same day of another month, or that month's last; the day itself out of the calendar."""
+    """Return the same day of another month, or that month's last day.
+
+    A day outside the calendar is returned as it is.
+    """
     index = day.year * 12 + day.month - 1 + months
     year, month = divmod(index, 12)
     if not 1 <= year <= 9999:
@@ -559,7 +567,7 @@ def _days(years: list[int], month: int, day: int) -> Iterator[datetime.date]:
 
 
 def _year(text: str) -> Iterator[int]:
-    """The years that a text may mean: with two digits, one of this century or the last."""
+    """Return the years that a text may mean: two digits mean this century or the last."""
     digits = text.lstrip("'’")
     if len(digits) == 4:
         yield int(digits)

@@ -1,8 +1,9 @@
-"""Mutants: constraints that do something else than what was written must fail their tests.
+"""Mutants: changed versions of a constraint, which must fail its tests.
 
-One that never alerts and one that always does show that the tests see the constraint fire and not
-fire: a test that asserts nothing is found out. Those of `unreached` show that the tests reach each
-of its alerts, those of `boundaries` that they go up to the days on which it begins and ends.
+A mutant that never alerts and one that always does show that the tests see the constraint fire and
+not fire: a test that asserts nothing is found out. The mutants of `unreached` show that the tests
+reach each of its alerts, those of `boundaries` that they go up to the days on which it begins and
+ends.
 """
 
 import ast
@@ -18,15 +19,14 @@ from workers.sandbox.interface import Limits, Sandbox
 
 BOUNDARY_UNNOTICED = "boundary_unnoticed"
 ALERT_UNREACHED = "alert_unreached"
-# What the tests of a model's constraint must show, or it is refused: once.
+# Gaps in the tests of a model's constraint for which it is refused once.
 BLOCKING_ONCE = frozenset({BOUNDARY_UNNOTICED, ALERT_UNREACHED})
-# In one version, with those of alerts: all constraints that are written share them, each as many as
-# any other.
+# Per version, counting mutants of alerts; the written constraints share them equally.
 MAX_BOUNDARY_MUTANTS = 120
-# A shifted number may make a loop endless. What takes as long counts as noticed.
+# A shifted number may make a loop endless. A test that takes this long counts as failed.
 BOUNDARY_WALL_SECONDS = 2.0
 BOUNDARY_TOTAL_SECONDS = 20.0
-# Of one constraint; how many more there are is said with the last.
+# Per constraint; the last finding says how many more there are.
 MAX_BOUNDARIES_TOLD = 12
 
 
@@ -38,7 +38,7 @@ class _Mutant:
     body: str
 
     def of(self, source: str) -> str:
-        """The constraint as it would be if it did this."""
+        """Return the constraint with this behaviour."""
         return source + _TEMPLATE.replace("BODY", self.body)
 
 
@@ -58,8 +58,8 @@ def mutated(check):
 check = mutated(check)
 """
 
-# The one that always alerts says what the constraint says, and something where it says nothing: so
-# that a test of the alerts themselves does not stand for one of silence.
+# The mutant that always alerts keeps the constraint's own alerts, and adds one where there are
+# none, so that a test of the alerts does not count as a test that it stays silent.
 MUTANTS = (
     _Mutant(
         "never_alerts_unnoticed",
@@ -75,8 +75,8 @@ MUTANTS = (
     ),
 )
 
-# A file of tests runs in a process of its own, in which the constraint becomes the mutant before
-# the tests can import anything of it.
+# A file of tests runs in a process of its own, where the mutant replaces the constraint before the
+# tests can import it.
 _TESTS_OF_MUTANT = """\
 from importlib import import_module
 exec(compile({source!r}, {path!r}, "exec"), vars(import_module({module!r})))
@@ -98,7 +98,7 @@ class _Bench:
         return f"{self._folder}tests/test_{name}.py"
 
     def unnoticed(self, mutants: Collection[tuple[str, str]], limits: Limits) -> list[bool]:
-        """Return of each mutant, a constraint's name and another source, whether its tests pass."""
+        """Return for each mutant (a constraint's name, another source) whether its tests pass."""
         files = {
             f"{self._folder}tests/mutant_{number}_of_{name}.py": _TESTS_OF_MUTANT.format(
                 source=source,
@@ -124,12 +124,12 @@ def surviving_mutants(
     *,
     folder: str = "",
 ) -> Iterator[Finding]:
-    """Yield a finding for each constraint whose tests pass, too, when it does something else.
+    """Yield a finding for each constraint whose tests still pass when its behaviour changes.
 
     `constraints` are sources by name, resident in the sandbox with their tests, which pass: in this
     folder, as `constraints/x.py` and `tests/test_x.py`; `sources` has both by path. Single alerts
-    and boundaries are looked at where nothing else is found, and block nothing: that is for the
-    caller. What is resident afterwards is of no use. Raises SandboxError.
+    and boundaries are checked if nothing else is found, and never block: the caller decides that.
+    Afterwards the sandbox's content is useless. Raises SandboxError.
     """
     bench = _Bench(sandbox, folder)
     always = [(mutant, name, source) for mutant in MUTANTS for name, source in constraints.items()]
@@ -138,7 +138,7 @@ def surviving_mutants(
     strangers = {
         name
         for _, name, _ in survivors
-        if bench.tests_path(name) in sources  # those that stay as they are have been accepted
+        if bench.tests_path(name) in sources  # unchanged ones were accepted before
         and not _imports(sources[bench.tests_path(name)], _module(bench.path(name)))
     }
     for mutant, name, _ in survivors:
@@ -156,11 +156,11 @@ def surviving_mutants(
 
 
 def _imports(tests: str, module: str) -> bool:
-    """Whether tests import this module, or something of it."""
+    """Return whether the tests import this module, or a name from it."""
     try:
         tree = parse_python(tests)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True  # of what cannot be read here, nothing is said
+        return True  # nothing is known about what cannot be parsed here
     package, _, name = module.rpartition(".")
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

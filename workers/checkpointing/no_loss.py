@@ -1,4 +1,4 @@
-"""No loss: records before + added - retired are the records after, by key and with equal values."""
+"""Verify that no record is lost: before + added - retired = after, by key and with equal values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,8 +11,7 @@ from workers.checkpointing.findings import Finding
 def lost_records(change: Change, sources: Mapping[str, str]) -> Iterator[Finding]:
     """Yield a finding for each record of the changed files that is not as the edits say.
 
-    What is compared is what the rendered files say when they are read back, not what the edits
-    meant to write.
+    The rendered files are read back and compared, not what the edits meant to write.
     """
     before: dict[RecordId, Record] = {}
     after: list[tuple[RecordId, Record]] = []
@@ -43,7 +42,7 @@ def lost_records(change: Change, sources: Mapping[str, str]) -> Iterator[Finding
 def losses(
     expected: Mapping[RecordId, Record], after: Sequence[tuple[RecordId, Record]]
 ) -> Iterator[Finding]:
-    """Compare the records that there should be with those that there are: none lost or changed.
+    """Compare the expected records with the actual ones: none may be lost or changed.
 
     Equal means equal and of equal types, which Python's own comparison is not: 1 == 1.0 == True.
     """

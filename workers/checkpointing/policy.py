@@ -34,7 +34,7 @@ from workers.checkpointing.policy_tables import (
 
 @dataclass(frozen=True)
 class Finding:
-    """One violation; `message` names what was found and the fix."""
+    """A violation; `message` names what was found and the fix."""
 
     path: str
     line: int
@@ -61,7 +61,7 @@ _KINDS = (
     ("constraint", re.compile(r"constraints/\w+\.py")),
     ("test", re.compile(r"tests/test_\w+\.py")),
 )
-# Of a workspace's constraints, which belong to no project.
+# Files of a workspace's constraints, which belong to no project.
 _WORKSPACE_KINDS = (
     ("workspace constraint", re.compile(r"workspace/constraints/\w+\.py")),
     ("workspace test", re.compile(r"workspace/tests/test_\w+\.py")),
@@ -71,7 +71,7 @@ _TESTS = ("test", "workspace test")
 
 
 def check_policy(path: str, source: str) -> list[Finding]:
-    """The violations in one file of a project, by line; none for a file that is in order."""
+    """Return the violations in one file of a project, by line; none if the file is in order."""
     kind = next((name for name, pattern in _KINDS if pattern.fullmatch(path)), None)
     if kind is None:
         message = (
@@ -83,10 +83,10 @@ def check_policy(path: str, source: str) -> list[Finding]:
 
 
 def check_workspace_policy(path: str, source: str) -> list[Finding]:
-    """The violations in a workspace constraint or its tests, by line; KeyError for another path.
+    """Return the violations in a workspace constraint or its tests, by line.
 
-    They import nothing of a project: a constraint declares as classes what it needs of one. Whether
-    it does so as it should is the business of `memory.project.shapes`.
+    Raises KeyError for another path. These files import nothing from a project: a constraint
+    declares as classes what it needs of one, which `memory.project.shapes` verifies.
     """
     kinds = {name for name, pattern in _WORKSPACE_KINDS if pattern.fullmatch(path)}
     if not kinds:
@@ -95,7 +95,7 @@ def check_workspace_policy(path: str, source: str) -> list[Finding]:
 
 
 def check_query(code: str) -> list[Finding]:
-    """The violations in a query, by line."""
+    """Return the violations in a query, by line."""
     return _check(QUERY_PATH, code, "query")
 
 
@@ -127,7 +127,7 @@ def _check_text(text: str, kind: str) -> Iterator[Found]:
         if found := _UNPRINTABLE.search(line):
             name = f"U+{ord(found[0]):04X}"
             yield number, "syntax", f"the control character {name}: write an escape such as '\\n'"
-            return  # lines would be counted differently from here on
+            return  # line numbers would differ from here on
     if kind == "query":
         return
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -177,7 +177,7 @@ class _Policy:
             yield from self.check_content()
 
     def uses_of_classes(self) -> Iterator[ast.AST]:
-        """Yield where a class may stand that others could be built with, or a decorator."""
+        """Yield the places where a class that could build others may stand, or a decorator."""
         for node in ast.walk(self.tree):
             match node:
                 case (
@@ -252,7 +252,7 @@ class _Policy:
     def check_use(
         self, node: ast.Name | ast.Attribute, qualified: bool
     ) -> Iterator[tuple[str, str]]:
-        """What may be named, but not passed around: modules, and what builds classes."""
+        """Refuse modules, and whatever builds classes, where they are passed around as values."""
         origin = self.origin(node) or ""
         if (
             origin in LIBRARY
@@ -308,7 +308,8 @@ class _Policy:
         elif self.is_own_module(module):
             for name in names:
                 yield from self.check_attribute(name)
-                # What a state holds may be called `calendar`: of the others it can be no record.
+                # A collection may be called `calendar`; other names of modules cannot be records
+                # here.
                 if name in LIBRARY and (name in RESERVED_LOWER or _SCHEMA.fullmatch(module)):
                     yield "import", f"{name} of {module}: write import {name}"
         elif module != {"test": "constraints", "workspace test": "workspace.constraints"}.get(
@@ -318,7 +319,7 @@ class _Policy:
             yield "import", message
 
     def is_own_module(self, module: str) -> bool:
-        """Whether code of this kind may take names from this module of the project."""
+        """Return whether code of this kind may import names from this module of the project."""
         allowed = {
             "schema": (_SCHEMA,),
             "state": (_DOMAIN_MODULE,),
@@ -330,7 +331,7 @@ class _Policy:
         return any(pattern.fullmatch(module) for pattern in allowed.get(self.kind, ()))
 
     def may_use(self, module: str) -> bool:
-        """Whether code of this kind may use this module of the library."""
+        """Return whether code of this kind may use this module of the library."""
         if module == "uac.testing":
             return self.kind in _TESTS
         return module != "builtins" or self.kind in ("schema", "state", "workspace constraint")
@@ -345,7 +346,7 @@ class _Policy:
             yield "import", f"{module}.{name} is not allowed: use another name of {module}"
 
     def is_type_checking(self, node: ast.stmt) -> TypeGuard[ast.If]:
-        """Whether this is `if TYPE_CHECKING:` around what annotations in quotes name."""
+        """Return whether this is `if TYPE_CHECKING:` around imports for quoted annotations."""
         match node:
             case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]):
                 return self.kind == "schema" and all(
@@ -474,7 +475,7 @@ class _Policy:
             yield from self.check_pure(node.value)
 
     def check_pure(self, node: ast.expr) -> Iterator[tuple[ast.AST, str]]:
-        """What is evaluated on import: literals, names, and calls of constructors."""
+        """Refuse what runs on import, except literals, names and constructor calls."""
         match node:
             case ast.Constant() | ast.Name() | ast.Lambda():
                 return  # a lambda's body does not run
@@ -514,7 +515,10 @@ class _Policy:
                 yield from self.check_pure(child)
 
     def check_factories(self, keywords: list[ast.keyword]) -> Iterator[tuple[ast.AST, str]]:
-        """What makes the default of a field runs when a state is imported that leaves it out."""
+        """Refuse default factories that run code.
+
+        They run on import, when a state that omits the field is imported.
+        """
         for keyword in keywords:
             match keyword:
                 case ast.keyword(arg="default_factory", value=ast.Lambda(body=body)):
@@ -526,7 +530,7 @@ class _Policy:
                         yield keyword.value, message
 
     def origin(self, node: ast.expr) -> str | None:
-        """The full name of what an expression names, as far as imports tell."""
+        """Return the full name of what an expression refers to, as far as imports tell."""
         match node:
             case ast.Name(id=name):
                 return self.origins.get(name, name)
@@ -569,7 +573,7 @@ class _Policy:
             yield node.lineno, "check", "check returns Iterator[Alert]: write -> Iterator[Alert]"
 
     def check_instant(self, node: ast.FunctionDef) -> Iterator[Found]:
-        """The check of a project takes the day or the moment, and nothing else."""
+        """The check of a project must take the day or the moment, and nothing else."""
         parameters = _parameters(node)
         annotations = {"today": "datetime.date", "now": "datetime.datetime"}
         plain = [argument.arg for argument in node.args.args] if not node.args.defaults else []
@@ -594,7 +598,7 @@ def _parameters(node: ast.FunctionDef) -> list[ast.arg]:
 
 
 def _bound(statements: list[ast.stmt]) -> Iterator[str]:
-    """Yield the names that a module, or a class in it, gives a value of its own on import."""
+    """Yield the names that a module, or a class in it, binds on import."""
     for statement in statements:
         match statement:
             case ast.FunctionDef(name=name):
@@ -621,7 +625,7 @@ def _called(decorators: list[ast.expr]) -> Iterator[ast.expr]:
 
 
 def _kinds_asked_for(*values: ast.expr) -> Iterator[ast.expr]:
-    """Yield what is called of `type(value)`."""
+    """Yield the `type` of each call `type(value)`."""
     for one in values:
         match one:
             case ast.Call(func=ast.Name(id="type") as function, args=[value], keywords=[]):
@@ -630,7 +634,7 @@ def _kinds_asked_for(*values: ast.expr) -> Iterator[ast.expr]:
 
 
 def _is_text(node: ast.expr) -> bool:
-    """Whether an expression is a text, or their class, as far as it can be seen."""
+    """Return whether an expression is a string, or the class str, as far as can be seen."""
     match node:
         case ast.Constant(value=str()) | ast.JoinedStr() | ast.Name(id="str"):
             return True
@@ -650,7 +654,7 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 
 def _format_attributes(text: str) -> Iterator[str]:
-    """The parts of a format's fields that reach into their values, in nested formats too."""
+    """Yield the attributes that a format's fields access in their values, also in nested ones."""
     try:
         for _, field, specification, _ in string.Formatter().parse(text):
             yield from re.split(r"[.\[\]]", field or "")[1:]

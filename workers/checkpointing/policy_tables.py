@@ -16,9 +16,9 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# What may be imported, and of it only what is public. Left out: what evaluates strings (dispatch
-# does so with annotations), builds code or classes, copies attributes or globals by their names,
-# reads files, or tells the type checker to look away.
+# Modules that may be imported, and of them only public names. Left out is what evaluates strings
+# (dispatch does so with annotations), builds code or classes, copies attributes or globals by their
+# names, reads files, or tells the type checker to look away.
 _LEFT_OUT = {
     "calendar": _names("HTMLCalendar LocaleHTMLCalendar LocaleTextCalendar setfirstweekday"),
     "dataclasses": _names("make_dataclass"),
@@ -67,7 +67,7 @@ LIBRARY = MappingProxyType(
             " hours_between info user_zone warning"
         ),
         "uac.testing": _names("run_check"),
-        # For annotations where a field has the name of a type.
+        # For annotations in classes where a field has the name of a type.
         "builtins": _BUILTIN_TYPES,
     }
 )
@@ -81,9 +81,9 @@ FORBIDDEN_NAMES = _names(
     "eval exec compile open input globals locals vars dir getattr setattr delattr breakpoint"
     " memoryview help exit quit"
 )
-# As variables they are common; called, they differ from one process to the next.
+# These names are common as variables; calls of them differ from one process to the next.
 FORBIDDEN_CALLS = _names("id hash")
-# Called with more than a value, they build classes, whose names are texts that nobody reads here.
+# Called with more than one value, these build classes, with names in texts that nobody checks here.
 CLASS_BUILDERS = _names(
     "type builtins.type enum.Enum enum.Flag enum.IntEnum enum.IntFlag enum.StrEnum"
     " typing.NamedTuple typing.TypedDict"
@@ -94,9 +94,10 @@ CLOCK = _names(
     "now today utcnow fromtimestamp utcfromtimestamp localtime gmtime time_ns monotonic"
     " perf_counter"
 )
-# Modules that an allowed module carries within it.
+# Modules that an allowed module exposes as attributes.
 INNER_MODULES = _names("sys builtins importlib subprocess")
-# From a generator, an exception or a function they lead to frames, and from there to all modules.
+# Attributes that lead from a generator, an exception or a function to frames, and from there to all
+# modules.
 EXECUTION = frozenset(
     name
     for kind in (
@@ -114,7 +115,7 @@ NAMED_TUPLE_METHODS = _names("_asdict _fields _replace")
 DECORATORS = _names(
     "dataclass unique property cached_property staticmethod classmethod cache lru_cache"
 )
-# What may be called while a module is imported, besides the classes of schemas.
+# Callables allowed while a module is imported, besides the classes of schemas.
 CONSTRUCTORS = _names(
     "datetime.date datetime.datetime datetime.time datetime.timedelta datetime.timezone"
     " decimal.Decimal zoneinfo.ZoneInfo uac.PartialDate uac.Ref re.compile enum.auto"

@@ -1,4 +1,4 @@
-"""Proposed edits: what a product's agent or engineer, or a model, wants to change in a project."""
+"""Proposed edits: changes of a project that a product's agent, an engineer or a model wants."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -39,19 +39,19 @@ from workers.execution.outlook import outlook
 from workers.sandbox.interface import SandboxError
 
 MAX_REBUILDS = 3
-# Of a file with records, in characters.
+# How much a file with records may grow, in characters.
 MAX_GROWTH = 128 * 1024
-# Edits that say how things are kept, and keep nothing of what is said.
+# Edits of the schema alone, which store none of an entry's content.
 SCHEMA_EDITS = (DefineClass, AddField, WidenField, RenameField)
 NOTHING_KEPT = "cited for the schema alone: no record, note or constraint rests on it"
 
 
 def execute(run: Run) -> None:
-    """Build the proposal on the head, put it through the gate, and commit it or say why not.
+    """Build the proposal on the head, judge it, and commit it or record why not.
 
-    With `dry_run` in its input it is judged, and nothing is committed; without any edit the run's
-    version is looked at. A model's is refused if an
-    entry that it considered is settled by now: another try of the same entries has been first.
+    With `dry_run` in its input it is judged, and nothing is committed; without any edit, the alerts
+    of the run's version are computed. A model's proposal is refused if an entry that it considered
+    is settled by now: then another attempt at the same entries was faster.
     """
     try:
         edits, repairs = _read(run)
@@ -105,7 +105,7 @@ def execute(run: Run) -> None:
 
 
 def _look(run: Run) -> None:
-    """Tell the alerts of the run's version as of its instant, and what changes later."""
+    """Compute the alerts of the run's version as of its instant, and what changes later."""
     user = MemoryUser.objects.select_related("workspace").get(pk=run.user_id)
     user.head = run.checkpoint
     try:
@@ -118,8 +118,11 @@ def _look(run: Run) -> None:
 
 
 def _changed_meanwhile(run: Run, user: MemoryUser) -> Iterator[Finding]:
-    """Find what is not any more as it was when somebody wrote over it: `expects` in the input has
-    the hashes of files that were seen, empty for those that were not there."""
+    """Yield a finding for each file that was changed after the author opened it.
+
+    `expects` in the input has the hashes of the files that were seen, "" for those that did not
+    exist.
+    """
     tree = user.head.tree if user.head is not None else {}
     for path, seen in run.input.get("expects", {}).items():
         if tree.get(path, "") != seen:
@@ -128,10 +131,10 @@ def _changed_meanwhile(run: Run, user: MemoryUser) -> Iterator[Finding]:
 
 
 def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
-    """Return the edits that are proposed, those of whole files among them, and the repairs.
+    """Return the proposed edits, those of whole files among them, and the repairs.
 
-    Files are compared with the version that they were written for, as the edits beside them leave
-    it. Raises ProjectError or EditError for files that are no edits.
+    Files are compared with the version that they were written for, with the other edits applied.
+    Raises ProjectError or EditError for files that cannot become edits.
     """
     edits, repairs = _repaired([edit_from_json(edit) for edit in run.input["edits"]])
     if not (files := dict(run.input.get("files", {}))):
@@ -150,9 +153,11 @@ def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
 
 
 def _refuse_large(run: Run, files: Mapping[str, str | None]) -> None:
-    """Raise ProjectError for a file that takes long to parse, since no other thread runs meanwhile:
-    a constraint or its tests, or one that is much larger than it was. A record may be large, and
-    make its file so."""
+    """Raise ProjectError for a file that takes long to parse, as no other thread runs meanwhile.
+
+    That is a constraint or its tests, or a file of records that is much larger than it was: a
+    single record may be large.
+    """
     large = {path: len(text) for path, text in files.items() if text and len(text) > MAX_SOURCE}
     if not large:
         return
@@ -176,9 +181,9 @@ def _repair(path: str, name: str, edit: int | None = None) -> Finding:
 
 
 def _repaired(edits: Sequence[Edit]) -> tuple[list[Edit], list[Finding]]:
-    """Put code right that cannot run and can mean one thing only; what is in order stays as it is.
+    """Repair code that cannot run and can mean only one thing; leave other code as it is.
 
-    What no repair makes Python is left alone: an error is told by the lines that were sent.
+    Code that no repair makes valid is left alone, so that errors refer to the lines that were sent.
     """
     result: list[Edit] = []
     findings: list[Finding] = []
@@ -193,7 +198,7 @@ def _repaired(edits: Sequence[Edit]) -> tuple[list[Edit], list[Finding]]:
 def _build(
     user: MemoryUser, edits: Sequence[Edit], coverage: Check, repairs: Sequence[Finding]
 ) -> tuple[list[Check], Change | None]:
-    """Apply the edits; no change if one is refused, or if they do not pass the check before."""
+    """Apply the edits; return no change if one is refused, or `coverage` has not passed."""
     if not coverage.passed:
         return [coverage], None
     project = checkpoints.open_project(user.head, user)
@@ -204,14 +209,14 @@ def _build(
             applied += 1
         change = project.change()
     except EditError as error:
-        place = applied if applied < len(edits) else None  # none of them, but all together
+        place = applied if applied < len(edits) else None  # not one of them, but all together
         finding = Finding(code=error.code, edit=place, message=str(error))
         return [coverage, Check("edits", [finding, *repairs])], None
     return [coverage, Check("edits", repairs)], change
 
 
 def _already_settled(run: Run, user: MemoryUser, considered: Sequence[int]) -> Iterator[Finding]:
-    """Yield a finding for each entry that a model considered and that has an outcome."""
+    """Yield a finding for each entry that a model considered and that already has an outcome."""
     if run.trigger != RunTrigger.MODEL:
         return
     for seq, outcome in sorted(log.outcomes(user, considered).items()):
@@ -270,7 +275,7 @@ def _commit(
     verdict: Verdict,
 ) -> None:
     with transaction.atomic():
-        # Locked before it is decided which entries are still pending.
+        # Lock the user before deciding which entries are still pending.
         MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         if settled := list(_already_settled(run, user, considered)):
             verdict.checks = [Check("coverage", settled)]
@@ -303,9 +308,9 @@ def _decisions(
 ) -> list[Decision]:
     """Settle the pending entries that the edits cite. Typed entries settle in their own lane.
 
-    Covered is what a record, a note or a constraint rests on, or what ends one; what only the
-    schema cites is dismissed. A model settles what it was asked about alone: of others it may know
-    no more than a number.
+    An entry is covered if a record, a note or a constraint relies on it, or a retirement does; an
+    entry that only the schema cites is dismissed. A model settles only the entries it was asked
+    about: of others it may know no more than a number.
     """
     dismissed = {
         seq: edit.reason for edit in edits if isinstance(edit, Dismiss) for seq in edit.sources

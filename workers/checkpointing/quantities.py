@@ -1,8 +1,8 @@
-"""The numbers that a text says, in every reading that it allows.
+"""The numbers in a text, in every reading that it allows.
 
-"1,200", "1.200,50", "1 200", "1.2k", "15 %", "½", "twelve hundred" and "a dozen" are numbers. What
-can be read in two ways (1.200 is more than a thousand, or a bit more than one) has both readings.
-Numerals are read everywhere, number words in English.
+"1,200", "1.200,50", "1 200", "1.2k", "15 %", "½", "twelve hundred" and "a dozen" are numbers. A
+number that can be read in two ways (1.200 is more than a thousand, or a bit more than one) has both
+readings. Numerals are read in any language, number words in English.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-MAX_DIGITS = 60  # what is longer is no number that anybody means
+MAX_DIGITS = 60  # nobody means a longer one as a number
 
 _SPACES = " \u00a0\u2009\u202f"
 # Groups of three after a space or apostrophe, or digits with points and commas in between.
@@ -47,7 +47,7 @@ _ORDINALS = [
     *("sixteenth", "seventeenth", "eighteenth", "nineteenth"),
 ]
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-# Those of the days of a month, by their words: "twenty-first".
+# Days of a month, by their words: "twenty-first".
 ORDINALS = {
     **{word: number for number, word in enumerate(_ORDINALS) if number},
     "twentieth": 20,
@@ -64,7 +64,7 @@ _CARDINALS = {
 }
 _EVERY_OTHER = re.compile(r"\bevery\s+(?:other|second)\s+([a-z]+)", re.IGNORECASE | re.ASCII)
 _IN_DAYS = {"week": 7}
-# Words that say a number and are no numerals: a text says these without meaning to count.
+# Words that mean a number without being numerals: a text uses these without meaning to count.
 _OTHERS: dict[str, Sequence[str]] = {
     **dict.fromkeys(("a", "an", "once", "single", "another"), ("1",)),
     **dict.fromkeys(("no", "none", "never", "nothing", "without", "free"), ("0",)),
@@ -79,7 +79,7 @@ _OTHERS: dict[str, Sequence[str]] = {
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number as it stands in a text, from `start` to `end`, with all its readings."""
+    """A number in a text, from `start` to `end`, with all its readings."""
 
     text: str
     start: int
@@ -88,7 +88,7 @@ class Quantity:
 
 
 def numerals(text: str) -> Iterator[Quantity]:
-    """Walk over the numbers that are written with digits."""
+    """Yield the numbers that are written with digits."""
     for match in _NUMERAL.finditer(text):
         readings = set(_readings(match[0]))
         end = match.end()
@@ -108,7 +108,7 @@ def numerals(text: str) -> Iterator[Quantity]:
 
 
 def spelled(text: str) -> Iterator[Quantity]:
-    """Walk over the numbers that are written in words, as one run of words each."""
+    """Yield the numbers that are written in words, as one run of words each."""
     run: list[re.Match[str]] = []
     for match in [*_WORD.finditer(text), None]:
         word = match[0].lower() if match else ""
@@ -122,7 +122,7 @@ def spelled(text: str) -> Iterator[Quantity]:
 
 
 def numbers_said(text: str) -> set[Decimal]:
-    """Return all that the text can be read to say, words without a count in mind included."""
+    """Return all numbers that the text can mean, including words not meant to count."""
     said = {reading for found in (numerals, spelled) for q in found(text) for reading in q.readings}
     said |= {Decimal(number) for mark, number in _VULGAR.items() if mark in text}
     for match in _FRACTION.finditer(text):
@@ -145,7 +145,7 @@ def _readings(numeral: str) -> Iterator[Decimal]:
     if len(numeral) > MAX_DIGITS:
         return
     digits = re.sub(rf"[{_SPACES}'’]", "", numeral)
-    if digits != numeral:  # it may as well be several numbers
+    if digits != numeral:  # it may just as well be several numbers
         for part in re.split(rf"[{_SPACES}'’]", numeral):
             yield from _readings(part)
     points, commas = digits.count("."), digits.count(",")
@@ -185,7 +185,7 @@ def _run(text: str, run: Sequence[re.Match[str]]) -> Quantity:
 
 
 def _values(words: Sequence[str]) -> Iterator[int]:
-    """The numbers that a run of number words can mean: as one, and as several in a row."""
+    """Return the numbers that a run of number words can mean: as one, and as several in a row."""
     parts: list[int] = []  # numbers below a hundred, as they come
     total = current = 0
     said, previous = False, ""
@@ -204,7 +204,7 @@ def _values(words: Sequence[str]) -> Iterator[int]:
             current += number
         else:
             scale = _SCALES[word.removesuffix("s")]
-            parts.append(-1)  # no year
+            parts.append(-1)  # not a year
             current = max(current, 1) * scale
             if scale >= 1000:
                 total, current = total + current, 0

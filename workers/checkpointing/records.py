@@ -1,8 +1,8 @@
 """Checkpoints from typed entries: no model, trusted code alone.
 
-Pending `record` entries become edits, the edits a candidate, and it goes through the gate. An entry
-that contradicts the schema, or that makes the gate refuse (found by bisecting), is rejected
-with the reason; the others go through.
+Pending `record` entries become edits, the edits a candidate, and the gate judges it. An entry that
+contradicts the schema, or that makes the gate refuse (found by bisecting), is rejected with the
+reason; the others pass.
 """
 
 import time
@@ -39,16 +39,20 @@ from workers.checkpointing.findings import Verdict
 
 logger = structlog.get_logger(__name__)
 
-# Whoever loses the race for the head builds again on the new one, this many times in one claim.
+# How often, in one claim, a checkpoint that lost the race for the head is built again on the new
+# one.
 MAX_REBUILDS = 3
-# One claim makes this many checkpoints at most, and begins none after so long: a user with a long
-# backlog gives way to others.
+# Maximum checkpoints in one claim, and seconds after which none is begun, so that a user with a
+# long backlog gives way to others.
 MAX_CHECKPOINTS = 10
 TURN_SECONDS = 5.0
 
 
 def checkpoint_pending(user_pk: int) -> None:
-    """Settle the user's pending typed entries, batch by batch, unless another worker is at it."""
+    """Settle the user's pending typed entries, batch by batch.
+
+    Does nothing if another worker is at it.
+    """
     lane = leases.claim(lanes.due(LaneName.RECORDS).filter(user_id=user_pk))
     if lane is None:
         return
@@ -80,7 +84,7 @@ def checkpoint_pending(user_pk: int) -> None:
 
 
 def _settle(lane: Lane, entries: Sequence[LogEntry]) -> None:
-    """Give every entry of the batch an outcome, with a new checkpoint where one comes of it."""
+    """Give every entry of the batch an outcome, with a new checkpoint if files change."""
     for attempt in range(1, MAX_REBUILDS + 1):
         user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=lane.user_id)
         draft = _best_draft(user, entries)
@@ -122,7 +126,7 @@ def _settle(lane: Lane, entries: Sequence[LogEntry]) -> None:
 
 @dataclass(frozen=True)
 class _Draft:
-    """The entries as a change of the project, and what the gate says of it."""
+    """The entries as a change of the project, and the gate's verdict on it."""
 
     change: Change
     edits: Sequence[Edit]
@@ -210,8 +214,10 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
 def _refuse_collision(
     project: Project, edits: Sequence[Edit], merge: Merge | None, user: MemoryUser
 ) -> None:
-    """Raise EditError where an entry that came with a merge would change a record that the user's
-    own entries tell of: under the same key the two may have meant different things."""
+    """Raise EditError if a merged entry would change a record of the user's own entries.
+
+    Under the same key the two users may have meant different things.
+    """
     if merge is None:
         return
     for edit in edits:
@@ -228,10 +234,11 @@ def _refuse_collision(
 
 
 def _refusal(entry: LogEntry, error: Exception) -> str:
-    """Say why an entry could not become edits.
+    """Return why an entry could not become edits.
 
-    What is no EditError is a fault of ours. It would be the same at every try, and one entry must
-    not block a user: the entry is rejected, kept in the log, and the fault is in the server's log.
+    Any error other than EditError is a fault of ours. It would recur at every attempt, and one
+    entry must not block a user: the entry is rejected, kept in the log, and the fault is in the
+    server's log.
     """
     if isinstance(error, EditError):
         return str(error)

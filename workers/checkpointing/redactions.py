@@ -1,12 +1,12 @@
-"""The version without what was redacted, and with it the end of all copies.
+"""The version without the redacted content, and the end of all copies of it.
 
-Records and constraints that rest on a redacted entry become what they were before that entry
-touched them, or go; old files go. What other entries did to them since is done again: these are
-pending. If the gate has something against the project without them, what was said has to go all the
-same: then it is asked no more than for typed entries, as if somebody had retired the records. What
-it had against it is kept for the staff, and a constraint that cannot cope fails visibly at its next
-run. If the project does not even load, that is tried again, and nothing is told of it until it
-does.
+Records and constraints that rely on a redacted entry return to their state before that entry
+touched them, or are removed; old files are removed. Changes that other entries made to them since
+are redone: these entries become pending. If the gate refuses the project without them, the content
+has to be removed all the same: then the gate checks no more than for typed entries, as if somebody
+had retired the records. Its objection is kept for the staff, and a constraint that cannot cope
+fails visibly at its next run. If the project does not even load, the redaction is retried, and
+nothing is reported as redacted until it does.
 """
 
 from collections.abc import Collection
@@ -37,8 +37,8 @@ MAX_REBUILDS = 3
 def work_on(user_pk: int) -> None:
     """Finish a redaction of the user, unless another worker is at it.
 
-    All is written in one transaction: whoever is killed before has done nothing, and it is done
-    again.
+    Everything is written in one transaction: a worker that is killed before has written nothing,
+    and the redaction is done again.
     """
     row = leases.claim(redaction.waiting().filter(user_id=user_pk))
     if row is None:
@@ -62,7 +62,7 @@ def work_on(user_pk: int) -> None:
 
 def _finish(row: Redaction) -> None:
     user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=row.user_id)
-    # Of all that are under way, so that one version serves them all.
+    # Take all redactions in progress, so that one version serves them all.
     seqs = redaction.under_way(user)
     traces = forgetting.find(user, seqs)
     draft = _draft(user, row, traces) if traces.in_head else None
@@ -106,8 +106,11 @@ def _finish(row: Redaction) -> None:
 
 @dataclass(frozen=True)
 class _Draft:
-    """A project without what rests on the entries: which other entries have to be worked on again,
-    and what the gate has against it, if anything."""
+    """A project without what relies on the redacted entries.
+
+    `again` are the other entries that become pending again, `problem` is the gate's objection, if
+    any.
+    """
 
     candidate: Candidate
     again: Collection[int]
@@ -126,7 +129,7 @@ def _draft(user: MemoryUser, row: Redaction, traces: Traces) -> _Draft:
     candidate = Candidate(
         parent=user.head,
         change=change,
-        edits=[],  # they would name what is gone
+        edits=[],  # they would name the removed records
         origin=Origin.REDACTION,
         seen_seq=max(user.head.seen_seq, row.seq),
         verdict={**verdict.to_json(), "redaction": {"seq": row.seq, "problem": problem}},
@@ -137,7 +140,10 @@ def _draft(user: MemoryUser, row: Redaction, traces: Traces) -> _Draft:
 
 
 def _without(user: MemoryUser, row: Redaction, traces: Traces) -> tuple[Change, set[int]]:
-    """Return the change, and the entries whose part in what it takes back is to be done again."""
+    """Return the change, and the entries to process again.
+
+    These had a part in what the change takes back.
+    """
     keys = {record.key for record in traces.head_records}
     project = checkpoints.open_project(user.head, user, keys=keys)
     again: set[int] = set()
@@ -148,7 +154,7 @@ def _without(user: MemoryUser, row: Redaction, traces: Traces) -> tuple[Change, 
             project.remove(record_id, [row.seq])
         else:
             project.replace(record_id, earlier)
-        if record_id.domain != conflicts.DOMAIN:  # what is gone contradicts nothing
+        if record_id.domain != conflicts.DOMAIN:  # a removed conflict needs no entry to be redone
             again |= set(sources) - set(earlier.sources if earlier else ())
     for name, also in sorted(traces.head_constraints.items()):
         if (text := traces.earlier_constraints.get(name)) is None:
@@ -161,7 +167,10 @@ def _without(user: MemoryUser, row: Redaction, traces: Traces) -> tuple[Change, 
 
 
 def _as_it_was(project: Project, record_id: RecordId, earlier: Record | None) -> Record | None:
-    """Return what a record was before a redacted entry touched it, if it can be so today."""
+    """Return a record as it was before a redacted entry touched it.
+
+    Returns None if the current schema does not allow that.
+    """
     domain = project.outline.domains[record_id.domain]
     now = project.record(record_id)
     if earlier is None or now is None or now.class_name != earlier.class_name:
@@ -175,8 +184,10 @@ def _as_it_was(project: Project, record_id: RecordId, earlier: Record | None) ->
 
 
 def _reopen(user: MemoryUser, seqs: Collection[int]) -> list[int]:
-    """Have entries worked on again that the version before held; of messages, it is their facts
-    that count."""
+    """Make entries pending again that the previous version covered.
+
+    A message stays settled if facts were made of it: those are reopened instead.
+    """
     made = LogEntry.objects.filter(
         user=user, redacted_at=None, derived_from__contains=[OuterRef("seq")]
     )

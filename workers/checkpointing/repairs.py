@@ -1,9 +1,9 @@
 """Mechanical repairs of Python that somebody else wrote, most often a model.
 
-A repair is applied only where the text as it is cannot run at all, and where there is one thing
-that it can have meant: what is put right is the form, never a value. So nothing is guessed that is
-cut off, misspelled or contradictory; that is for whoever wrote it. Every repair has a name, which
-is recorded wherever the repaired text is used.
+A repair is applied only if the text cannot run at all as it is, and can mean only one thing; it
+corrects the form, never a value. So nothing is guessed that is cut off, misspelled or
+contradictory: its author has to fix that. Every repair has a name, which is recorded wherever the
+repaired text is used.
 """
 
 import ast
@@ -22,7 +22,7 @@ from memory.project import WriteConstraint
 from memory.texts import parse_python
 from workers.checkpointing.policy_tables import LIBRARY
 
-# Repairs may make each other possible: a fence hides an indentation.
+# One repair may make another possible: a fence hides an indentation.
 MAX_ROUNDS = 8
 
 _Rules: TypeAlias = Mapping[str, Callable[[str], str]]
@@ -30,7 +30,7 @@ _Rules: TypeAlias = Mapping[str, Callable[[str], str]]
 
 @dataclass(frozen=True)
 class Repaired:
-    """A text after its repairs, their names in order, and what is still wrong with its syntax."""
+    """A text after its repairs, their names in order, and any remaining syntax error."""
 
     source: str
     repairs: tuple[str, ...] = ()
@@ -39,11 +39,11 @@ class Repaired:
 
 
 def repair(source: str, library: Mapping[str, str] = MappingProxyType({})) -> Repaired:
-    """Return the source with every mechanical repair that it needs; never raises.
+    """Return the source with every mechanical repair that it needs; never raise.
 
-    A text that is in order comes back as it is. `error` tells what no repair could put right.
-    `library` has the names that are imported beside those of the standard library, with their
-    modules: a project of somebody else means other things by `Alert` than ours does.
+    A valid text is returned unchanged. `error` tells what no repair could correct. `library` has
+    the names that may be imported besides those of the standard library, with their modules: in
+    somebody else's project, `Alert` means something else than ours.
     """
     names: list[str] = []
     missing_imports = partial(_missing_imports, known={**_KNOWN, **library})
@@ -65,7 +65,7 @@ def repair(source: str, library: Mapping[str, str] = MappingProxyType({})) -> Re
 
 
 def put_right(path: str, source: str) -> Repaired:
-    """Return a project's file repaired; one that no repair makes Python comes back as it is."""
+    """Return a project's file repaired; a file that no repair makes valid is returned unchanged."""
     repaired = repair(source, _library_of(path))
     return Repaired(source) if repaired.error else repaired
 
@@ -73,7 +73,7 @@ def put_right(path: str, source: str) -> Repaired:
 def repair_constraint(edit: WriteConstraint) -> tuple[WriteConstraint, list[tuple[str, str]]]:
     """Return the edit with its source and tests repaired, and each repair as (path, name).
 
-    What no repair makes Python comes back as it is.
+    A text that no repair makes valid is returned unchanged.
     """
     path, tests_path = f"constraints/{edit.name}.py", f"tests/test_{edit.name}.py"
     source = put_right(path, edit.source)
@@ -84,7 +84,7 @@ def repair_constraint(edit: WriteConstraint) -> tuple[WriteConstraint, list[tupl
 
 
 def syntax_error(source: str) -> tuple[str, int | None] | None:
-    """Return what keeps a source from being Python, and the line; None if it is."""
+    """Return the syntax error of a source, and its line; None if it is valid."""
     try:
         compile(parse_python(source), "module", "exec", dont_inherit=True)
     except SyntaxError as error:
@@ -101,7 +101,7 @@ def _parse(source: str) -> ast.Module | None:
         return None
 
 
-# Of the text, while it does not parse
+# Repairs of a text that does not parse
 
 _OPENING = re.compile(r"#|'''|\"\"\"|'|\"")
 _UNTIL = {
@@ -114,7 +114,7 @@ _UNTIL = {
 
 
 def _masked(source: str) -> str:
-    """Return the source with every string and comment blanked out, each character in its place."""
+    """Return the source with every string and comment blanked out, at the same positions."""
     parts = []
     done = 0
     for start, end in _literals(source):
@@ -124,9 +124,9 @@ def _masked(source: str) -> str:
 
 
 def _literals(source: str) -> Iterator[tuple[int, int]]:
-    """Yield where each string and each comment begins and ends, those left open aside.
+    """Yield the span of each string and comment, except those left open.
 
-    Where one was left open, no other with its quotes ends either: nothing is read twice.
+    If one was left open, no later one ends with its quotes either, so nothing is read twice.
     """
     open_until = dict.fromkeys(_UNTIL, 0)
     place = 0
@@ -136,7 +136,7 @@ def _literals(source: str) -> Iterator[tuple[int, int]]:
             if start < open_until[mark]:
                 continue
             within = _UNTIL[mark].match(source, start + len(mark))
-            assert within is not None  # it fits nothing too
+            assert within is not None  # an empty match
             end = within.end() if mark == "#" else within.end() + len(mark)
             if mark == "#" or source.startswith(mark, within.end()):
                 yield start, end
@@ -150,7 +150,7 @@ _TAGS = {"", "py", "python", "python3", "py3"}
 
 
 def _code_fence(source: str) -> str:
-    """Take what stands between the fences of Markdown; what surrounds them is no code."""
+    """Return the code between the fences of Markdown, without the text around them."""
     if not _FENCE.search(source):
         return source
     blocks: list[list[str]] = []
@@ -166,7 +166,7 @@ def _code_fence(source: str) -> str:
         elif inside and wanted:
             blocks[-1].append(line)
     code = "".join("".join(block) for block in blocks)
-    if not code.strip():  # only a closing one: what comes before it is the code
+    if not code.strip():  # only a closing fence: the code comes before it
         code = source[: next(_FENCE.finditer(source)).start()]
     return code if code.strip() else source
 
@@ -177,12 +177,12 @@ def _language_tag(source: str) -> str:
 
 
 def _unseen_characters(source: str) -> str:
-    """Drop control and zero-width characters, and let every kind of space be one, outside texts."""
+    """Drop control and zero-width characters, and make every space a plain one, outside texts."""
     masked = _masked(source)
     kept = []
     for character, mask in zip(source, masked, strict=True):
         category = unicodedata.category(character)
-        if character == "\0":  # nowhere in a source may it stand
+        if character == "\0":  # invalid anywhere in a source
             continue
         if mask == "_" or character in "\t\n\r\f " or category not in {"Cc", "Cf", "Zs"}:
             kept.append(character)
@@ -226,7 +226,7 @@ _PROMPT = re.compile(r"^(?:>>>|\.\.\.)(?: |$)", re.MULTILINE)
 
 
 def _prompts(source: str) -> str:
-    """Drop the prompts of an interactive session, where every line has one."""
+    """Drop the prompts of an interactive session if every line has one."""
     lines = [line for line in source.splitlines() if line.strip()]
     if lines and all(_PROMPT.match(line) for line in lines):
         return _PROMPT.sub("", source)
@@ -234,7 +234,7 @@ def _prompts(source: str) -> str:
 
 
 def _indentation(source: str) -> str:
-    """Take away the indentation that all lines of a fragment share; texts keep theirs.
+    """Remove the indentation that all lines of a fragment share; texts keep theirs.
 
     The first line may have lost it when the fragment was cut out.
     """
@@ -256,7 +256,7 @@ def _indentation(source: str) -> str:
 
 
 def _dedented(source: str) -> str:
-    """Take the common margin from the lines on which no text goes on from the line before."""
+    """Remove the common margin from the lines that do not continue a text."""
     inside: set[int] = set()
     try:
         for token in tokenize.generate_tokens(io.StringIO(f"if 1:\n{source}\n").readline):
@@ -267,7 +267,7 @@ def _dedented(source: str) -> str:
                 tokenize.DEDENT,
                 tokenize.INDENT,
             ):
-                inside |= set(range(token.start[0], token.end[0]))  # one line was put before
+                inside |= set(range(token.start[0], token.end[0]))  # a line was inserted before it
     except (tokenize.TokenError, SyntaxError, IndentationError):
         return source
     lines = source.split("\n")
@@ -283,12 +283,12 @@ def _dedented(source: str) -> str:
 
 
 _CALENDAR = re.compile(r"\b(?:date|datetime|time|timedelta)\s*\(([^()]*)\)")
-# No group is repeated possessively here: before 3.11.5 Python takes one time too many then.
+# No group has a possessive quantifier here: before 3.11.5 Python repeats it once too often.
 _ZEROS = re.compile(r"(?<![\w.])(?![0-9_]*+[.eExXjJ])0+(?=[0-9])")
 
 
 def _leading_zeros(source: str) -> str:
-    """Write 9 for the 09 of a date or a time, which Python no longer knows as a number."""
+    """Write 9 for the 09 of a date or a time, which Python does not accept as a number."""
     masked = _masked(source)
     drop: set[int] = set()
     for call in _CALENDAR.finditer(masked):
@@ -303,8 +303,8 @@ _OCTAL = re.compile(r"(?<![\w.])0[oO]([0-9]++)\b")
 def _impossible_octals(source: str) -> str:
     """Write 9 for the 0o9 of a date or a time: no octal number has that digit.
 
-    Not where another one of these calls has an octal number that is possible and says something
-    else than its digits do: which of the two is meant, only its author knows.
+    This is not done if another of these calls has a valid octal number whose value differs from its
+    digits: only the author knows which of the two is meant.
     """
     masked = _masked(source)
     found = [
@@ -361,11 +361,11 @@ _OF_TEXT: _Rules = {
     "leading_zeros": _leading_zeros,
     "impossible_octals": _impossible_octals,
 }
-# The word `python` alone on a line does parse.
+# The word `python` alone on a line is valid Python.
 _ALWAYS = {"language_tag"}
 
 
-# Of the program, where it parses and is bound to fail when it runs
+# Repairs of a program that parses and is bound to fail when it runs
 
 _KNOWN = {
     **dict.fromkeys(("dataclass", "field"), "dataclasses"),
@@ -378,7 +378,7 @@ _KNOWN = {
     "Decimal": "decimal",
     **dict.fromkeys(("Callable", "Iterable", "Iterator", "Mapping", "Sequence"), "collections.abc"),
 }
-# What our own messages tell people to write, `Iterator[Alert]` above all.
+# Names that our own messages tell people to write, above all `Iterator[Alert]`.
 _OF_CONSTRAINTS = dict.fromkeys(LIBRARY["uac"], "uac")
 _OF_TESTS = {**_OF_CONSTRAINTS, **dict.fromkeys(LIBRARY["uac.testing"], "uac.testing")}
 
@@ -391,12 +391,12 @@ def _library_of(path: str) -> Mapping[str, str]:
 
 
 def module_of(name: str) -> str | None:
-    """Return the module from which a constraint or a test imports a name; None if none is known."""
+    """Return the module from which constraints and tests import a name; None if unknown."""
     return {**_KNOWN, **_OF_TESTS}.get(name)
 
 
 def _missing_imports(source: str, known: Mapping[str, str]) -> str:
-    """Import what has one meaning and is used without: `Optional`, `field`, `date` …"""
+    """Import names that have only one meaning: `Optional`, `field`, `date` …"""
     tree = _parse(source)
     if tree is None:
         return source
@@ -438,7 +438,7 @@ def _bound(tree: ast.Module) -> Iterator[str]:
 
 
 def _is_module(tree: ast.Module, name: str) -> bool:
-    """Tell whether a name stands before `.date(…)` and the like, as a module's does."""
+    """Return whether a name is followed by `.date(…)` and the like, as a module is."""
     return any(
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
@@ -449,7 +449,7 @@ def _is_module(tree: ast.Module, name: str) -> bool:
 
 
 def _after_docstring(source: str, tree: ast.Module, text: str) -> str:
-    """Put lines after the docstring and the imports from `__future__`."""
+    """Insert lines after the docstring and the imports from `__future__`."""
     if not text:
         return source
     line = 0
@@ -466,9 +466,10 @@ def _after_docstring(source: str, tree: ast.Module, text: str) -> str:
 
 
 def _late_annotations(source: str) -> str:
-    """Leave annotations unevaluated where they name what is not there yet, or is hidden.
+    """Defer annotations that name something not yet defined, or hidden.
 
-    A class that is defined further down; a field called `date` before an annotation `date | None`.
+    That is a class that is defined further down; or a field called `date` before an annotation
+    `date | None`.
     """
     tree = _parse(source)
     if tree is None or any(
@@ -496,7 +497,7 @@ def _evaluated(annotation: ast.expr) -> set[str]:
 
 
 def _mutable_defaults(source: str) -> str:
-    """Make a new list for each object where a dataclass's default is one, which Python refuses."""
+    """Make a new list for each object if a dataclass's default is a list, which Python refuses."""
     tree = _parse(source)
     if tree is None:
         return source
@@ -517,9 +518,9 @@ def _text(node: ast.expr) -> str:
 
 
 def _keyword_only(source: str) -> str:
-    """Take keywords only where a field without default follows one that has one.
+    """Make fields keyword-only if one without a default follows one with a default.
 
-    Python refuses such a dataclass; where every call names its arguments, their order says nothing.
+    Python refuses such a dataclass; if every call names its arguments, their order does not matter.
     """
     tree = _parse(source)
     if tree is None:
@@ -557,7 +558,7 @@ def _is_out_of_order(class_: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) 
 def _defaults(
     class_: ast.ClassDef, classes: Mapping[str, ast.ClassDef], depth: int
 ) -> Iterator[bool]:
-    """Tell of each field, those of the bases first, whether it has a default."""
+    """Yield for each field, those of the bases first, whether it has a default."""
     for base in class_.bases:
         if isinstance(base, ast.Name) and base.id in classes and depth < 20:
             yield from _defaults(classes[base.id], classes, depth + 1)
@@ -593,7 +594,7 @@ def _calls(tree: ast.Module) -> dict[str, list[ast.Call]]:
 
 
 def _replaced(source: str, edits: Iterable[tuple[ast.expr, str]]) -> str:
-    """Return the source with some expressions written otherwise."""
+    """Return the source with some expressions replaced."""
     lines = source.splitlines(keepends=True)
     for node, text in sorted(edits, key=lambda edit: _place(edit[0]), reverse=True):
         assert node.end_lineno is not None

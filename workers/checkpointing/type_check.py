@@ -1,4 +1,4 @@
-"""Types: what the type checker is shown of a project, and which of its errors count."""
+"""Types: what the type checker is given of a project, and which of its errors count."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -15,18 +15,18 @@ from workers.checkpointing.type_fixes import fix_code
 from workers.sandbox.interface import SandboxError
 from workers.typecheck.checker import TypeFault, check_types
 
-# What mypy says where a test constructs a record with a value that its field does not hold.
+# mypy's message if a test constructs a record with a value that its field does not hold.
 _ARGUMENT = re.compile(
     r'Argument "(?P<field>\w+)" to "(?P<class>\w+)" has incompatible type "(?P<type>[^"]+)"'
 )
-# What mypy says where code expects another project.
+# mypy's messages if code expects another project.
 _NO_MODULE = re.compile(r'module named "domains\.(\w+)')
 _NO_NAME = re.compile(r'Module "domains\.(\w+)\.(state|schema)" has no attribute')
 _NO_ARGUMENT = re.compile(r'Missing named arguments? .* for "(\w+)"')
 
 
 def wants_type_check(parent: Checkpoint | None, change: Change) -> bool:
-    """Tell whether a change could bring about an error of types: one of records alone cannot."""
+    """Return whether a change can cause type errors: one of records alone cannot."""
     if any(_is_code(path) for path in change.files):
         return True
     before = Outline.from_json(parent.outline) if parent else Outline()
@@ -36,19 +36,19 @@ def wants_type_check(parent: Checkpoint | None, change: Change) -> bool:
 def type_errors(
     parent: Checkpoint | None, change: Change, anew: Collection[str] = ()
 ) -> Iterator[Finding]:
-    """Yield a finding for each error of types that the change brings about.
+    """Yield a finding for each type error that the change causes.
 
-    An error in a file that the change leaves alone counts if it was not there before, or if the
-    file is to be checked `anew`. Raises SandboxError where the type checker could not be had.
+    An error in an unchanged file counts if it was not there before, or if the file is to be checked
+    `anew`. Raises SandboxError if the type checker was not available.
     """
     code = {path: text for path, text in change.files.items() if text is not None}
     yield from _findings(lambda: _new_faults(parent, change, code, anew), code, change.outline)
 
 
 def type_errors_of_files(files: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a finding for each error of types in these files, which need no others.
+    """Yield a finding for each type error in these files, which need no others.
 
-    Raises SandboxError where the type checker could not be had.
+    Raises SandboxError if the type checker was not available.
     """
     folders = {parent for path in files for parent in PurePosixPath(path).parents}
     packages = {f"{folder}/__init__.py": "" for folder in folders if folder.name}
@@ -89,10 +89,10 @@ def _findings(
 
 
 def widening(message: str, outline: Outline) -> str:
-    """Return the edit that lets a field hold what a test gives it; empty if none is meant by it.
+    """Return the edit that lets a field hold a test's value; "" if the message is not about that.
 
-    Types of fields that were inferred know only what has been seen: a whole number where 14.6 may
-    come, a date where there may be none. Of two classes with that name and field, none is meant.
+    Inferred types of fields cover only the values seen so far: a whole number where 14.6 may come,
+    a date that may be missing. The result is "" as well if two classes have that name and field.
     """
     if not (found := _ARGUMENT.search(message)):
         return ""
@@ -115,7 +115,7 @@ def widening(message: str, outline: Outline) -> str:
 
 
 def _widened(class_: Class, name: str, given: str) -> str | None:
-    """Return a field's type with what it was given: a number that may be none whole, or None."""
+    """Return a field's type, widened to hold a decimal number or None; None if it cannot be."""
     field = class_.field(name)
     assert field is not None
     try:
@@ -131,7 +131,7 @@ def _widened(class_: Class, name: str, given: str) -> str | None:
 
 
 def suggest_fix(fault: TypeFault, outline: Outline) -> str:
-    """Return what to do about code that expects another project than there is; empty for others.
+    """Return what to do about code that expects another project; "" for other errors.
 
     The type checker only says that a module, a name or an argument is missing.
     """
@@ -159,7 +159,7 @@ def _listed(names: Iterable[str]) -> str:
 def _shown(
     outline: Outline, parent: Checkpoint | None, changed: Mapping[str, str]
 ) -> dict[str, str]:
-    """The files of a version that a type checker needs: all code, and no record."""
+    """Return the files of a version that a type checker needs: all code, and no record."""
     stubs = _stubs(outline)
     wanted = [path for path in outline.paths() if _is_code(path) and path not in changed]
     stored = checkpoints.read_files(parent, wanted) if parent and wanted else {}

@@ -1,7 +1,7 @@
-"""Fixes of what people meet who write their first constraints under `mypy --strict`.
+"""Fixes for errors that people meet who write their first constraints under `mypy --strict`.
 
-The type checker says what is wrong and not what to write instead. Where its message leaves out
-what is meant (which function, which field may be None), the line of the source says it.
+The type checker says what is wrong and not what to write instead. Details that its message leaves
+out (which function, which field may be None) are read from the line of the source.
 """
 
 import ast
@@ -28,7 +28,7 @@ _VALUES = {
 
 
 class _Place:
-    """The line of a fault in its file; without the source, nothing is found there."""
+    """The line of a fault in its file; without the source, every look-up finds nothing."""
 
     def __init__(self, fault: TypeFault, source: str, outline: Outline) -> None:
         self.path, self.line, self.outline = fault.path, fault.line, outline
@@ -38,18 +38,18 @@ class _Place:
             self.tree = ast.Module(body=[], type_ignores=[])
 
     def function(self) -> ast.FunctionDef | None:
-        """Return the function that is defined there."""
+        """Return the function that is defined on this line."""
         functions = (node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef))
         return next((node for node in functions if node.lineno == self.line), None)
 
     def owners(self, attribute: str) -> list[str]:
-        """Return of what this attribute is read there."""
+        """Return the expressions whose attribute is read on this line."""
         return _unique(
             ast.unparse(node.value) for node in self._attributes() if node.attr == attribute
         )
 
     def optional_fields(self) -> list[str]:
-        """Return what is read there of fields that may be None."""
+        """Return the fields read on this line that may be None."""
         optional = {*_optional_fields(self.outline), *self._optional_in_file()}
         return _unique(ast.unparse(node) for node in self._attributes() if node.attr in optional)
 
@@ -59,7 +59,7 @@ class _Place:
                 yield node
 
     def _optional_in_file(self) -> Iterator[str]:
-        """Yield the fields of the classes that a workspace constraint declares."""
+        """Yield the optional fields of the classes that a workspace constraint declares."""
         for node in ast.walk(self.tree):
             if (
                 isinstance(node, ast.AnnAssign)
@@ -70,9 +70,9 @@ class _Place:
 
 
 def fix_code(fault: TypeFault, source: str, outline: Outline) -> str:
-    """Return what to write instead of what a fault is about; empty for one that says so itself.
+    """Return what to write instead of the faulty code; "" if mypy's message says it already.
 
-    `source` is that of the file, or empty where it is not at hand.
+    `source` is that of the file, or "" if it is not available.
     """
     for pattern, fix in _FIXES.items():
         if match := re.match(pattern, fault.message):
@@ -81,7 +81,7 @@ def fix_code(fault: TypeFault, source: str, outline: Outline) -> str:
 
 
 def _annotate(match: re.Match[str], place: _Place) -> str:
-    """The signature of a function says what it takes and what it returns."""
+    """Advise to annotate a function's parameters and result."""
     node = place.function()
     parameters = (
         [
@@ -114,7 +114,7 @@ def _returned(node: ast.FunctionDef) -> str:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield what is within a function, but not within the functions that it defines."""
+    """Yield the nodes within a function, without those of the functions that it defines."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, ast.FunctionDef | ast.Lambda | ast.ClassDef):
@@ -122,7 +122,7 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _import(match: re.Match[str], place: _Place) -> str:
-    """A name that is used comes from the project, its library or the standard library."""
+    """Advise to import a name from the project, its library or the standard library."""
     name = match["name"]
     tests = _TESTS.fullmatch(place.path)
     found = []
@@ -143,7 +143,7 @@ def _import(match: re.Match[str], place: _Place) -> str:
 
 
 def _test_for_none(match: re.Match[str], place: _Place) -> str:
-    """What may be None is tested before it is used."""
+    """Advise to test a value that may be None before it is used."""
     attribute = match.groupdict().get("attribute")
     named = (place.owners(attribute) if attribute else []) or place.optional_fields()
     return (
@@ -153,14 +153,14 @@ def _test_for_none(match: re.Match[str], place: _Place) -> str:
 
 
 def _compare_alike(match: re.Match[str], place: _Place) -> str:
-    """A text is no date and no number, whatever it says."""
+    """Advise to compare values of one type: a text is no date and no number."""
     types = {match["left"], match["right"]}
     values = [_VALUES[one] for one in types if one in _VALUES]
     return f"write the text as {values[0]}" if "str" in types and values else ""
 
 
 def _return_alike(match: re.Match[str], place: _Place) -> str:
-    """What a function returns is what its signature says."""
+    """Advise to return what the signature declares."""
     got, expected = match["got"], match["expected"]
     if expected.startswith(("Iterator[", "Generator[")) and got.startswith("list["):
         return f"yield each instead of returning a list, or write -> {got}"

@@ -1,7 +1,7 @@
 """Alert mutants: a constraint that fails where it alerts, once for each of its alerts.
 
-Tests that pass all the same have not reached that alert, and show nothing of its branch. It fails
-instead of leaving the alert out, so that a test that reaches it always notices.
+If the tests still pass, they have not reached that alert, and show nothing about its branch. The
+mutant fails instead of omitting the alert, so that a test that reaches it always notices.
 """
 
 import ast
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from memory.texts import parse_python
 
-# Of one constraint, the first.
+# Maximum number of mutants of one constraint, the first ones.
 MAX_ALERTS = 20
 MAKERS = frozenset({"Alert", "info", "warning", "critical"})
-# An expression, on the line of the alert.
+# An expression that fails, on the line of the alert.
 _FAILURE = "(1 // 0)"
 
 
@@ -28,7 +28,7 @@ class UnreachedAlert:
 
     @property
     def message(self) -> str:
-        """Say what no test reaches."""
+        """Describe the alert that no test reaches."""
         return f"no test reaches the alert in line {self.line}"
 
 
@@ -40,7 +40,7 @@ def alert_mutants(source: str) -> list[UnreachedAlert]:
 
 
 def _alerts(tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield the calls that make alerts, and what is yielded as one that is made elsewhere."""
+    """Yield the calls that make alerts, and yielded expressions whose alert is made elsewhere."""
     makers = set(_makers(tree))
 
     def is_made(node: ast.AST) -> bool:
@@ -60,7 +60,7 @@ def _alerts(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _makers(tree: ast.Module) -> Iterator[str]:
-    """Yield how the source names what makes alerts."""
+    """Yield the names in the source of the functions that make alerts."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "uac":
             for alias in node.names:
@@ -73,7 +73,7 @@ def _makers(tree: ast.Module) -> Iterator[str]:
 
 
 def _failing(source: str, node: ast.expr) -> str:
-    """Return the source with a failure in the place of an expression."""
+    """Return the source with a failure in place of an expression."""
     assert node.end_lineno is not None
     lines = source.splitlines(keepends=True)
     first, last = lines[node.lineno - 1].encode(), lines[node.end_lineno - 1].encode()

@@ -1,11 +1,12 @@
-"""Updates: a value of a record changes only if an entry that the edit cites speaks of it.
+"""Updates: a value of a record changes only if an entry that the edit cites supports the change.
 
-That is one that names the record, or says its old value. One that says the new value does for a
-field of which nothing was told, and one that names the field with it for any other; but a value
-that a constraint reads silences and raises alerts: there it takes the field with the value where
-nothing was told, and else the record, and a text is said or declared as derived. An entry that the
-record rested on before, or that such an entry was derived from, names it anyhow, and says of no
-change.
+An entry supports it if it names the record, or contains its old value. An entry that contains the
+new value supports it for a field that had no value, and one that also names the field for any other
+field. Values that a constraint reads silence and raise alerts, so the rules are stricter for them:
+if the field had no value, the entry must name the record or contain the value and the field;
+otherwise it must name the record; and a text must be in the entry or be marked as derived. Entries
+that the record relied on before, and those that these were derived from, name it anyway, and do not
+support a change.
 """
 
 import datetime
@@ -22,13 +23,13 @@ from workers.checkpointing.grounding import Source, says
 from workers.checkpointing.wording import Wording, texts_of
 from workers.checkpointing.words import content_words, names_one_of, shared_words
 
-# An entry that shares so many words with one that the record rests on speaks of the same.
+# Shared words from which an entry and one that the record relies on are about the same thing.
 MIN_SHARED = 2
-# Of what a record rests on, so many of the newest are compared.
+# Maximum number of a record's newest entries that are compared.
 MAX_RESTED = 20
-# Smaller ones are said of anything.
+# Smaller numbers occur in too many contexts to identify a record.
 TELLING_NUMBER = 100
-# Fields that say whose something is: by such a name it cannot be told from all else of that person.
+# Fields for persons: the name of one fits all records of that person, so it identifies none.
 WHOSE = frozenset(
     {
         *("person", "people", "owner", "holder", "patient", "member", "members", "who", "whose"),
@@ -40,9 +41,9 @@ WHOSE = frozenset(
 
 @dataclass(frozen=True)
 class Update:
-    """A record before and after, and of its fields the entries that the edits cite which set them.
+    """A record before and after, and for each field the cited entries that set it.
 
-    `fields` are those that its class has by now; `rested_on` the entries that it rested on before,
+    `fields` are those that its class now has; `rested_on` the entries that it relied on before,
     with those that they were derived from.
     """
 
@@ -58,8 +59,10 @@ class Update:
 def names_record(
     source: Source, record_id: RecordId, record: Record, rests_on: Iterable[Source] = ()
 ) -> bool:
-    """Tell whether an entry names a record: by a content word of its class, collection, key or
-    texts, or by several that an entry has too which the record rests on.
+    """Return whether an entry names a record.
+
+    It does so by a content word of its class, collection, key or texts, or by several words shared
+    with an entry that the record relies on.
     """
     whose = frozenset(
         content_words(
@@ -87,10 +90,10 @@ def ungrounded_updates(
     *,
     is_of_model: bool = True,
 ) -> Iterator[Finding]:
-    """Yield a finding for each changed value of which no entry speaks that is cited for it.
+    """Yield a finding for each changed value that no entry cited for it supports.
 
-    `sources` are the entries by their seq; one that is not there says nothing. `read` are the names
-    of fields that constraints read. The words of texts are a language model's to show.
+    `sources` are the entries by their seq; a missing entry supports nothing. `read` are the names
+    of fields that constraints read. Only a language model has to support the words of texts.
     """
     zone = zoneinfo.ZoneInfo(time_zone)
     for update in updates:
@@ -122,9 +125,9 @@ def ungrounded_updates(
 
 
 def _changed(update: Update) -> dict[str, tuple[Value, Value]]:
-    """Return the fields whose value is another one now, each with both.
+    """Return the changed fields, each with its old and new value.
 
-    A value that stood in a field that is gone was renamed with it, and is the same.
+    The value of a field that is gone was renamed with it, and is the same.
     """
     old, new = update.before.fields, update.after.fields
     gone = {name: value for name, value in old.items() if name not in update.fields}
@@ -142,7 +145,7 @@ def _changed(update: Update) -> dict[str, tuple[Value, Value]]:
 
 
 def _is_telling(value: Value) -> bool:
-    """Tell whether a value is one by which people name what they mean: a date, a larger number."""
+    """Return whether people refer to things by such a value: a date, a larger number."""
     if isinstance(value, bool):
         return False
     if isinstance(value, int | float | Decimal):
@@ -152,7 +155,7 @@ def _is_telling(value: Value) -> bool:
 
 
 def _says(source: Source, old: Value, new: Value, zone: zoneinfo.ZoneInfo) -> bool:
-    """Tell whether an entry says a new value; nobody says that there is none, or yes or no."""
+    """Return whether an entry contains a new value; nobody writes "none", "yes" or "no" for one."""
     match new:
         case None | bool():
             return False

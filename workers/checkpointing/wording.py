@@ -1,10 +1,9 @@
-"""Wording: a text says, in some of its words, what the entries say that it cites.
+"""Wording: some of the words of a text must be in the entries that it cites.
 
-Dates, numbers and codes are compared one by one (`grounding`). Of all other words a fifth at least
-must be said: the true facts of recorded conversations pass but for one in a thousand, and of random
-snatches four in five do not. Who says something, and when, counts as said,
-since "Gina is well" may be all of a fact. What is told in other words, or in another language, is
-declared as derived.
+Dates, numbers and codes are compared one by one (`grounding`). At least a fifth of all other words
+must be in the entries: all but one in a thousand true facts of recorded conversations pass, and
+four in five random snatches do not. The speaker and the time count as words of the entry, since
+"Gina is well" may be all of a fact. A paraphrase or translation is marked as derived.
 """
 
 import datetime
@@ -18,13 +17,13 @@ from memory.recall.search.words import terms, terms_of_day
 from workers.checkpointing.findings import Finding
 from workers.checkpointing.grounding import LABEL_WORDS, Claim, Source, any_starts_with, plain
 
-# Of the words of a text, one in so many at least is said by the entries that it cites.
+# Reciprocal of the share of a text's words that its cited entries must contain.
 ONE_IN = 5
-# So long a stem may also begin a longer word, as those of other languages than English do.
+# A stem of this length may also begin a longer word, as in languages other than English.
 LONG_STEM = 5
-# How facts call the user, who says "I".
+# Names that facts use for the user, who says "I".
 _USER = frozenset(terms("user users"))
-# What is declared to be told in other words, and accepted for it.
+# Finding for a paraphrase that is marked as derived, and accepted.
 PARAPHRASE = "paraphrase"
 FIX = (
     "cite the entry that says it; if it is said in other words or in another language, name the"
@@ -33,7 +32,7 @@ FIX = (
 
 
 class Wording:
-    """The words that some entries say together."""
+    """The combined words of some entries."""
 
     def __init__(self, sources: Iterable[Source], zone: zoneinfo.ZoneInfo) -> None:
         self._terms: set[str] = set()
@@ -45,7 +44,7 @@ class Wording:
         self._in_order = sorted(self._terms)
 
     def says(self, text: str) -> bool:
-        """Tell whether enough words of a text are said; of one without words, all of it."""
+        """Return whether the entries contain enough words of a text, or all of a wordless one."""
         wanted = _terms_of(text)
         if not wanted:
             return any(plain(text) in said for said in self._texts)
@@ -63,11 +62,11 @@ class Wording:
 def unsaid_texts(
     claims: Iterable[Claim], sources: Mapping[int, Source], time_zone: str
 ) -> Iterator[Finding]:
-    """Yield a finding for each text that its cited entries do not say.
+    """Yield a finding for each text that its cited entries do not contain.
 
-    A sentence has to be said by itself. A name or label (`category="drug"`) of a new record has to
-    be said where nothing else of the record is; one that is updated is for `updates` to judge. What
-    an edit marks as derived is reported and refuses nothing.
+    A sentence has to be supported by itself. A name or label (`category="drug"`) of a new record
+    has to be supported if nothing else of the record is; `updates` judges those of an updated
+    record. A field that an edit marks as derived is reported, and refuses nothing.
     """
     zone = zoneinfo.ZoneInfo(time_zone)
     for claim in claims:
@@ -85,7 +84,7 @@ def unsaid_texts(
 
 
 def _counts(value: Value) -> bool:
-    """Tell whether a value is one that is looked for by itself: a number, a date, a time."""
+    """Return whether a value is verified by itself: a number, a date, a time."""
     numbers = (int, float, Decimal, datetime.date, datetime.time, PartialDate)
     return isinstance(value, numbers) and not isinstance(value, bool)
 
@@ -109,7 +108,7 @@ def _is_label(text: str) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def _terms_of(text: str) -> frozenset[str]:
-    """Return the terms of a text that say something: no single letters."""
+    """Return the meaningful terms of a text: no single letters, and no names of the user."""
     return frozenset(
         term for term in terms(text) if (len(term) > 1 or not term.isascii()) and term not in _USER
     )

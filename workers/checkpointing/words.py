@@ -1,8 +1,8 @@
-"""The words of a text that say what it is about, compared by their stems.
+"""The content words of a text, compared by their stems.
 
-So it is told whether an entry names a record, and whether a text says what the entries that it
-cites say. Words that could stand in any text (those of grammar, of giving orders to a program, of
-how things are stored) say nothing of either.
+They decide whether an entry names a record, and whether a text is supported by the entries that it
+cites. Words that could stand in any text (those of grammar, of giving orders to a program, of how
+things are stored) do not count.
 """
 
 import re
@@ -11,34 +11,34 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 
 from workers.checkpointing.grounding import any_starts_with, words_of
 
-# Fewer letters say too little; a sign of a script without letters says more.
+# Minimum lengths of a content word: in letters, and in signs of a script without upper case.
 MIN_LETTERS = 3
 MIN_SIGNS = 2
-# So long a stem may also begin a longer word: "medic" of "medication" that of "medicine".
+# A stem of this length may also begin a longer word: "medic" of "medication" that of "medicine".
 LONG_STEM = 5
-# No word that people write is longer; of what is, the beginning will do.
+# No real word is longer; of a longer string the beginning is compared.
 LONGEST = 64
 
 
 def names_one_of(text: str, texts: Iterable[str], *, without: Set[str] = frozenset()) -> bool:
-    """Tell whether a text has a content word of one of the texts, but for the words `without`."""
+    """Return whether a text has a content word of one of the texts, except the words `without`."""
     said = Words(text)
     return any(said.have(word) for word in content_words(texts) if word not in without)
 
 
 def shared_words(text: str, other: str, *, without: Set[str] = frozenset()) -> int:
-    """Count the content words of a text that the other one has too, but for those `without`."""
+    """Count the content words that a text shares with the other one, except those `without`."""
     said = Words(other)
     return sum(said.have(word) for word in content_words([text]) if word not in without)
 
 
 def content_words(texts: Iterable[str]) -> dict[str, None]:
-    """Return the words of some texts that say what they are about, each once, in their order."""
+    """Return the content words of some texts, each once, in order."""
     return dict.fromkeys(word for text in texts for word in _content_words(text))
 
 
 class Words:
-    """The content words of a text, to look for others among them."""
+    """The content words of a text, to look up others among them."""
 
     def __init__(self, text: str) -> None:
         self._stems = {_stem(word[:LONGEST]) for word in _content_words(text)}
@@ -46,7 +46,7 @@ class Words:
         self._plain = " ".join(words_of(text))
 
     def have(self, word: str) -> bool:
-        """Tell whether the text has a word, as far as its stem goes."""
+        """Return whether the text has a word with the same stem."""
         if is_sign(word[0]):
             return word in self._plain
         return _is_akin(_stem(word[:LONGEST]), self._stems, self._in_order)
@@ -60,15 +60,15 @@ def _content_words(text: str) -> Iterator[str]:
 
 
 def is_sign(character: str) -> bool:
-    """Tell whether it is of a script without large and small letters, many of which need no spaces.
+    """Return whether a character is of a script without upper and lower case.
 
-    Their words are looked for anywhere in a text.
+    Many of these scripts use no spaces, so their words are searched for anywhere in a text.
     """
     return unicodedata.category(character) == "Lo"
 
 
 def _is_akin(stem: str, said: Set[str], in_order: Sequence[str]) -> bool:
-    """Tell whether a stem is said, or a long one begins another: "medic" in "medicat"."""
+    """Return whether a stem is in the text, or a long one begins another: "medic" in "medicat"."""
     return (
         stem in said
         or any(stem[:length] in said for length in range(LONG_STEM, len(stem)))
@@ -82,11 +82,11 @@ _DOUBLE = re.compile(r"([^aeious])\1$")
 
 
 def _stem(word: str) -> str:
-    """Return what is left of an English word without its endings: "allerg" of "allergies"."""
+    """Return an English word without its endings: "allerg" of "allergies"."""
     return _DOUBLE.sub(r"\1", _ENDING.sub("", _PLURAL.sub("", word)))
 
 
-# Words of grammar, of languages whose words are as easily taken apart.
+# Function words of languages whose words can be split in the same way.
 _OF_OTHER_LANGUAGES = words_of("""
     aber alle als auch auf aus bei bin bis bist dann das dass dem den der des dich die dir doch dort
     ein eine einem einen einer eines etwas euch euer fur habe haben hat hatte ich ihm ihn ihr ihre
@@ -111,7 +111,7 @@ _OF_OTHER_LANGUAGES = words_of("""
     меня мне мой моя мы над нас нет она они она оно очень при так там тебе тем тогда того тоже
     только том уже чем что чтобы эта это этот
 """)
-# What says how, when or to whom something happens, that it is to go, or how it is stored.
+# Words of how, when or to whom something happens, of deleting it, or of how it is stored.
 _EMPTY = frozenset(
     words_of("""
         about above after again against all also although always and another any anybody anyone

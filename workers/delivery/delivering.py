@@ -1,7 +1,7 @@
-"""Messages to the endpoints of webhooks: sent until they are taken, in order per alert.
+"""Webhook messages: sent to endpoints until they are accepted, in order per alert.
 
-A worker that is killed between sending and writing that down has sent for nothing: its lease
-expires, and the message is sent again, with the same id.
+If a worker is killed between sending and recording that, its lease expires, and the message is sent
+again, with the same id.
 """
 
 import datetime
@@ -21,14 +21,15 @@ from workers.delivery import outgoing
 
 logger = structlog.get_logger(__name__)
 
-# So long a thread serves one endpoint before the others have their turn.
+# Seconds that a thread serves one endpoint before the others have their turn.
 TURN_SECONDS = 20.0
-# A secret that cannot be read is for the operator to mend; then it goes on by itself.
+# Wait after a secret could not be read, which the operator has to fix; then delivery resumes by
+# itself.
 UNREADABLE_WAIT = datetime.timedelta(minutes=5)
 
 
 def deliver(endpoint_pk: str) -> None:
-    """Send what can be sent to the endpoint, message after message."""
+    """Send all due messages of the endpoint, one after the other."""
     ends = time.monotonic() + TURN_SECONDS
     while (delivery := webhooks.claim(endpoint_pk)) is not None:
         try:
@@ -49,7 +50,7 @@ def _send(delivery: Delivery) -> None:
     except encryption.EncryptionError as error:
         leases.write(
             delivery,
-            attempts=delivery.attempts - 1,  # nobody was called
+            attempts=delivery.attempts - 1,  # no request was sent
             run_after=began_at + UNREADABLE_WAIT,
             last_error=str(error),
             lease_owner="",

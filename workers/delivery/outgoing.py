@@ -1,8 +1,8 @@
 """One POST to somebody else's server, which may be slow, broken or hostile.
 
-It goes to an address that was judged before and to no other: no redirect is followed, no proxy of
-the environment is used. All of it ends by a deadline, even against a byte a second, and no more of
-the answer is read than its beginning.
+It goes to an address that was checked before and to no other: redirects are not followed, proxies
+of the environment are not used. All of it ends by a deadline, even if the server sends a byte a
+second, and only the beginning of the answer is read.
 """
 
 import http.client
@@ -16,16 +16,17 @@ from memory.delivery import connections, destinations
 from memory.delivery.connections import Late, TooLong, Wire
 from memory.delivery.destinations import Destination
 
-# Of the answer: its header, and the beginning of its body.
+# Maximum size of the answer's header, and of the body's excerpt.
 READ_BYTES = 64 * 1024
 EXCERPT_BYTES = 1024
-# When the status is known, the body is only for people to read: it gets no more time than this.
+# Once the status is known, the body is only for people to read, so it gets no more seconds than
+# this.
 BODY_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a call: a status, or an error without one; the address that was called."""
+    """The result of a call: a status, or an error without one, and the address that was called."""
 
     status: int | None = None
     error: str = ""
@@ -35,7 +36,7 @@ class Answer:
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -> Answer:
-    """Send the body to the URL, within so many seconds; never raises for what the others do."""
+    """Send the body to the URL within `seconds`; never raise for what the other side does."""
     deadline = time.monotonic() + seconds
     try:
         destination = destinations.parse(url)
@@ -91,7 +92,7 @@ def _problem(status: int) -> str:
 
 
 def _beginning(response: http.client.HTTPResponse) -> str:
-    """Return the beginning of the body, as far as it comes in time."""
+    """Return the beginning of the body, as far as it arrives in time."""
     read = b""
     try:
         while len(read) < EXCERPT_BYTES and (more := response.read1(EXCERPT_BYTES - len(read))):

@@ -1,1 +1,1 @@
-"""Code of a user in a sandbox: load a project, run constraints, queries, forecasts, backtests."""
+"""Run a user's code in a sandbox: load projects; constraints, queries, forecasts, backtests."""

@@ -1,7 +1,7 @@
-"""Backtests: running a constraint over the versions that users had, user by user.
+"""Backtests: run a constraint over the versions that users had, user by user.
 
-Of each stretch of versions in which nothing changed that the constraint reads it is foreseen, as in
-a forecast, when its answer could have changed; there it runs, as it would have run.
+For each stretch of versions in which nothing changed that the constraint reads, a forecast tells
+when its findings could have changed; at these times it runs, as it would have run.
 """
 
 import datetime
@@ -35,25 +35,25 @@ from workers.sandbox.interface import Sandbox, SandboxError, UserError
 
 logger = structlog.get_logger(__name__)
 
-# A worker stays at a backtest for so long, then others have their turn; where runs wait, for less.
+# Seconds that a worker spends on a backtest before others have their turn; less while runs wait.
 SLICE_SECONDS = 30.0
 HURRIED_SECONDS = 3.0
-# A user's history is followed for so long: of what is left nothing is known.
+# Maximum seconds for a user's history; the findings of the rest are unknown.
 USER_SECONDS = 120.0
 KILLED = "the worker was killed again and again"
-# What an old version of a project cannot give to a constraint that was written for a newer one.
+# Errors of a constraint that was written for a newer version than the one it runs on.
 _NOT_THERE = ("ImportError", "ModuleNotFoundError")
 
 
 def go_on(backtest_pk: str) -> None:
-    """Go on with a backtest where it stands, for a while, unless somebody else does."""
+    """Continue a backtest where it stands, for a while, unless another worker is at it."""
     backtest = leases.claim(backtests.waiting().filter(pk=backtest_pk))
     if backtest is None:
         return
     with leases.kept(backtest), structlog.contextvars.bound_contextvars(backtest=backtest_pk):
         try:
             _go_on(backtest)
-        except leases.LeaseLost:  # or it was cancelled
+        except leases.LeaseLost:  # or the backtest was cancelled
             logger.warning("lease_lost")
         except Exception as error:
             leases.fail(backtest, f"{type(error).__name__}: {error}")
@@ -78,7 +78,7 @@ def _go_on(backtest: Backtest) -> None:
         passed = time.monotonic() - begun
         hurried = passed > HURRIED_SECONDS and runs.are_waiting()
         if hurried or passed > SLICE_SECONDS:
-            now = timezone.now()  # it is behind the others then: see dispatching.hint_backtests
+            now = timezone.now()  # puts it behind the others: see dispatching.hint_backtests
             given_back = {"lease_owner": "", "lease_expires_at": None, "run_after": now}
             leases.write(backtest, **given_back, hinted_at=now if hurried else None)
             return
@@ -87,18 +87,18 @@ def _go_on(backtest: Backtest) -> None:
 
 
 def _refused(backtest: Backtest) -> str | None:
-    """Say why a text that is to be a user's own constraint cannot be one, if it cannot."""
+    """Return why a text cannot be a user's own constraint; None if it can."""
     head = backtest.user.head if backtest.user else None
     if head is None or head.tree.get(backtest.constraint) == backtest.source_hash:
-        return None  # of a workspace, or one that passed the gate
+        return None  # a workspace constraint, or one that passed the gate
     findings = check_policy(backtest.constraint, backtests.own_source(backtest))
     told = [f"line {finding.line}: {finding.message}" for finding in findings]
     return "; ".join(told) or None
 
 
 def _look_at(backtest: Backtest, row: BacktestUser) -> None:
-    """Look at one user, and write what was found, or after so many tries that nothing was."""
-    if backtest.attempts > settings.UAC_MAX_ATTEMPTS:  # whoever tried was killed
+    """Process one user: store the findings, or a failure after too many attempts."""
+    if backtest.attempts > settings.UAC_MAX_ATTEMPTS:  # each worker that tried was killed
         _give_up(backtest, row, backtest.last_error or KILLED)
         return
     try:
@@ -125,8 +125,10 @@ def _give_up(backtest: Backtest, row: BacktestUser, error: str) -> None:
 
 @dataclass
 class _Stretch:
-    """Versions of a user in a row in which nothing changed that the constraint reads, from when to
-    when; each with its number and the time from which on it was the head."""
+    """Consecutive versions of a user in which nothing changed that the constraint reads.
+
+    `versions` has for each its number, and the time from which it was the head.
+    """
 
     checkpoint: Checkpoint
     key: str
@@ -142,7 +144,7 @@ class _Stretch:
 
 
 class _History:
-    """What a constraint would have found for one user, as it is looked for."""
+    """The findings that a constraint would have had for one user, collected step by step."""
 
     def __init__(self, backtest: Backtest, user: MemoryUser) -> None:
         self._user, self._path, self._hash = user, backtest.constraint, backtest.source_hash
@@ -158,7 +160,7 @@ class _History:
         self.columns: dict[str, Any] = {"versions": 0, "looks": 0}
 
     def moments(self) -> Iterator[Moment]:
-        """Yield what it would have found, from each instant on at which that may have changed."""
+        """Yield the findings from each instant on at which they may have changed."""
         with compiling() as self._compile:
             yield from self._moments()
 
@@ -192,7 +194,7 @@ class _History:
         for checkpoint, start, end in self._states():
             self.columns["versions"] += 1
             if current is not None and time.monotonic() > self._deadline:
-                break  # of what is yielded then it is said that the history is too long
+                break  # the caller reports that the history is too long
             found = self._stretch(checkpoint, start, end)
             same = current is not None and (current.key, current.problem, current.end) == (
                 *(found.key, found.problem, found.start),
@@ -211,8 +213,10 @@ class _History:
         return self._heads() if self._by == By.RECORDED else self._occurrences()
 
     def _occurrences(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
-        """Yield what was the case within the period by the entries' own times, from when to when;
-        raises states.CannotBeTold."""
+        """Yield the states within the period by the entries' own times, from when to when.
+
+        Raises states.CannotBeTold.
+        """
         known = Checkpoint.objects.filter(user=self._user, created_at__lt=self._until)
         head = known.select_related("user").order_by("-version").first()
         if head is None:
@@ -234,7 +238,7 @@ class _History:
         last: Checkpoint | None = None
         start = self._since
         for checkpoint in rows.iterator(chunk_size=20):
-            # Not before the version that it followed, whatever the clock of its worker said.
+            # Begin no earlier than the previous version, even if a worker's clock was wrong.
             begin = max(checkpoint.created_at, start)
             if last is not None and start < begin:
                 yield last, start, begin
@@ -264,7 +268,7 @@ class _History:
 
     @functools.cached_property
     def _redactions(self) -> list[tuple[int, datetime.datetime]]:
-        """The entries that were redacted, and when."""
+        """The redacted entries, and when they were redacted."""
         return redaction.moments(self._user.pk)
 
     def _redacted(self, checkpoint: Checkpoint) -> Problem | None:
@@ -294,7 +298,7 @@ class _History:
                 bindings=bindings,
                 limits=self._allowance.limits,
             ).results
-            # Of one that cannot be foreseen it is known what it finds at the beginning alone.
+            # If the constraint cannot be forecast, only its findings at the beginning are known.
             changes = [(change.at, change.error or change.found) for change in foreseen.changes]
             for number, (when, told) in enumerate(changes or [("", "unknown")]):
                 instant = at if not number else forecasts.instant_of(when, self._user.time_zone)
@@ -345,7 +349,7 @@ class _History:
         return self._moment(stretch, at, problem=_error(user_error_json(result.error)))
 
     def _lacks(self, error: UserError) -> bool:
-        """Whether a user's own constraint fails since the version had not yet what it imports."""
+        """Return whether a user's own constraint imports something that the version lacks."""
         return self._constraint is None and error.type in _NOT_THERE
 
     def _moment(self, stretch: _Stretch, at: datetime.datetime, **told: Any) -> Moment:
@@ -354,8 +358,10 @@ class _History:
     def _unknown(
         self, stretch: _Stretch, at: datetime.datetime, why: str, *, ends: bool = False
     ) -> Moment:
-        """Tell that of these versions nothing is known from then on; of later ones neither, if it
-        ends there."""
+        """Mark the findings of these versions from then on as unknown.
+
+        With `ends`, those of later versions are unknown, too.
+        """
         if ends:
             self.columns["known_until"] = at
         return self._moment(stretch, at, problem=Problem(kind="unknown", message=why))

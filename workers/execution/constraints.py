@@ -1,4 +1,4 @@
-"""Constraint runs: what the constraints of a version find at an instant, and the alerts of it."""
+"""Constraint runs: find what holds in a version at an instant, and update the alerts."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -27,14 +27,14 @@ from workers.sandbox.interface import ConstraintResult, FoundAlert, SandboxError
 from workers.sandbox.runner import runner_name
 from workers.service import hosting
 
-# A sandbox that breaks is tried again and again; from this try on the staff know of it.
+# A broken sandbox is retried again and again; from this attempt on, the staff get an alert.
 ATTEMPTS_BEFORE_ALERT = 3
 
 
 def execute(run: Run) -> None:
-    """Run every constraint of the run's checkpoint, and bring the user's alerts in line.
+    """Run every constraint of the run's checkpoint, and update the user's alerts.
 
-    Those of the workspace that apply to the user run along, after the user's own.
+    Workspace constraints that apply to the user run after the user's own.
     """
     assert run.checkpoint is not None
     started = time.monotonic()
@@ -107,10 +107,10 @@ def execute(run: Run) -> None:
 
 
 def try_one(run: Run) -> None:
-    """Run one constraint, as it is now, on the state and at the moment that the run names; nothing
-    is opened, changed or resolved by what it finds.
+    """Run one constraint's current text on the state and at the moment of the run.
 
-    Raises SandboxError where this host has no sandbox for it and another may have.
+    Its findings open, change and resolve nothing. Raises SandboxError if this host has no sandbox
+    for it and another may have one.
     """
     started = time.monotonic()
     runner = runner_name()
@@ -175,9 +175,10 @@ def _found_json(finding: Finding) -> dict[str, Any]:
 
 
 def report_failure(run: Run, error: Mapping[str, Any]) -> None:
-    """Open an alert for the staff: the constraints cannot be run. Nothing is resolved by it.
+    """Open an alert for the staff: the constraints cannot be run. It resolves nothing.
 
-    Raises LeaseLost: whoever has the run now may have run them. Call it in a transaction.
+    Raises LeaseLost if another worker has the run now and may have run them. Call it in a
+    transaction.
     """
     assert run.checkpoint is not None
     outline = Outline.from_json(run.checkpoint.outline)
@@ -257,7 +258,7 @@ def _project_failure(run: Run, error: SandboxError, standings: Sequence[Standing
 
 
 def found_too_much(result: ConstraintResult) -> bool:
-    """Tell whether a constraint was stopped because it found more than it may."""
+    """Return whether a constraint was stopped because it exceeded its alert limit."""
     return result.error is not None and outcome_of(result.error) == RunOutcome.ALERT_LIMIT
 
 
@@ -266,7 +267,7 @@ def _spoke(result: ConstraintResult) -> bool:
 
 
 def finding_of(path: str, alert: FoundAlert) -> Finding:
-    """Return what a constraint found as alerts take it."""
+    """Return a constraint's alert as a finding of `alerts`."""
     return Finding(
         constraint=path,
         kind=AlertKind.FINDING,
@@ -278,7 +279,7 @@ def finding_of(path: str, alert: FoundAlert) -> Finding:
 
 
 def result_json(result: ConstraintResult) -> dict[str, Any]:
-    """Return what a run keeps of a constraint's result."""
+    """Return the part of a constraint's result that a run stores."""
     return {
         "path": result.path,
         "seconds": result.seconds,

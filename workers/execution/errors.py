@@ -5,8 +5,8 @@ from typing import Any
 from sandbox_image.uac import protocol
 from workers.sandbox.interface import SandboxError, UserError
 
-# The outcomes that a workspace's limits have, and how the messages begin that tell of one. Results
-# may also be too large for the protocol, about which nobody can do anything.
+# Outcomes of a workspace's limits, and the beginnings of their messages. A result may also be too
+# large for the protocol, which no setting can change.
 LIMITS = {
     "timeout": "",
     "out_of_memory": "",
@@ -18,7 +18,7 @@ REMEDY = "a limit of this workspace, which the server's staff can raise"
 
 
 def outcome_of(error: UserError) -> str:
-    """Return the outcome of what failed with this error: one of protocol.OUTCOMES."""
+    """Return the outcome of an error: one of protocol.OUTCOMES."""
     ours = not error.traceback and error.type in protocol.OUTCOMES
     return error.type if ours else "user_error"
 
@@ -35,7 +35,7 @@ def user_error_json(error: UserError) -> dict[str, Any]:
 
 
 def error_json(error: SandboxError) -> dict[str, Any]:
-    """Return why a request to a sandbox failed; a limit's outcome stands for the type."""
+    """Return why a request to a sandbox failed; for a limit, its outcome replaces the type."""
     if error.error is not None:
         return user_error_json(error.error)
     return {

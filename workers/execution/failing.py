@@ -1,4 +1,4 @@
-"""What is told of a constraint that failed: how grave that is, and what to mend."""
+"""Describe a failed constraint: how severe the failure is, and what to fix."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,10 +14,10 @@ from memory.recall import retrieval
 from workers.execution.errors import user_error_json
 from workers.sandbox.interface import ConstraintResult
 
-# What Python says of an operation on None names its type.
+# Errors of Python for an operation on None, which name its type.
 _ON_NONE = ("TypeError", "AttributeError")
 _NONE = "NoneType"
-# So many fields and records are named.
+# Maximum number of fields and records that are named.
 _NAMED = 3
 
 
@@ -53,15 +53,17 @@ def failures(
 def may_any_be_critical(
     checkpoint: Checkpoint, applying: Collection[WorkspaceConstraint], paths: Collection[str]
 ) -> bool:
-    """Tell whether one of these constraints can raise critical alerts."""
+    """Return whether one of these constraints can raise critical alerts."""
     return any(map(may_be_critical, sources_of(checkpoint, applying, paths).values()))
 
 
 def sources_of(
     checkpoint: Checkpoint, applying: Collection[WorkspaceConstraint], paths: Collection[str]
 ) -> dict[str, str]:
-    """Return the sources of these constraints by path: the version's, and those of the
-    workspace."""
+    """Return the sources of these constraints by path.
+
+    They are the version's, and those of the workspace.
+    """
     theirs = [one for one in applying if one.path in paths]
     live = workspace_constraints.read_live(theirs) if theirs else {}
     return {
@@ -71,7 +73,7 @@ def sources_of(
 
 
 def _advice(checkpoint: Checkpoint, outline: Outline, error: Mapping[str, Any], source: str) -> str:
-    """Say what to mend, where a constraint took a field for granted that a record lacks."""
+    """Return what to fix if a constraint assumed a field that a record lacks."""
     if error["type"] not in _ON_NONE or _NONE not in error["message"]:
         return ""
     fields = optional_fields_at(source, error["line"], outline)
@@ -92,8 +94,10 @@ def _advice(checkpoint: Checkpoint, outline: Outline, error: Mapping[str, Any], 
 def _records_without(
     checkpoint: Checkpoint, domain: Domain, class_name: str, field: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the first record without a value of this field, by collection and key, of the newest
-    file of each collection of the class."""
+    """Yield, by collection and key, the first record without a value of this field.
+
+    The newest file of each collection of the class is searched.
+    """
     for name in domain.collections_of(class_name):
         page = len(domain.collections[name].shards)
         for record in retrieval.records_in(checkpoint, domain, name, page).records:

@@ -1,4 +1,4 @@
-"""Making a forecast: looking ahead at the constraints of which it is not known yet."""
+"""Make forecasts: look ahead only for the constraints whose forecast is not known yet."""
 
 import ast
 import datetime
@@ -28,16 +28,16 @@ from workers.sandbox.interface import ConstraintForecast, SandboxError
 
 logger = structlog.get_logger(__name__)
 
-# What may lead anywhere: other constraints, a record by the name of its class.
+# References that may lead anywhere: other constraints, a record by the name of its class.
 _ANYWHERE = re.compile(r"\bconstraints\b|\bRef\s*\[\s*[\"']")
 
 
 def make(user_pk: int) -> None:
-    """Make the forecast that is due of a user, unless somebody else does."""
+    """Make the user's due forecast, unless another worker is at it."""
     forecast = leases.claim(forecasts.waiting().filter(user_id=user_pk))
     if forecast is None:
         return
-    if forecast.attempts > settings.UAC_MAX_ATTEMPTS:  # whoever tried was killed
+    if forecast.attempts > settings.UAC_MAX_ATTEMPTS:  # each worker that tried was killed
         error = forecast.last_error or "the worker was killed again and again"
         _give_up(forecast, error)
         return
@@ -56,7 +56,7 @@ def make(user_pk: int) -> None:
 
 
 def _give_up(forecast: Forecast, error: str) -> None:
-    """Have no forecast: the daily run stays as it is, and asks again."""
+    """Store that there is no forecast: the daily run remains, and requests one again."""
     with suppress(leases.LeaseLost):
         given_up = {"due_at": None, "dead_since": timezone.now(), "last_error": error[:4000]}
         leases.write(forecast, **_done(**given_up))
@@ -73,7 +73,8 @@ def _make(forecast: Forecast) -> None:
     user = MemoryUser.objects.select_related("workspace", "head").get(pk=forecast.user_id)
     checkpoint, start = user.head, user.alerts_instant
     if checkpoint is None or start is None or user.alerts_version != checkpoint.version:
-        # The constraints have not run on this version yet; when they have, they ask again.
+        # The constraints have not run on this version yet; when they have, they request a forecast
+        # again.
         leases.write(forecast, **_done(due_at=None))
         return
     outline = Outline.from_json(checkpoint.outline)
@@ -120,7 +121,7 @@ def _make(forecast: Forecast) -> None:
                 },
             ),
         )
-        # Another run may have asked again meanwhile, and another version be the head.
+        # Another run may have requested a forecast meanwhile, or another version may be the head.
         Forecast.objects.filter(pk=forecast.pk, due_at=forecast.due_at).update(due_at=None)
         written = Forecast.objects.get(pk=forecast.pk)
         after = locked.alerts_instant
@@ -166,7 +167,7 @@ def _is_good(
     start: datetime.datetime,
     half: datetime.datetime,
 ) -> bool:
-    """Whether what was foreseen of a constraint still tells enough."""
+    """Return whether the existing forecast of a constraint still covers enough time."""
     if result is None or result["key"] != key or result["error"] is not None:
         return False
     begin, end = (datetime.datetime.fromisoformat(result[one]) for one in ("start", "end"))
@@ -197,9 +198,9 @@ def keys_of(
     standings: Sequence[Standing],
     own: Sequence[str] | None = None,
 ) -> dict[str, str]:
-    """Path → hash of all that a constraint's findings depend on but the clock.
+    """Return path → hash of everything except the clock that a constraint's findings depend on.
 
-    Of the user's own constraints, `own` names those that are asked for; by default all are.
+    `own` names the user's own constraints to return; by default all.
     """
     tree = checkpoint.tree
     paths = [f"constraints/{name}.py" for name in outline.constraints]
@@ -234,7 +235,7 @@ def keys_of(
 
 
 def domains_in(text: str, outline: Outline) -> set[str]:
-    """Return the domains that a file's text may lead to; one too many costs an unneeded look.
+    """Return the domains that a file's text may lead to; one too many costs an unneeded forecast.
 
     The text is parsed: `from domains . home . state import leases` is Python, too.
     """

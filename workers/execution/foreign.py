@@ -1,6 +1,6 @@
-"""Foreign code in the sandbox: reading what a project holds, and running its old constraints.
+"""Foreign code in the sandbox: read a project's objects, and run its old constraints.
 
-What comes back may have been forged by that code, so its form is checked here.
+The code may have forged the result, so its form is checked here.
 """
 
 import datetime
@@ -23,19 +23,19 @@ from workers.sandbox.interface import (
 MAX_ALERTS = 1000
 MAX_MESSAGE = 10_000
 
-# What such constraints call the severity of an alert; what is not in here is a warning.
+# Severity names of such constraints; any other name means a warning.
 SEVERITIES = {
     **dict.fromkeys(("critical", "high", "urgent", "severe", "error", "danger"), "critical"),
     **dict.fromkeys(("info", "low", "notice", "minor", "information", "hint"), "info"),
 }
-# Where such an alert says what it is about, so that it is the same one tomorrow.
+# Fields by which such an alert is identified, so that it is the same one tomorrow.
 KEYS = ("key", "id", "alert_id", "rule", "type", "kind", "code", "category", "name", "title")
 MESSAGES = ("message", "msg", "text", "description", "detail", "details", "summary", "title")
 LEVELS = ("severity", "level", "priority")
 
 
 class ForeignCodeError(Exception):
-    """Foreign code raised, with the error in its own terms."""
+    """Foreign code raised an error, which is given in its own terms."""
 
     def __init__(self, error: UserError) -> None:
         super().__init__(f"{error.type}: {error.message}")
@@ -52,7 +52,7 @@ def read_objects(
 ) -> Mapping[str, Any]:
     """Execute modules of a foreign project and return the graph of the objects that they hold.
 
-    `memory.project.foreign.read` makes sense of it. Raises ForeignCodeError, SandboxError.
+    `memory.project.foreign.read` interprets it. Raises ForeignCodeError, SandboxError.
     """
     answer = sandbox.run_foreign("read", files, modules, now=now, time_zone=time_zone)
     _raise_error(answer)
@@ -68,7 +68,7 @@ def run_old_constraint(
     now: datetime.datetime,
     time_zone: str,
 ) -> tuple[FoundAlert, ...]:
-    """Return what an old constraint of these files finds; ForeignCodeError, SandboxError."""
+    """Return an old constraint's alerts; raise ForeignCodeError or SandboxError."""
     answer = sandbox.run_foreign("check", files, [path], now=now, time_zone=time_zone)
     _raise_error(answer)
     alerts = answer.get("alerts")
@@ -96,7 +96,7 @@ def run_old_constraints(
 ) -> list[ConstraintResult]:
     """Run every old constraint of a version; an error of one is in its own result.
 
-    Raises SandboxError where the sandbox is at fault.
+    Raises SandboxError if the sandbox is at fault.
     """
     outline = Outline.from_json(checkpoint.outline)
     if not outline.legacy_constraints:

@@ -1,7 +1,7 @@
-"""What a language model is told of alerts: those of one day, and what changes on the days after it.
+"""Alerts as a language model is shown them: those of one day, and changes on the days after it.
 
-The day is that of the newest entry that the model works on, not the server's: a log may be brought
-in years later. Nothing of it opens or resolves an alert.
+The day is that of the newest entry that the model works on, not the server's date, because a log
+may be imported years later. Nothing here opens or resolves an alert.
 """
 
 import datetime
@@ -21,7 +21,7 @@ from workers.execution.constraints import finding_of
 from workers.execution.projects import allowance_of, loaded
 from workers.sandbox.interface import Bindings, ConstraintResult, Limits, Sandbox, SandboxError
 
-# All constraints share this: who writes one waits for it.
+# Shared by all constraints: the author of one waits for the forecast.
 FORECAST_SECONDS = 5.0
 MAX_ALERTS = 20
 MAX_COMING = 20
@@ -29,14 +29,14 @@ MAX_COMING = 20
 
 @dataclass(frozen=True)
 class Outlook:
-    """The day, its alerts (path, severity, message), and by whom and when each changes."""
+    """The day, its alerts (path, severity, message), and which alerts change when."""
 
     day: datetime.date
     alerts: Sequence[Mapping[str, str]] = ()
     coming: Sequence[Mapping[str, Any]] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is stored of it."""
+        """Return the stored form."""
         return {
             "day": self.day.isoformat(),
             "alerts": [*self.alerts[:MAX_ALERTS]],
@@ -45,9 +45,9 @@ class Outlook:
 
 
 def outlook(user: MemoryUser, at: datetime.datetime) -> Outlook:
-    """Look at the alerts of the user's newest version on that day; raises SandboxError.
+    """Compute the alerts of the user's newest version on that day; raise SandboxError.
 
-    Those that somebody has put off are left out.
+    Snoozed alerts are left out.
     """
     day = day_of(user, at)
     if user.head is None:
@@ -67,14 +67,14 @@ def outlook(user: MemoryUser, at: datetime.datetime) -> Outlook:
 
 
 def day_of(user: MemoryUser, at: datetime.datetime) -> datetime.date:
-    """Return the day of a moment where the user lives."""
+    """Return the day of a moment in the user's time zone."""
     return at.astimezone(ZoneInfo(user.time_zone)).date()
 
 
 def alerts_of(
     results: Iterable[ConstraintResult], *, put_off: Sequence[str] = ()
 ) -> list[dict[str, str]]:
-    """Return what constraints have found, the most severe first."""
+    """Return the alerts of constraints, most severe first."""
     found = [
         {"path": result.path, "severity": alert.severity, "message": alert.message}
         for result in results
@@ -100,16 +100,16 @@ def foresee(
     limits: Limits,
     bindings: Bindings | None = None,
 ) -> list[dict[str, Any]]:
-    """Return of each alert of these constraints on what days it opens, changes and resolves.
+    """Return on what days each alert of these constraints opens, changes and resolves.
 
-    What cannot be foreseen in time, or because a constraint fails, is left out.
+    Alerts that cannot be forecast in time, or whose constraint fails, are left out.
     """
     if not paths or not forecasts.horizon():
         return []
     bounded = replace(limits, total_seconds=min(limits.total_seconds, FORECAST_SECONDS))
     try:
         until = at + forecasts.horizon()
-    except OverflowError:  # an entry of the last year that there is
+    except OverflowError:  # an entry in the last year of the calendar
         return []
     try:
         made = sandbox.forecast(

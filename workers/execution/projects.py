@@ -1,4 +1,4 @@
-"""Loading a version of a user's project into a sandbox, with what its workspace allows it."""
+"""Load a version of a user's project into a sandbox, with the limits of its workspace."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,7 +16,7 @@ Compile = Callable[[Mapping[str, str], str, Shape], dict[str, str]]
 
 
 def allowance_of(workspace: Workspace) -> Allowance:
-    """Return what the code of a workspace's users is given, as the settings and it say now."""
+    """Return the current limits of the code of a workspace's users."""
     limits = workspace.limits
     alerts = workspace.alert_limits.alerts_per_constraint
     return Allowance(
@@ -34,11 +34,12 @@ def loaded(
     *,
     compile_: Compile | None = None,
 ) -> Iterator[Sandbox]:
-    """Have a sandbox of the user's whose next request runs on this version; raises SandboxError.
+    """Lease a sandbox of the user whose next request runs on this version; raise SandboxError.
 
-    With it are these constraints of the workspace, and no others; by default those that it has.
-    Only what it does not hold yet is sent, with that request. One in which code was executed that
-    is not part of this is not used: what a version answers depends on nothing but its files.
+    These constraints of the workspace are loaded with it, and no others; by default those that the
+    sandbox has already. Only the files that it lacks are sent, with that request. A sandbox in
+    which other code was executed is not used: the answers of a version depend on nothing but its
+    files.
     """
 
     def suits(resident: Mapping[str, str]) -> bool:
@@ -56,7 +57,7 @@ def loaded(
             )
             missing = [one for one in constraints or () if one.path not in same]
             added = compiled(missing, digest, allowance.shape)
-            lease.tree = {}  # a load that fails leaves what nobody may go on with
+            lease.tree = {}  # after a failed load, nobody may go on with the content
             lease.sandbox.prepare(bytecode={**bytecode, **added}, removed=removed)
         try:
             yield lease.sandbox
@@ -72,7 +73,7 @@ def loaded(
 def _hashes(
     resident: Mapping[str, str], constraints: Collection[WorkspaceConstraint] | None
 ) -> dict[str, str]:
-    """Return path → hash of what the workspace has in a sandbox."""
+    """Return path → hash of the workspace's constraints in a sandbox."""
     if constraints is None:
         return {path: hash_ for path, hash_ in resident.items() if path.startswith(FOLDER)}
     return {one.path: one.live.source_hash for one in constraints if one.live is not None}
@@ -81,11 +82,10 @@ def _hashes(
 def compiled(
     constraints: Collection[WorkspaceConstraint], digest: str, shape: Shape
 ) -> dict[str, str]:
-    """Return path → bytecode of constraints of a workspace, as `bytecode_of` does of a project's;
-    raises SandboxError.
+    """Return path → bytecode of a workspace's constraints, as `bytecode_of` does for a project.
 
-    Once an image has compiled a version, it is so for all users of the workspace: what is compiled
-    is the workspace's, and has seen nothing of anybody's.
+    Raises SandboxError. Once an image has compiled a version, its bytecode serves all users of the
+    workspace: it belongs to the workspace, and compiling executed nobody's code.
     """
     if not constraints:
         return {}
@@ -104,9 +104,9 @@ def load(
     *,
     removed: Sequence[str] = (),
 ) -> None:
-    """Load bytecode of which some was stored with a version; raises SandboxError.
+    """Load bytecode, part of which was stored with a version; raise SandboxError.
 
-    What was stored and makes no sense to the sandbox is forgotten, and compiled anew the next time.
+    Stored bytecode that the sandbox cannot read is deleted, and compiled again the next time.
     """
     try:
         sandbox.load(bytecode=bytecode, removed=removed)
@@ -137,10 +137,10 @@ def bytecode_of(
     without: Collection[str] = (),
     compile_: Compile | None = None,
 ) -> Mapping[str, str]:
-    """Return path → bytecode of a version's files, without those paths; raises SandboxError.
+    """Return path → bytecode of a version's files, without those paths; raise SandboxError.
 
-    It loads in sandboxes of that image digest. What this image has not compiled yet (all of it,
-    after an upgrade) is compiled now, in a sandbox of this shape, and kept.
+    It loads in sandboxes of that image digest. Files that this image has not compiled yet (all of
+    them, after an upgrade) are compiled now, in a sandbox of this shape, and stored.
     """
     if checkpoint is None:
         return {}
@@ -159,9 +159,10 @@ def _compile(sources: Mapping[str, str], digest: str, shape: Shape) -> dict[str,
 
 @contextmanager
 def compiling() -> Iterator[Compile]:
-    """Compile many times in the block, for one user, in one sandbox, which is opened at need.
+    """Compile any number of times in this context, for one user, in one sandbox.
 
-    A sandbox that compiles executes nothing of anybody's, so its bytecode can be trusted.
+    It is opened when it is first needed. A sandbox that compiles executes nobody's code, so its
+    bytecode can be trusted.
     """
     with ExitStack() as stack:
         opened: list[Sandbox] = []

@@ -15,9 +15,9 @@ from workers.service import hosting
 
 
 def execute(run: Run) -> None:
-    """Evaluate the run's code on its checkpoint and store what it came to.
+    """Evaluate the run's code on its checkpoint and store the result.
 
-    Raises SandboxError where this host has no sandbox for it and another may have.
+    Raises SandboxError if this host has no sandbox for it and another may have one.
     """
     assert run.checkpoint is not None
     code = run.input["code"]
@@ -41,11 +41,12 @@ def execute(run: Run) -> None:
         except SandboxError as error:
             if not (error.infrastructure or error.outcome == RunOutcome.KILLED):
                 raise
-            # What was kept for the user may have ended, with its engine: a new one may not have.
+            # The user's resident sandbox may have died with its engine; a second attempt gets a new
+            # one.
             ready, evaluation = _evaluate(run, allowance)
     except SandboxError as error:
         if error.infrastructure and hosts.others(hosting.name()):
-            raise  # it is given back: where there are sandboxes, it can be answered
+            raise  # the run is released: a host with sandboxes can answer it
         runs.finish(
             run,
             runs.Result(
@@ -80,7 +81,7 @@ def execute(run: Run) -> None:
 
 
 def _evaluate(run: Run, allowance: Allowance) -> tuple[float, Evaluation]:
-    """When the project was loaded, and what the run's code comes to."""
+    """Evaluate the run's code; return when the project was loaded (monotonic), and the result."""
     with loaded(history.state_of(run), allowance) as sandbox:
         ready = time.monotonic()
         return ready, sandbox.evaluate(

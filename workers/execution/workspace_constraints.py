@@ -1,4 +1,4 @@
-"""Judging a version of a workspace constraint: what it must pass before anybody may approve it.
+"""Judge a version of a workspace constraint, before anybody may approve it.
 
 It is judged by itself, in sandboxes that hold no user's data and are used for nothing else.
 """
@@ -38,9 +38,9 @@ logger = structlog.get_logger(__name__)
 
 
 def judge_waiting(version_pk: str) -> None:
-    """Judge the version if it still waits and nobody else is at it, and write the verdict.
+    """Judge the version if it still waits and no other worker is at it; store the verdict.
 
-    Raises SandboxError where a sandbox could not be had or broke: it is tried again later.
+    Raises SandboxError if no sandbox was available or it broke: the judgement is retried later.
     """
     version = leases.claim(service.unjudged().filter(pk=version_pk))
     if version is None:
@@ -73,9 +73,9 @@ def judge_waiting(version_pk: str) -> None:
 
 
 def judge(constraint: WorkspaceConstraint, version: WorkspaceConstraintVersion) -> Verdict:
-    """Judge a version, from the cheap checks to the dear ones, up to the first that fails.
+    """Judge a version, from cheap checks to expensive ones, up to the first that fails.
 
-    Raises SandboxError where nothing can be said of it.
+    Raises SandboxError if no judgement is possible.
     """
     started = time.monotonic()
     verdict = Verdict()
@@ -110,7 +110,10 @@ def _shape(path: str, source: str) -> Iterator[Finding]:
 def _execute(
     constraint: WorkspaceConstraint, needs: Needs, sources: Mapping[str, str], verdict: Verdict
 ) -> None:
-    """Run it on no records, and its tests, in two virgins that order their sets differently."""
+    """Run it on no records, and its tests, in two fresh sandboxes.
+
+    The two order their sets differently.
+    """
     allowance = allowance_of(constraint.workspace)
     with (
         runner.open_sandbox(shape=allowance.shape) as sandbox,
@@ -134,7 +137,7 @@ def _execute(
 def _silence(
     sandbox: Sandbox, other: Sandbox, path: str, needs: Needs, allowance: Allowance
 ) -> Iterator[Finding]:
-    """Of a user who has all classes and no record, it says nothing, and does not fail."""
+    """With empty collections, the constraint must yield no alert and must not raise."""
     bindings: Bindings = {path: {parameter.name: [] for parameter in needs.parameters}}
     ran = [
         one.run_constraints(
@@ -163,7 +166,7 @@ def _tests(
     sources: Mapping[str, str],
     allowance: Allowance,
 ) -> Iterator[Finding]:
-    """Every test passes, whatever the order of sets."""
+    """Every test must pass, whatever the order of sets."""
     results, others = (
         one.run_tests([path], limits=allowance.limits).results for one in (sandbox, other)
     )

@@ -1,1 +1,1 @@
-"""Asking a language model: one interface (`interface`), metered and retried (`metered`)."""
+"""Call language models: one interface (`interface`), metered and retried (`metered`)."""

@@ -1,7 +1,7 @@
-"""The providers, by way of pydantic-ai.
+"""The providers, through pydantic-ai.
 
-Everything of it is imported at the first call: it takes seconds and a hundred megabytes, which only
-a worker that asks a model should pay. The client is made for each attempt and closed after it: it
+The library is imported at the first call: it takes seconds and a hundred megabytes, which only a
+worker that calls a model should pay. The client is made for each attempt and closed after it: it
 belongs to an event loop, which must not be shared between threads or inherited by a fork, and to a
 workspace's key.
 """
@@ -50,20 +50,20 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
     from pydantic_ai.settings import ModelSettings
 
-# No answer of a model is larger; a download that a proxy offers in its place may be.
+# No answer of a model is larger, but a download that a proxy offers in its place may be.
 MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 CONNECT_SECONDS = 10.0
 MAX_DETAIL = 2000
-# Of the provider's own words, so much is told to whoever asked.
+# Maximum length of the provider's own words in the message for the caller.
 MAX_SAID = 200
-# What claims to be more is no number of tokens.
+# A larger number cannot be a number of tokens.
 MAX_TOKENS = 10**12
-# Where no key is wanted, the clients want one all the same.
+# The clients require a key even if the server does not.
 NO_KEY = "none"
 
 
 class ProviderModel:
-    """A model at its provider: one attempt a call, no retries. See `interface.LanguageModel`."""
+    """A model at its provider: one attempt per call, no retries. See `interface.LanguageModel`."""
 
     def __init__(self, connection: Connection, *, seconds: float, max_output_tokens: int) -> None:
         self._connection = connection
@@ -78,7 +78,7 @@ class ProviderModel:
         tool_choice: ToolChoice = "auto",
         max_output_tokens: int | None = None,
     ) -> Answer:
-        """Return the answer; raises CallFailed, or NotConfigured where the provider is missing."""
+        """Return the answer; raise CallFailed, or NotConfigured if the provider is missing."""
         most = max_output_tokens or self._max_output_tokens
         try:
             response = asyncio.run(self._ask(messages, tools, tool_choice, most))
@@ -107,7 +107,7 @@ class ProviderModel:
                 name=tool.name,
                 description=tool.description,
                 parameters_json_schema=dict(tool.parameters),
-                # A strict mode rewrites schemas and refuses some; calls are checked here anyway.
+                # Strict mode rewrites schemas and refuses some; calls are validated here anyway.
                 strict=False,
             )
             for tool in tools
@@ -117,7 +117,7 @@ class ProviderModel:
             settings.update(_marked_for_caching())
         if tools and choice == "required":
             settings["tool_choice"] = "required"
-        # What is imported for the first time takes none of the provider's time.
+        # Imports are done before the provider's time begins.
         async with _model(self._connection, self._seconds) as model, asyncio.timeout(self._seconds):
             return await model_request(
                 model,
@@ -128,12 +128,12 @@ class ProviderModel:
             )
 
     def _failure(self, error: Exception) -> CallFailed:
-        """Return the failure that this error of the library tells of, without the key."""
+        """Return the failure for this error of the library, without the key."""
         from pydantic_ai import exceptions
 
         detail = self._without_key(str(error) or type(error).__name__)[:MAX_DETAIL]
         retry_after = getattr(error, "retry_after", None)
-        # Of the kinds of the library, the more special ones come first.
+        # Subclasses of the library's errors come before their bases.
         match error:
             case TimeoutError() | exceptions.ModelTimeoutError() | exceptions.ModelRequestTimeout():
                 unsent = getattr(error, "phase", None) in ("pool", "connect")
@@ -163,7 +163,7 @@ class ProviderModel:
             case exceptions.ModelHTTPError():
                 return RequestRejected(detail)
             case _:
-                # Some answers that are none make the clients stumble in ways of their own.
+                # The clients fail in their own ways on answers that do not follow the protocol.
                 return InvalidAnswer(f"{type(error).__name__}: {detail}")
 
     def _without_key(self, text: str) -> str:
@@ -172,7 +172,7 @@ class ProviderModel:
 
 
 def _words(error: Exception) -> str:
-    """Return what the provider itself has said in an error; empty if nothing, or a page."""
+    """Return the provider's own words in an error; "" if there are none, or only a page."""
     body = getattr(error, "body", None)
     if isinstance(body, Mapping):
         inner = body.get("error", body)
@@ -181,8 +181,11 @@ def _words(error: Exception) -> str:
 
 
 def _marked_for_caching() -> "ModelSettings":
-    """Return the settings that mark what comes again: tools, instructions, and what was said so
-    far. Other providers keep a prompt's beginning without being asked."""
+    """Return the settings that mark repeated parts for caching.
+
+    These are tools, instructions, and the conversation so far. Other providers cache a prompt's
+    beginning without being asked.
+    """
     from pydantic_ai.models.anthropic import AnthropicModelSettings
 
     return AnthropicModelSettings(
@@ -194,7 +197,7 @@ def _marked_for_caching() -> "ModelSettings":
 
 @functools.cache
 def _trusted() -> "ssl.SSLContext":
-    """Read the certificates once: of a client that is most of its cost, and tied to nothing."""
+    """Load the certificates once: this is most of a client's cost, and depends on nothing."""
     import httpx2
 
     return httpx2.create_ssl_context()
@@ -202,7 +205,7 @@ def _trusted() -> "ssl.SSLContext":
 
 @asynccontextmanager
 async def _model(connection: Connection, seconds: float) -> "AsyncIterator[Model]":
-    """Give a model with a client of its own, that neither retries nor follows redirects."""
+    """Yield a model with its own client, which neither retries nor follows redirects."""
     import httpx2
 
     async with httpx2.AsyncClient(
@@ -228,7 +231,7 @@ def _openai(connection: Connection, http: "httpx2.AsyncClient") -> "Model":
     )
     if connection.base_url == PROVIDERS["openai"]:
         return OpenAIChatModel(connection.model, provider=OpenAIProvider(openai_client=client))
-    # What others serve as OpenAI's protocol knows less of it.
+    # Other servers of OpenAI's protocol support less of it.
     compatible = OpenAICompatibleProvider(
         "openai-compatible",
         openai_client=client,
@@ -269,7 +272,7 @@ _BUILDERS = {"openai": _openai, "anthropic": _anthropic, "google": _google}
 
 
 async def _bound(response: "httpx2.Response") -> None:
-    """End a response that is larger than any answer."""
+    """Abort a response that is larger than any answer."""
     import httpx2
 
     stream: httpx2.AsyncByteStream = response.stream  # type: ignore[assignment]
@@ -290,7 +293,7 @@ async def _bound(response: "httpx2.Response") -> None:
 
 
 def _history(messages: Sequence[Message]) -> "list[ModelMessage]":
-    """Return the messages as the library has them: what stands between two answers is one."""
+    """Return the messages in the library's form: those between two answers are combined."""
     from pydantic_ai.messages import (
         ModelRequest,
         ModelResponse,
@@ -340,7 +343,7 @@ def _history(messages: Sequence[Message]) -> "list[ModelMessage]":
 
 
 def _read(response: "ModelResponse", tools: Sequence[Tool]) -> Answer:
-    """Return the answer; raises Refused, Truncated or EmptyAnswer where it is none."""
+    """Return the answer; raise Refused, Truncated or EmptyAnswer if there is none."""
     from pydantic_ai.messages import TextPart, ToolCallPart
 
     usage = _usage(response)
@@ -364,7 +367,7 @@ def _read(response: "ModelResponse", tools: Sequence[Tool]) -> Answer:
         if isinstance(part, ToolCallPart):
             call = read_call(part.tool_call_id, part.tool_name, _sent(part.args), tools)
             calls.append(call)
-            # Servers parse what they are sent back, too: it must be JSON, and an object.
+            # Servers parse the call that they are sent back, too, so it must be a JSON object.
             if call.problem and not call.arguments:
                 part = dataclasses.replace(part, args=json.dumps({"unreadable": call.text}))
         elif isinstance(part, TextPart):
@@ -380,7 +383,7 @@ def _read(response: "ModelResponse", tools: Sequence[Tool]) -> Answer:
 
 
 def _whole(text: str) -> str:
-    """Return the text without halves of characters, as cut off emoji are: nobody can send them."""
+    """Return the text without lone surrogates, as in cut off emoji, which cannot be sent."""
     return text.encode(errors="replace").decode()
 
 
@@ -389,7 +392,7 @@ def _sent(arguments: str | Mapping[str, Any] | None) -> str | Mapping[str, Any]:
 
 
 def _usage(response: "ModelResponse") -> Usage | None:
-    """Return the tokens that the provider tells; None where it tells none, or nonsense."""
+    """Return the provider's token counts; None if there are none, or they make no sense."""
     told = response.usage
     usage = Usage(
         input_tokens=told.input_tokens or 0,

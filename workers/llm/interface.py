@@ -1,7 +1,7 @@
-"""What a language model is asked, what it answers, and how a call fails: provider-neutral.
+"""Requests to a language model, its answers, and how a call fails: provider-neutral.
 
-One call is one turn: messages and tools in, an answer out. The loop over tools belongs to whoever
-asks, who appends the answer's `message` and a `ToolResult` for every tool call, and asks again.
+One call is one turn: messages and tools in, an answer out. The caller runs the tool loop: it
+appends the answer's `message` and a `ToolResult` for every tool call, and calls again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,11 +23,11 @@ class Tool:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call that the model wants carried out.
+    """A tool call that the model requests.
 
-    Arguments that are no JSON object, do not fit the tool's schema, or name no tool at all are told
-    in `problem`, in words for the model; nothing may be carried out then. `arguments` are what
-    could be read, `text` is what was sent.
+    If the arguments are no JSON object, do not fit the tool's schema, or the tool does not exist,
+    `problem` says so in words for the model, and the call must not be carried out. `arguments` are
+    what could be read, `text` is what was sent.
     """
 
     id: str
@@ -39,21 +39,21 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class System:
-    """What the model is told of its task, before all else."""
+    """The system prompt: the task, before all other messages."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class User:
-    """What the model is asked."""
+    """A request to the model."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a tool call came to; `failed` tells the model that it came to nothing."""
+    """The result of a tool call; `failed` tells the model that the call had no effect."""
 
     call: ToolCall
     text: str
@@ -62,9 +62,9 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class Assistant:
-    """What the model has said.
+    """A message of the model.
 
-    `native` is what its provider wants to see again in the next turn, such as signatures of
+    `native` is what its provider needs to see again in the next turn, such as signatures of
     thoughts; only the adapter that made it looks into it.
     """
 
@@ -80,7 +80,7 @@ ToolChoice: TypeAlias = Literal["auto", "required"]
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer. Without `usage` the provider has not told what it took."""
+    """One answer. Without `usage` the provider has not reported its tokens."""
 
     message: Assistant
     usage: Usage | None
@@ -88,12 +88,12 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """What was said beside the tool calls."""
+        """The text of the answer, without the tool calls."""
         return self.message.text
 
     @property
     def tool_calls(self) -> Sequence[ToolCall]:
-        """What the model wants carried out, in its order."""
+        """The tool calls that the model requests, in its order."""
         return self.message.tool_calls
 
 
@@ -108,26 +108,26 @@ class LanguageModel(Protocol):
         tool_choice: ToolChoice = "auto",
         max_output_tokens: int | None = None,
     ) -> Answer:
-        """Return the answer, which has text or a tool call; raises LanguageModelError.
+        """Return the answer, which has text or a tool call; raise LanguageModelError.
 
-        With `required` the model is told to call a tool. Not every server enforces it: an answer
+        With `required` the model is told to call a tool. Not every server enforces it, so an answer
         may be mere text all the same.
         """
 
 
 class CallFailed(LanguageModelError):
-    """A call that came to no answer. The class says why, the message says it to the staff, and
-    `explanation` to whoever asked: what happened, whose fault it is, and what to do.
+    """A call without an answer.
 
-    `usage` is what the provider says it took all the same, `unsent` whether the request is known
-    not to have reached it. `retry_after` is how many seconds the provider asks to wait,
-    `provider_said` its own words, cut short.
+    The class gives the kind, the message explains it to the staff, and `explanation` to the caller:
+    what happened, whose fault it is, and what to do. `usage` is what the provider reports all the
+    same, `unsent` tells whether the request is known not to have reached it. `retry_after` is how
+    many seconds the provider asks to wait, `provider_said` its own words, cut short.
     """
 
     outcome: ClassVar[LlmOutcome]
     summary: ClassVar[str]
     explanation: ClassVar[str]
-    # Whether the same question may be answered if it is asked again.
+    # True if the same question may succeed when it is asked again.
     passing: ClassVar[bool] = False
 
     def __init__(
@@ -145,14 +145,14 @@ class CallFailed(LanguageModelError):
         self.usage = usage
         self.unsent = unsent
         self.retry_after = retry_after
-        # What was said before the answer ended, of answers that were cut off or refused.
+        # Text of an answer that was cut off or refused, up to that point.
         self.text = text
         self.answered_by = answered_by
         self.provider_said = provider_said
 
 
 class RateLimited(CallFailed):
-    """429."""
+    """The provider answered 429."""
 
     outcome = LlmOutcome.RATE_LIMITED
     summary = "The provider lets this key make no more calls for the moment."
@@ -164,7 +164,7 @@ class RateLimited(CallFailed):
 
 
 class ProviderUnavailable(CallFailed):
-    """5xx."""
+    """The provider answered 5xx."""
 
     outcome = LlmOutcome.UNAVAILABLE
     summary = "The provider has failed or is overloaded."
@@ -176,7 +176,7 @@ class ProviderUnavailable(CallFailed):
 
 
 class TimedOut(CallFailed):
-    """No answer within UAC_LLM_TIMEOUT_SECONDS."""
+    """The provider did not answer within UAC_LLM_TIMEOUT_SECONDS."""
 
     outcome = LlmOutcome.TIMEOUT
     summary = "The provider did not answer in time (UAC_LLM_TIMEOUT_SECONDS)."
@@ -189,7 +189,7 @@ class TimedOut(CallFailed):
 
 
 class ConnectionLost(CallFailed):
-    """No connection, or one that ended before the answer did."""
+    """The connection failed, or was lost before the answer was complete."""
 
     outcome = LlmOutcome.CONNECTION_LOST
     summary = "The provider cannot be reached, or the connection was dropped."
@@ -202,7 +202,7 @@ class ConnectionLost(CallFailed):
 
 
 class InvalidAnswer(CallFailed):
-    """An answer that is not of the protocol, such as HTML of a proxy, or broken JSON."""
+    """An answer that does not follow the protocol, such as a proxy's HTML, or broken JSON."""
 
     outcome = LlmOutcome.INVALID_ANSWER
     summary = (
@@ -218,7 +218,7 @@ class InvalidAnswer(CallFailed):
 
 
 class EmptyAnswer(CallFailed):
-    """Neither text nor a tool call."""
+    """The answer has neither text nor a tool call."""
 
     outcome = LlmOutcome.EMPTY
     summary = "The model has answered nothing."
@@ -227,7 +227,7 @@ class EmptyAnswer(CallFailed):
 
 
 class Truncated(CallFailed):
-    """Cut off at the limit of output tokens. To ask the same again is cut off again."""
+    """The answer was cut off at the limit of output tokens, and would be again."""
 
     outcome = LlmOutcome.TRUNCATED
     summary = "The answer was cut off at the limit of its tokens (UAC_LLM_OUTPUT_TOKENS)."
@@ -238,7 +238,7 @@ class Truncated(CallFailed):
 
 
 class Refused(CallFailed):
-    """The model, or the provider's filter of content, has refused."""
+    """The model, or the provider's content filter, has refused."""
 
     outcome = LlmOutcome.REFUSED
     summary = "The model, or its provider's filter, refuses to answer."
@@ -248,7 +248,7 @@ class Refused(CallFailed):
 
 
 class WrongKey(CallFailed):
-    """401 or 403."""
+    """The provider answered 401 or 403."""
 
     outcome = LlmOutcome.WRONG_KEY
     summary = (
@@ -275,7 +275,7 @@ class NoCredit(CallFailed):
 
 
 class UnknownModel(CallFailed):
-    """404."""
+    """The provider answered 404."""
 
     outcome = LlmOutcome.UNKNOWN_MODEL
     summary = "The provider knows no such model or address: check the model's name and base URL."
@@ -287,7 +287,7 @@ class UnknownModel(CallFailed):
 
 
 class PromptTooLong(CallFailed):
-    """More than the model's context holds."""
+    """The prompt is larger than the model's context."""
 
     outcome = LlmOutcome.TOO_LONG
     summary = "The prompt is longer than what this model can read."
@@ -299,7 +299,7 @@ class PromptTooLong(CallFailed):
 
 
 class RequestRejected(CallFailed):
-    """4xx of any other kind."""
+    """The provider answered with any other 4xx."""
 
     outcome = LlmOutcome.REJECTED
     summary = "The provider rejects the request."

@@ -1,4 +1,4 @@
-"""A model that keeps to a workspace's budget, tries again, and leaves a row for every attempt."""
+"""A model that respects a workspace's budget, retries, and writes a row for every attempt."""
 
 import random
 import time
@@ -32,12 +32,12 @@ from workers.llm.interface import (
 
 logger = structlog.get_logger(__name__)
 
-# A token has more bytes in any text; what a prompt takes is never guessed too low by much.
+# Estimate of bytes per token; real tokens have more, so a prompt is never much underestimated.
 BYTES_PER_TOKEN = 3
-# So many times as long as a first question waits one in the middle of a piece of work: where it has
-# to give up, all that was paid for before it is lost.
+# Factor on the wait of a first question for calls within a piece of work: giving up there would
+# lose all that was paid for before.
 PATIENCE = 20
-# Seconds to wait for a database that does not answer at the end of a call.
+# Pauses in seconds while the database does not answer at the end of a call.
 DATABASE_PAUSES = (0.1, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -45,7 +45,7 @@ class MeteredModel:
     """The model of a workspace, for one piece of work. See `interface.LanguageModel`.
 
     It holds no connection and no transaction between calls; each call reads the workspace's
-    settings anew. Not for use by several threads at a time.
+    settings again. It is not for use by several threads at a time.
     """
 
     def __init__(self, work: Work) -> None:
@@ -63,7 +63,8 @@ class MeteredModel:
         """Return the answer.
 
         Raises CallFailed when the last attempt has failed; or, before anything is sent,
-        NotConfigured, BudgetExhausted, or TooManyCalls, if its turn has not come for a while.
+        NotConfigured, BudgetExhausted, or TooManyCalls if the limit on concurrent calls leaves no
+        room in time.
         """
         self._turn += 1
         prompt = {
@@ -99,7 +100,7 @@ class MeteredModel:
             time.sleep(wait)
 
     def _admitted(self, attempt: Attempt) -> LlmCall:
-        """Write the attempt's row as soon as one more call may be under way."""
+        """Write the attempt's row as soon as one more call may be in progress."""
         patience = 1 if self._turn == 1 else PATIENCE
         deadline = time.monotonic() + patience * settings.UAC_LLM_TURN_SECONDS
         while True:
@@ -121,7 +122,7 @@ def _recorded(
     tools: Sequence[Tool],
     tool_choice: ToolChoice,
 ) -> Answer:
-    """Ask once, and write what came of it, whatever it was."""
+    """Make one attempt, and record its result, whatever it is."""
     started = time.perf_counter()
     outcome, error, answer = LlmOutcome.INTERRUPTED, "The worker was stopped during the call.", None
     failure: CallFailed | None = None
@@ -167,7 +168,7 @@ def _recorded(
 
 
 def _finish(call: LlmCall, ending: Ending) -> None:
-    """Write what came of a call, which is paid for: a database that restarts is asked again."""
+    """Record the result of a call, which is paid for: retry while the database restarts."""
     for pause in DATABASE_PAUSES:
         try:
             llm_calls.finish(call, ending, keep_content=settings.UAC_LLM_KEEP_CONTENT)
@@ -181,7 +182,7 @@ def _finish(call: LlmCall, ending: Ending) -> None:
 
 
 def _wait(failure: CallFailed, attempt: int) -> float | None:
-    """Return how many seconds to wait before the next attempt; None if there shall be none."""
+    """Return how many seconds to wait before the next attempt; None if there is to be none."""
     return llm_calls.pause_before_next(attempt, failure.retry_after) if failure.passing else None
 
 

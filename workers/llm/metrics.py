@@ -1,7 +1,7 @@
-"""What calls of language models tell Prometheus, read from the ledger when it asks.
+"""Prometheus metrics of language model calls, read from the ledger on each scrape.
 
-So the figures are those of the whole server, whichever of its processes have made the calls, and
-outlive each of them. No label names a user or a workspace.
+So the figures cover the whole server, whichever of its processes made the calls, and survive
+restarts. No label names a user or a workspace.
 """
 
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ from workers.metrics.reading_metrics import Read
 
 
 def register(registry: CollectorRegistry) -> None:
-    """Have the figures served with those of this process."""
+    """Register the metrics, to be served with those of this process."""
     registry.register(Read(_calls))
 
 
 def _calls() -> Iterator[Metric]:
-    """What the calls of this month (UTC) have come to, and how many are under way.
+    """Yield the totals of this month's calls (UTC), and how many are in progress.
 
     At the turn of the month the counters begin anew, as after the restart of a process.
     """

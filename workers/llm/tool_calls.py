@@ -1,4 +1,4 @@
-"""Reading the tool calls of a model: what it sent is checked before anything is carried out."""
+"""Read the tool calls of a model: validate what it sent before anything is carried out."""
 
 import json
 import re
@@ -8,19 +8,19 @@ from typing import Any, NoReturn
 from memory.json_schema import misfit
 from workers.llm.interface import Tool, ToolCall
 
-# As JSON has it: after an even number of backslashes.
+# An escaped NUL in JSON: after an even number of backslashes.
 NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def read_call(id: str, name: str, sent: str | Mapping[str, Any], tools: Sequence[Tool]) -> ToolCall:
-    """Return the call with what is wrong with it, if anything. `sent` is JSON, or was."""
+    """Return the call, with its problem if it has one. `sent` is JSON, or was meant to be."""
     text = sent if isinstance(sent, str) else json.dumps(sent)
     tool = next((tool for tool in tools if tool.name == name), None)
     if tool is None:
         known = ", ".join(tool.name for tool in tools) or "none"
         return ToolCall(id, name, {}, text, f"There is no tool {name!r}. The tools are: {known}.")
     try:
-        # A function without parameters is called with nothing at all by some models.
+        # Some models send nothing at all for a function without parameters.
         arguments = json.loads(text or "{}", parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         problem = f"The arguments are no JSON ({error}). Call the tool again with a JSON object."
@@ -38,7 +38,7 @@ def read_call(id: str, name: str, sent: str | Mapping[str, Any], tools: Sequence
 
 
 def _storable(arguments: Mapping[str, Any]) -> bool:
-    """Tell whether a database can keep all the texts in them."""
+    """Return whether a database can store all the texts in them."""
     try:
         text = json.dumps(arguments, ensure_ascii=False)
         text.encode()

@@ -1,1 +1,1 @@
-"""Prometheus metrics of the workers, and the server that answers for them."""
+"""Prometheus metrics of the workers, and the server that serves them."""

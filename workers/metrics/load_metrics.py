@@ -1,4 +1,4 @@
-"""What workspaces ask of the server, for Prometheus: what was refused, and what waits.
+"""Prometheus metrics of the workspaces' load: refused requests, and waiting work.
 
 The figures are those of the whole server. Workspaces are labelled with their public ids; no label
 names a user.
@@ -14,7 +14,7 @@ from workers.metrics.reading_metrics import Read
 
 
 def register(registry: CollectorRegistry) -> None:
-    """Have the figures served with those of this process."""
+    """Register the metrics, to be served with those of this process."""
     registry.register(Read(_refused, _waiting))
 
 

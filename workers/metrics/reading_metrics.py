@@ -1,4 +1,4 @@
-"""Figures of the whole server: read from the database and Redis when Prometheus asks."""
+"""Metrics of the whole server, read from the database and Redis on each scrape."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -12,20 +12,20 @@ logger = structlog.get_logger(__name__)
 
 
 class Read(Collector):
-    """What some functions read; where one cannot, its figures are left out, and the others served.
+    """Metrics read by functions; when one fails, those of the others are still served.
 
-    They are called in a thread of its own, whose connection is closed again.
+    The functions run in a separate thread, whose connection is closed afterwards.
     """
 
     def __init__(self, *reads: Callable[[], Iterable[Metric]]) -> None:
         self._reads = reads
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing before it is asked for."""
+        """Describe nothing in advance, so that registering reads nothing."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Ask, over one connection for all of them."""
+        """Yield the metrics, over one connection for all of them."""
         try:
             for read in self._reads:
                 try:

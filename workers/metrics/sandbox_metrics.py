@@ -1,7 +1,7 @@
-"""What a worker tells Prometheus, on an HTTP port of its own; here: of its sandboxes.
+"""Prometheus metrics of a worker, on its own HTTP port; in this module: of its sandboxes.
 
-Durations and outcomes are recorded here; what the pools count anyway is read from them when
-Prometheus asks. No label names a user.
+Durations and outcomes are recorded here; figures that the pools count anyway are read from them on
+each scrape. No label names a user.
 """
 
 import functools
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
 
-# Of what takes from a millisecond to the longest deadline of a request.
+# Buckets from a millisecond to the longest deadline of a request.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -65,7 +65,7 @@ ABOUT = Info("uac_sandbox", "What sandboxes are made of here.")
 def measured(
     operation: str,
 ) -> Callable[[Callable[Parameters, Answer]], Callable[Parameters, Answer]]:
-    """Return a decorator that records how long a request of this kind took and what came of it."""
+    """Return a decorator that records the duration and outcome of a request of this kind."""
     seconds = REQUEST_SECONDS.labels(operation)
 
     def decorate(request: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
@@ -91,12 +91,12 @@ def measured(
 
 
 def serve(address: str, port: int, registry: CollectorRegistry) -> None:
-    """Answer Prometheus from now on, in a thread of its own; OSError if the port is taken."""
+    """Serve the metrics from now on, in a separate thread; raise OSError if the port is taken."""
     start_http_server(port, address, registry)
 
 
 def own_process() -> CollectorRegistry:
-    """Return a registry of what every process tells of itself, and of no sandbox."""
+    """Return a registry of the metrics that every process has, without sandboxes."""
     registry = CollectorRegistry()
     for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
         registry.register(collector)
@@ -106,23 +106,23 @@ def own_process() -> CollectorRegistry:
 def register(
     registry: CollectorRegistry, pools: Callable[[], Iterable["Pool"]], about: Mapping[str, str]
 ) -> None:
-    """Have the figures of the pools served; `about` are the labels of `uac_sandbox_info`."""
+    """Register the metrics of the pools; `about` are the labels of `uac_sandbox_info`."""
     ABOUT.info(dict(about))
     registry.register(Pools(pools))
 
 
 class Pools(Collector):
-    """What the pools of this process hold and have counted, at the moment of being asked."""
+    """State and counters of the pools of this process, read on each scrape."""
 
     def __init__(self, pools: Callable[[], Iterable["Pool"]]) -> None:
         self._pools = pools
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing before it is asked for."""
+        """Describe nothing in advance, so that registering reads nothing."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics of all pools together."""
+        """Yield the metrics of all pools together."""
         sandboxes = GaugeMetricFamily(
             "uac_sandbox_pool_sandboxes",
             "Sandboxes that there are, by state and, where it matters, hash seed.",

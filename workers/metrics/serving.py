@@ -1,4 +1,4 @@
-"""Answering Prometheus: every process of the server does, on a port of its own, if it has one."""
+"""Serve Prometheus metrics: every process of the server does, on its own port, if it has one."""
 
 import structlog
 from django.conf import settings
@@ -11,9 +11,9 @@ logger = structlog.get_logger(__name__)
 
 
 def serve_metrics(registry: CollectorRegistry | None = None) -> bool:
-    """Answer with the figures of the whole server, and of this process, or what else is registered.
+    """Serve the metrics of the whole server and of this process, or others that are registered.
 
-    Returns whether it does. A port that is taken is logged, and no reason to do no work.
+    Returns whether it does. A port that is taken is logged, and no reason to stop working.
     """
     address, port = settings.UAC_METRICS_ADDRESS, settings.UAC_METRICS_PORT
     if not port:

@@ -1,6 +1,6 @@
-"""What webhooks tell Prometheus, read from the outbox when it asks.
+"""Prometheus metrics of webhooks, read from the outbox on each scrape.
 
-So the figures are those of the whole server. No label names a workspace or an endpoint.
+So the figures cover the whole server. No label names a workspace or an endpoint.
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from workers.metrics.reading_metrics import Read
 
 
 def register(registry: CollectorRegistry) -> None:
-    """Have the figures served with those of this process."""
+    """Register the metrics, to be served with those of this process."""
     registry.register(Read(_messages))
 
 
 def _messages() -> Iterator[Metric]:
-    """How many messages the log has, by what became of them, and how long the oldest waits."""
+    """Yield the number of messages in the log by state, and the age of the oldest pending one."""
     messages = GaugeMetricFamily(
         "uac_webhook_messages",
         "Messages in the log, by what became of them; held: the endpoint is disabled.",

@@ -1,7 +1,7 @@
-"""What the work tells Prometheus: how much of each kind waits, is held, fails and is dead.
+"""Prometheus metrics of the work: how much of each kind waits, is held, fails and is dead.
 
-It is read from the database and Redis when Prometheus asks, so any process tells it of the whole
-server, though the workers that it is about are dead. No label names a user or a workspace.
+They are read from the database and Redis on each scrape, so any process can report the whole
+server, even if the workers concerned are dead. No label names a user or a workspace.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ logger = structlog.get_logger(__name__)
 
 
 def register(registry: CollectorRegistry) -> None:
-    """Have the figures served with those of this process."""
+    """Register the metrics, to be served with those of this process."""
     registry.register(Read(_of_work, _of_server, _of_queues))
 
 

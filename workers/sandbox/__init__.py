@@ -1,1 +1,1 @@
-"""Running a user's code: one interface (`runner`), its protocol and the ways to run it."""
+"""Run a user's code: one interface (`runner`), its protocol and the ways to run it."""

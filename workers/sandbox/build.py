@@ -40,8 +40,9 @@ def ensure_image(
 ) -> str:
     """Build the image of this release, unless the engine has it, and return its name.
 
-    `base` is an image with Python 3.11 or newer (default: see the module). With one named, or with
-    `renew`, it is built in any case, on the newest base there is. Raises ImageNotBuilt.
+    `base` is an image with Python 3.11 or newer (default: see the module). If it is given, or with
+    `renew`, the image is built in any case, on the newest version of the base. Raises
+    ImageNotBuilt.
     """
     name = default_image()
     with _engine() as client:
@@ -56,8 +57,8 @@ def ensure_typecheck_image(
 ) -> str:
     """Build the type checker's image of this release, unless the engine has it; return its name.
 
-    `base` is the sandboxes' image. Its Python has to be of this server's version, whose mypy it is
-    given. Raises ImageNotBuilt.
+    `base` is the sandboxes' image. Its Python must have this server's version, since it gets the
+    server's mypy. Raises ImageNotBuilt.
     """
     name = typecheck_image_name()
     with _engine() as client:
@@ -71,7 +72,7 @@ def ensure_typecheck_image(
 
 @contextmanager
 def _engine() -> Iterator[docker.DockerClient]:
-    """Within it, an engine that does not answer or refuses is ImageNotBuilt."""
+    """Turn an engine that does not answer, or refuses, into ImageNotBuilt in this context."""
     try:
         with closing(docker.from_env(timeout=ENGINE_SECONDS)) as client:
             yield client
@@ -115,7 +116,7 @@ def _has(client: docker.DockerClient, image: str) -> bool:
 
 
 def _available_base(client: docker.DockerClient) -> str | None:
-    """The Dockerfile's own base, as new as it can be pulled, or as the engine has it."""
+    """Return the Dockerfile's own base, pulled if possible, or as the engine has it."""
     found = re.search(r"^ARG BASE=(\S+)$", (SOURCES / "Dockerfile").read_text(), re.MULTILINE)
     assert found is not None
     base = found[1]
@@ -127,7 +128,7 @@ def _available_base(client: docker.DockerClient) -> str | None:
 
 
 def _base_of_packages(client: docker.DockerClient, say: Callable[[str], None]) -> str:
-    """Put a base together from Debian's packages, as any user, and return its name."""
+    """Build a base from Debian's packages, as any user, and return its name."""
     say("no registry answers: making a base from this system's own packages")
     with tempfile.TemporaryDirectory(prefix="uac-image-") as folder:
         root = Path(folder) / "root"
@@ -135,11 +136,11 @@ def _base_of_packages(client: docker.DockerClient, say: Callable[[str], None]) -
         told.mkdir(parents=True)
         for package in _download(Path(folder)):
             run_program(["dpkg-deb", "--extract", str(package), str(root)])
-            # What the image is made of is to be seen in it, where scanners look for that.
+            # The image lists its packages where scanners look for them.
             (told / package.name.partition("_")[0]).write_text(
                 run_program(["dpkg-deb", "--field", str(package)])
             )
-        # Packages of a merged /usr rely on these, which come from a package of their own.
+        # Packages of a merged /usr rely on these links, which come from another package.
         for name in ("lib", "lib64", "bin"):
             if (root / "usr" / name).exists() and not (root / name).exists():
                 (root / name).symlink_to(f"usr/{name}")
@@ -152,8 +153,8 @@ def _base_of_packages(client: docker.DockerClient, say: Callable[[str], None]) -
 
 
 def _download(folder: Path) -> list[Path]:
-    """Fetch the packages of Python and what it needs into the folder."""
-    # As on the system, but with lists of our own where the system has none, and no right to it.
+    """Download the packages of Python and its dependencies into the folder."""
+    # Use the system's package lists, or our own where the system has none; no privilege is needed.
     lists = folder / "lists"
     lists.mkdir()
     attempts: list[list[str]] = [[], [f"--option=Dir::State::Lists={lists}"]]
@@ -179,7 +180,7 @@ def _download(folder: Path) -> list[Path]:
 
 
 def _dependencies(package: str, pattern: str, options: Sequence[str]) -> list[str]:
-    """The names of the packages that this one needs, where they match."""
+    """Return the names of a package's dependencies that match."""
     listed = run_program(["apt-cache", *options, "depends", "--important", package])
     return [
         name
@@ -197,7 +198,7 @@ def _packed(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def run_program(command: list[str], folder: Path | None = None) -> str:
-    """Run a program and return what it printed; ImageNotBuilt if it is absent or fails."""
+    """Run a program and return its output; raise ImageNotBuilt if it is absent or fails."""
     try:
         finished = subprocess.run(  # noqa: S603  # nosec B603 # Debian's tools
             command, cwd=folder, capture_output=True, text=True, check=False
@@ -210,7 +211,7 @@ def run_program(command: list[str], folder: Path | None = None) -> str:
 
 
 def main() -> int:
-    """Build both, and print the name of the sandboxes' image."""
+    """Build both images, and print the name of the sandboxes' image."""
     parser = argparse.ArgumentParser(prog="python -m workers.sandbox.build", description=__doc__)
     parser.add_argument("--base", help="an image with Python 3.11 or newer")
     arguments = parser.parse_args()

@@ -1,7 +1,7 @@
 """The host's end of the protocol: a sandbox behind a channel of bytes, whatever runs it.
 
-Every answer is checked before anything is made of it: its size before it is read, then its depth,
-its id and its shape. An answer that fails a check breaks the sandbox.
+Every answer is checked before it is used: its size before it is read, then its depth, its id and
+its shape. An answer that fails a check breaks the sandbox.
 """
 
 import dataclasses
@@ -48,38 +48,45 @@ from workers.sandbox.interface import (
 
 HELLO_BYTES = 4096
 START_SECONDS = 20.0
-# The runner enforces the limits of what it forks; the host waits so much longer before it stops
-# believing. Of a load, the host is the only one to watch the time.
+# The runner enforces the limits of its children; the host waits this many seconds longer before it
+# stops trusting the runner. The time of a load is watched by the host alone.
 GRACE_SECONDS = 5.0
-# What an answer holds besides its result: what was printed, an error, what surrounds them.
+# Size of an answer besides its result: printed output, an error, the frame around them.
 ANSWER_OVERHEAD_BYTES = 512 * 1024
 
-# What ends user code from outside. A sandbox in which that happened is not used any further.
+# Outcomes that end user code from outside. Such a sandbox is not used any further.
 STOPPED = frozenset({"timeout", "out_of_memory", "killed", "protocol_error"})
 OWN_CONSTRAINTS = "constraints/"
-# In an answer, whose bytes are bounded by the limits of its kind of request: of memory a hundred
-# megabytes at the most. What other programs have made is read whole, and has more.
+# Maximum values in an answer, whose bytes are bounded by the limits of its kind of request; they
+# take at most a hundred megabytes of memory. The objects of foreign programs are read whole, and
+# are more.
 MAX_VALUES = 1_000_000
 MAX_FOREIGN_VALUES = 2_000_000
 MAX_ESCAPES = 1_000_000
-MAX_COMPILED_VALUES = 100  # and as many for each file as JSON needs: it is one text
+MAX_COMPILED_VALUES = 100  # plus as many per file as JSON needs: a file is one text
 
 Value = TypeVar("Value")
 
 
 class Channel(Protocol):
-    """Bytes to and from the runner in a sandbox."""
+    """A channel of bytes to and from the runner in a sandbox."""
 
     def send(self, data: bytes, deadline: float) -> None:
-        """Write all of it; EOFError if the runner is gone, TimeoutError past the deadline."""
+        """Write all data; raise EOFError if the runner is gone, TimeoutError past the deadline."""
         ...
 
     def receive(self, count: int, deadline: float) -> bytes:
-        """So many bytes, fewer only at the end of the stream; TimeoutError past the deadline."""
+        """Receive `count` bytes, or fewer at the end of the stream.
+
+        Raises TimeoutError past the deadline.
+        """
         ...
 
     def has_ended(self) -> bool:
-        """Whether the runner has left, without waiting; what it has sent stays to be read."""
+        """Return whether the runner has exited, without waiting.
+
+        Its remaining output stays readable.
+        """
         ...
 
     def close(self) -> None:
@@ -99,9 +106,9 @@ class ChannelSandbox:
         hash_seed: int,
         memory_bytes: int | None = None,
     ) -> None:
-        """Wait for the runner's hello; SandboxError if it does not come or is not ours.
+        """Wait for the runner's hello; raise SandboxError if it does not come or is not ours.
 
-        No request is given more memory than `memory_bytes`, whatever its limits say.
+        No request gets more memory than `memory_bytes`, whatever its limits say.
         """
         self.runner_name = runner_name
         self.image_digest = image_digest
@@ -128,7 +135,7 @@ class ChannelSandbox:
 
     @property
     def spent(self) -> bool:
-        """Whether user code had to be stopped in it."""
+        """True if user code had to be stopped in this sandbox."""
         return self._spent
 
     def close(self) -> None:
@@ -289,7 +296,7 @@ class ChannelSandbox:
             self._note(result.error for result in results)
             if [result.path for result in results] != list(paths):
                 raise ProtocolError("forecasts of other constraints than asked for")
-            # With a day to spare: wherever the user lives.
+            # A day more than needed, for every time zone.
             day = datetime.timedelta(days=1)
             first, last = (
                 (moment.astimezone(datetime.UTC).date() + more).isoformat()
@@ -363,7 +370,7 @@ class ChannelSandbox:
         limits: Limits = FOREIGN_LIMITS,
     ) -> dict[str, Any]:
         """See Sandbox."""
-        if self._memory_bytes is not None:  # the runner reads it in what a small container has
+        if self._memory_bytes is not None:  # the runner reads it in the memory of a small container
             most = min(limits.result_bytes, self._memory_bytes // 8)
             limits = dataclasses.replace(limits, result_bytes=most)
         answer = self._request(
@@ -388,9 +395,9 @@ class ChannelSandbox:
         /,
         **parameters: Any,
     ) -> dict[str, Any]:
-        """Ask, and return the answer if its outcome is ok; else SandboxError.
+        """Send a request, and return the answer if its outcome is ok; else raise SandboxError.
 
-        It has so many values at `most`.
+        The answer has at most `most` values.
         """
         self._id += 1
         loads = operation in ("compile", "load")
@@ -420,13 +427,13 @@ class ChannelSandbox:
             usage = _usage(answer) if "stdout" in answer else None
             error = _error(answer.get("error"))
         self._spent |= outcome in STOPPED
-        # No user code loops while it is compiled or loaded: the machine is slow. And what makes no
-        # sense to the runner before any user code had a say was not written by one.
+        # Compiling and loading run no loops of user code, so a timeout means a slow machine. And a
+        # request that the runner cannot read before any user code ran was not forged by user code.
         ours = loads and outcome in ("timeout", "protocol_error")
         raise SandboxError(outcome, message, error, usage, infrastructure=ours)
 
     def _json(self, limits: Limits) -> dict[str, Any]:
-        """These limits, or what the sandbox has."""
+        """Return these limits, capped by the sandbox's memory."""
         if self._memory_bytes is not None and limits.memory_bytes > self._memory_bytes:
             limits = dataclasses.replace(limits, memory_bytes=self._memory_bytes)
         return vars(limits)
@@ -437,12 +444,12 @@ class ChannelSandbox:
     def _exchange(
         self, request: dict[str, Any] | None, seconds: float, max_bytes: int, max_values: int
     ) -> dict[str, Any]:
-        """Send a frame, if one is given, and return the next one that comes back."""
+        """Send a frame, if one is given, and return the next frame received."""
         if not self._alive:
             raise SandboxError(
                 "killed", "the sandbox has ended: open another one", infrastructure=True
             )
-        try:  # the caller's request: one that is no frame is not sent, and the sandbox lives on
+        try:  # a request that is no frame is the caller's error: the sandbox lives on
             data = protocol.encode_frame(request) if request is not None else b""
         except protocol.FrameTooLargeError as error:
             raise SandboxError(
@@ -472,7 +479,8 @@ class ChannelSandbox:
         except OSError as error:
             raise self._broken("killed", f"the channel to the sandbox failed: {error}") from error
         except BaseException:
-            # Interrupted halfway, the stream is out of step: a later answer would be this one's.
+            # After an interruption the stream is out of step: a later answer would belong to this
+            # request.
             self._break()
             raise
         if message is None:
@@ -489,7 +497,7 @@ class ChannelSandbox:
 
     @contextmanager
     def _checking(self) -> Iterator[None]:
-        """Within it, a ProtocolError breaks the sandbox."""
+        """Turn a ProtocolError in this context into a broken sandbox."""
         try:
             yield
         except ProtocolError as error:
@@ -507,7 +515,7 @@ def _instant(now: datetime.datetime, time_zone: str) -> dict[str, str]:
 
 
 def _take(value: dict[str, Any], name: str, kind: type[Value]) -> Value:
-    """A field of an answer, of exactly this type."""
+    """Return a field of an answer, of exactly this type."""
     found = value.get(name)
     if type(found) is not kind:
         raise ProtocolError(f"{name} is no {kind.__name__}")
@@ -533,7 +541,7 @@ def _number(value: dict[str, Any], name: str) -> float:
     found = value.get(name)
     if isinstance(found, bool) or not isinstance(found, (int, float)):
         raise ProtocolError(f"{name} is no number")
-    if not 0 <= found <= protocol.MAX_INTEGER:  # which is false of what is not finite
+    if not 0 <= found <= protocol.MAX_INTEGER:  # false for numbers that are not finite
         raise ProtocolError(f"{name} is no number from 0 to {protocol.MAX_INTEGER}")
     return float(found)
 
@@ -570,7 +578,7 @@ def _error(value: Any) -> UserError | None:
 
 
 def _are_constraints(paths: Sequence[str], bindings: Bindings | None) -> bool:
-    """Tell whether these can be all constraints of a project, each once, and those bound to it."""
+    """Return whether these can be all the project's constraints, each once, and any bound ones."""
     return len(set(paths)) == len(paths) and all(
         path.startswith(OWN_CONSTRAINTS) or path in (bindings or ()) for path in paths
     )
@@ -635,14 +643,14 @@ def _foreseen_change(value: dict[str, Any], findings: int) -> ForeseenChange:
 
 
 def _is_earlier(one: str, other: str) -> bool:
-    """Whether a day is before a day, or a moment before a moment."""
+    """Return whether a day is before a day, or a moment before a moment."""
     if (len(one) == len("2026-01-01")) != (len(other) == len("2026-01-01")):
         return False
     return datetime.datetime.fromisoformat(one) < datetime.datetime.fromisoformat(other)
 
 
 def _moment(text: str) -> str:
-    """A day, or a moment in UTC, in ISO's words."""
+    """Return the text; raise ProtocolError unless it is a day, or a moment in UTC (ISO)."""
     try:
         if len(text) == len("2026-01-01"):
             datetime.date.fromisoformat(text)
@@ -689,7 +697,7 @@ def _columns(value: dict[str, Any]) -> EvidenceColumns:
 
 
 def _evidence(value: dict[str, Any]) -> Evidence:
-    # There may be thousands, and a request waits for them: asked for at once, and by position.
+    # There may be thousands, and a request waits for them, so fields are read by position.
     texts: list[Any] = [value.get(name) for name in ("class", "domain", "collection", "key")]
     if not all(type(text) is str for text in texts):
         raise ProtocolError("class, domain, collection or key is no str")

@@ -49,18 +49,18 @@ CAPABILITY_VERSION_3 = 0x20080522
 
 NOBODY = 65534
 
-# How an answer to the host begins.
+# First byte of an answer to the host.
 STARTED = b"+"
 FAILED = b"-"
 
-# Every system has it, no library lives in it, and the runner has no use for it.
+# Every system has this folder, no library is in it, and the runner does not need it.
 ROOT = Path("/proc")
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> NoReturn:
-    """Fork a sandbox for every request of the host, until it leaves."""
+    """Fork a sandbox for every request of the host, until it disconnects."""
     package_folder, zones, host_pid = sys.argv[1:]
     host = os.pidfd_open(os.getppid())
     if os.getppid() != int(host_pid):
@@ -73,7 +73,7 @@ def main() -> NoReturn:
     runner.prepare()
     zoneinfo.reset_tzpath([zones])
     gc.collect()
-    gc.freeze()  # what is shared with the forks stays shared
+    gc.freeze()  # pages shared with the forks stay shared
 
     requests = socket.socket(fileno=os.dup(0))
     poller = select.poll()
@@ -138,7 +138,7 @@ def watch(host: int, zones: str) -> NoReturn:
                 with suppress(OSError):
                     enter_root(zones)
             drop_privileges()
-            # After the privileges: dropping them would clear it.
+            # After dropping the privileges, which would clear it.
             processes.prctl(processes.PR_SET_PDEATHSIG, signal.SIGKILL)
             processes.prctl(processes.PR_SET_NO_NEW_PRIVS, 1)
             for kind in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
@@ -151,7 +151,7 @@ def watch(host: int, zones: str) -> NoReturn:
     os.close(answers)
     runner.silence()
     poller = select.poll()
-    poller.register(requests, 0)  # whether it hung up; what comes in is the runner's
+    poller.register(requests, 0)  # to see a hang-up; the runner reads the data
     poller.register(host, select.POLLIN)
     poller.register(os.pidfd_open(pid), select.POLLIN)
     poller.poll()
@@ -162,7 +162,7 @@ def watch(host: int, zones: str) -> NoReturn:
 
 
 def enter_namespaces() -> bool:
-    """Leave the host's namespaces, if the kernel lets this user; the process id with a fork."""
+    """Leave the host's namespaces, if the kernel allows it; the process id changes with a fork."""
     user, group = os.geteuid(), os.getegid()
     if user == 0:
         return bool(libc.unshare(NAMESPACES) == 0)
@@ -197,7 +197,7 @@ def enter_root(zones: str) -> None:
 def mount(
     source: str | None, target: Path, kind: str | None, flags: int, options: str | None = None
 ) -> None:
-    """Mount; OSError if the kernel refuses."""
+    """Mount a file system; raise OSError if the kernel refuses."""
     arguments = [text.encode() if text is not None else None for text in (source, kind, options)]
     if libc.mount(arguments[0], bytes(target), arguments[1], flags, arguments[2]) != 0:
         number = ctypes.get_errno()
@@ -205,7 +205,7 @@ def mount(
 
 
 def drop_privileges() -> None:
-    """Become nobody if root, and give up what a namespace of our own would let us do."""
+    """Become nobody if root, and give up the privileges that our own namespace would allow."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)

@@ -1,9 +1,9 @@
 """The Docker runner: every sandbox is a hardened container of its own.
 
 A container serves one user and is never used again for another. It has no network, no capability,
-no right to gain any, nothing to write to, a user id of its own and few system calls
-(`seccomp.json`). That the kernel enforces this is read back from inside before any code is sent:
-an engine silently runs without a seccomp filter when it cannot read the profile.
+no way to gain any, no writable file system, its own user id and few system calls (`seccomp.json`).
+That the kernel enforces this is read back from inside before any code is sent: an engine silently
+runs without a seccomp filter when it cannot read the profile.
 """
 
 import contextlib
@@ -35,20 +35,20 @@ logger = structlog.get_logger(__name__)
 
 LABEL = "uac.sandbox"
 ENGINE_SECONDS = 30
-# An engine that takes longer to say that it is there cannot be worked with.
+# An engine that takes longer to answer a ping, in seconds, counts as down.
 PING_SECONDS = 4
-# Long enough for a virgin to wait for its user and for the longest series of requests after that,
+# Enough for a fresh container to wait for its user, and then for the longest series of requests,
 # each of which has a deadline.
 LONGEST_LIFE_SECONDS = 30 * 60
-# What was created and not started after this is a leftover: nobody knows of it, or its worker was
-# killed. So is what was created elsewhere and is not running any more.
+# A container created and not started after this time is a leftover: nobody knows of it, or its
+# worker was killed. So is one created elsewhere that is no longer running.
 LONGEST_START_SECONDS = 30
-# Of the runner itself, which only loading makes work. A loop in what is loaded ends by it even if
-# its worker was killed; what user code is forked for counts anew, and has less.
+# CPU limit of the runner itself, which works only to load code. It ends a loop in loaded code even
+# if its worker was killed. The children that run user code are counted separately, and have less.
 LIFETIME_CPU_SECONDS = 120
-# Where user code may write, if anywhere; the runner empties it after every use.
+# The folder that user code may write to, if any; the runner empties it after every use.
 SCRATCH = "/tmp"  # noqa: S108  # nosec B108 # in the container
-# Few enough files for that to take no time.
+# So few files that emptying it takes no time.
 SCRATCH_OPTIONS = "rw,noexec,nosuid,nodev,mode=1777,nr_inodes=1024"
 READ_BYTES = 1024 * 1024
 LAST_WORDS_BYTES = 4096
@@ -57,9 +57,9 @@ USER_IDS = range(10_000, 60_000)
 
 SECCOMP_PROFILE = Path(__file__).with_name("seccomp.json")
 
-# What of the kernel's file systems tells of the machine and of others that it works for, or could
-# be written to. The engine's own list is replaced by this one, so it begins with it. Nothing
-# outside the container's own control groups is left of /sys, nor of /proc outside its processes.
+# Kernel files that describe the machine and others that it works for, or could be written to. This
+# list replaces the engine's own one, so it begins with it. Nothing outside the container's own
+# control groups is left of /sys, nor of /proc outside its processes.
 MASKED_PATHS = [
     *("/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
     *("/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats"),
@@ -84,19 +84,20 @@ MASKED_PATHS = [
     *("/sys/fs/tmpfs", "/sys/fs/virtiofs", "/sys/fs/xfs", "/sys/fs/zonefs"),
 ]
 
-# What the runner says of itself when all of this is in force.
+# The runner's report when all of this is in force.
 CONFINED = {"seccomp": 2, "no_new_privileges": 1, "capabilities": 0}
-# The largest file, which user code gets none of: crun itself writes one of a kilobyte after that.
+# Maximum file size for crun, which writes a file of a kilobyte under this limit; user code may
+# write none.
 CRUN_BYTES = 64 * 1024
-# Of a container's processes and threads: what gVisor itself needs.
+# Processes and threads of a container that gVisor itself needs.
 PIDS_OF_GVISOR = 224
-# It masks no paths, tells of the processors, lets a process open what any other one of its user has
-# open, and has a /tmp that can be written to: instead of these there is nothing, read-only.
+# gVisor masks no paths, describes the processors, lets a process open whatever another process of
+# the same user has open, and has a writable /tmp: empty, read-only folders are mounted over these.
 _HIDDEN = ("/proc", "/sys", "/tmp")  # noqa: S108  # nosec B108 # in the container
 HIDDEN_UNDER_GVISOR = dict.fromkeys(_HIDDEN, "ro,size=4k")
 
 _thread = threading.local()
-# A forked process that went on with its parent's connection would read answers meant for it.
+# A child that used its parent's connection after a fork would read answers meant for the parent.
 os.register_at_fork(after_in_child=lambda: _thread.__dict__.clear())
 
 # Containers of this process that it could not remove.
@@ -104,7 +105,7 @@ _abandoned: set[str] = set()
 
 
 def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox:
-    """Start a container that was never used; SandboxError if it does not start, confined.
+    """Start a fresh container; raise SandboxError if it does not start or is not confined.
 
     Closing the sandbox removes the container.
     """
@@ -130,7 +131,7 @@ def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox
 
 
 def check_confined(hello: Mapping[str, Any]) -> None:
-    """Raise SandboxError unless what a container says of itself is what was asked for."""
+    """Raise SandboxError unless a container's report equals what was requested."""
     expected = CONFINED | {"kernel": "gvisor" if is_gvisor() else "linux"}
     confinement = {name: hello.get(name) for name in expected}
     if confinement != expected:
@@ -147,18 +148,18 @@ def check_confined(hello: Mapping[str, Any]) -> None:
 def open_sandbox(
     *, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE
 ) -> AbstractContextManager[Sandbox]:
-    """Start a container; leaving the context removes it. Raises SandboxError."""
+    """Start a container, and remove it when leaving the context; raise SandboxError."""
     return closing(start(hash_seed=hash_seed, shape=shape))
 
 
 def image_digest() -> str:
-    """Return the digest of the image; raises SandboxError if the engine has none."""
+    """Return the digest of the image; raise SandboxError if the engine does not have it."""
     with _engine_errors():
         return _digest_of(_image())
 
 
 def unavailable() -> str | None:
-    """Return why sandboxes cannot be opened here, None if they can: it tries."""
+    """Try to open a sandbox; return why that is impossible here, or None."""
     try:
         with open_sandbox():
             pass
@@ -168,7 +169,7 @@ def unavailable() -> str | None:
 
 
 def problem() -> str:
-    """Say why the engine cannot be worked with at the moment; empty while it answers, soon."""
+    """Return why the engine cannot be used at the moment; "" while it answers in time."""
     try:
         with _engine_errors():
             client = getattr(_thread, "watched", None)
@@ -183,13 +184,13 @@ def problem() -> str:
 def reap() -> int:
     """Remove containers that a killed worker left behind, and return how many there were.
 
-    Most end by themselves when their worker's connection does. What is left are those that were
-    not started yet, and those whose code did not let the runner see the end of its input.
+    Most end by themselves when their worker's connection does. Only those remain that were not
+    started yet, and those whose code kept the runner from seeing the end of its input.
     """
     with _engine_errors():
         engine = _engine()
         found = engine.api.containers(all=True, filters={"label": LABEL})
-        # The engine's clock is the one that says when they were created.
+        # Containers' creation times are by the engine's clock.
         now = datetime.datetime.fromisoformat(engine.info()["SystemTime"][:19] + "+00:00")
         leftovers = [one["Id"] for one in found if _is_leftover(one, now=now.timestamp())]
         for container in leftovers:
@@ -198,7 +199,7 @@ def reap() -> int:
                 engine.api.remove_container(container, force=True, v=True)
             except NotFound:
                 pass
-            except APIError as error:  # the others must not wait for it
+            except APIError as error:  # the others must not be skipped because of it
                 logger.warning("sandbox_not_removed", container=container[:12], error=str(error))
                 continue
             _abandoned.discard(container)
@@ -206,7 +207,7 @@ def reap() -> int:
 
 
 def owner(pid: int) -> str:
-    """Name a process so that no other is meant, of whatever machine, namespace or time."""
+    """Identify a process uniquely across machines, namespaces and time."""
     return f"{_namespace()}/{pid}/{_started(pid)}"
 
 
@@ -217,20 +218,23 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str:
-    """When a process was started, in ticks since the boot; nothing where that is hidden."""
-    try:  # after the name, in parentheses, which may hold anything
+    """Return the start time of a process, in ticks since boot; "" where that is hidden."""
+    try:  # after the name, in parentheses, which may contain anything
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
         return ""
 
 
 def _is_leftover(container: dict[str, Any], *, now: float) -> bool:
-    """Whether its worker is known to be done with it, or not known at all and it is too old."""
+    """Return whether a container is left over.
+
+    Its worker is known to be done with it, or nothing is known of the worker and it is too old.
+    """
     namespace, pid, started = container["Labels"][LABEL].rsplit("/", 2)
     running = container["State"] == "running"
     old = now - container["Created"] > (LONGEST_LIFE_SECONDS if running else LONGEST_START_SECONDS)
     if namespace == _namespace():
-        # Of one that the engine created and could not tell of any more, nobody knows.
+        # Nobody knows a container that the engine created when it could not report it any more.
         unknown = container["State"] == "created" and old
         return unknown or container["Id"] in _abandoned or not _lives(int(pid), started)
     return bool(old)
@@ -241,7 +245,7 @@ def _lives(pid: int, started: str) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # somebody else's, of whom nothing more may be seen
+    except PermissionError:  # somebody else's process, of which no more is visible
         pass
     return _started(pid) in (started, "")
 
@@ -249,8 +253,8 @@ def _lives(pid: int, started: str) -> bool:
 class ContainerChannel:
     """A container and the one connection to its standard streams.
 
-    The engine closes the runner's input when the connection ends, be it by `close` or because
-    this process was killed; at that the runner ends, and so does the container.
+    The engine closes the runner's input when the connection ends, by `close` or because this
+    process was killed; then the runner ends, and so does the container.
     """
 
     def __init__(self, image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -> None:
@@ -264,17 +268,17 @@ class ContainerChannel:
 
     @property
     def container(self) -> str:
-        """The id of the container."""
+        """Return the id of the container."""
         assert self._container is not None
         return self._container
 
     @property
     def last_words(self) -> str:
-        """The end of what the runner wrote about itself: a traceback, if it did not start."""
+        """Return the end of the runner's own output: a traceback, if it did not start."""
         return self._frames.errors.decode(errors="replace").strip()[-1000:]
 
     def start(self) -> None:
-        """Create and start the container; SandboxError if the engine does not do it."""
+        """Create and start the container; raise SandboxError if the engine does not."""
         with _engine_errors():
             engine = _engine().api
             config = container_config(self._image, self._hash_seed, self._shape)
@@ -286,17 +290,20 @@ class ContainerChannel:
                     f"the Docker engine does not confine as it should: {created['Warnings']}",
                     infrastructure=True,
                 )
-            # Before the start: nothing that it says is missed.
+            # Attach before the start, so that no output is missed.
             stream = engine.attach_socket(
                 self._container, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
             )
             self._stream = cast("socket.SocketIO", stream)
-            # Over TLS it is the socket itself.
+            # Over TLS the stream itself is the socket.
             self._socket = getattr(stream, "_sock", stream)
             engine.start(self._container)
 
     def send(self, data: bytes, deadline: float) -> None:
-        """Write all of it; EOFError if the container is gone, TimeoutError past the deadline."""
+        """Write all data.
+
+        Raises EOFError if the container is gone, TimeoutError past the deadline.
+        """
         connection = self._connected(deadline)
         try:
             connection.sendall(data)
@@ -304,7 +311,10 @@ class ContainerChannel:
             raise EOFError from None
 
     def receive(self, count: int, deadline: float) -> bytes:
-        """So many bytes, fewer only at the end of the stream; TimeoutError past the deadline."""
+        """Receive `count` bytes, or fewer at the end of the stream.
+
+        Raises TimeoutError past the deadline.
+        """
         while len(self._frames.output) < count:
             try:
                 data = self._connected(deadline).recv(READ_BYTES)
@@ -316,20 +326,20 @@ class ContainerChannel:
         return self._frames.take(count)
 
     def has_ended(self) -> bool:
-        """Whether the runner has left, as far as can be told."""
+        """Return whether the runner has exited, as far as can be told."""
         if self._socket is None:
             return True
         self._socket.settimeout(0)
         try:
             return self._socket.recv(1, socket.MSG_PEEK) == b""
-        except (BlockingIOError, ValueError):  # over TLS nothing can be peeked at
+        except (BlockingIOError, ValueError):  # over TLS it is not possible to peek
             return False
         except OSError:
             return True
 
     def close(self) -> None:
         """Remove the container; may be called again."""
-        # The connection first: with one that is open and unread, the engine's kill can hang.
+        # Close the connection first: with an open, unread one, the engine's kill can hang.
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -345,12 +355,12 @@ class ContainerChannel:
             except NotFound:
                 pass
             except Exception as error:
-                # The work is done; what is left of the container is found by `reap`.
+                # The work is done; `reap` will find what is left of the container.
                 _abandoned.add(container)
                 logger.warning("sandbox_not_removed", container=container[:12], error=str(error))
 
     def _connected(self, deadline: float) -> socket.socket:
-        """The connection, which waits until the deadline at most."""
+        """Return the connection, with a timeout at the deadline."""
         if self._socket is None:
             raise EOFError
         left = deadline - time.monotonic()
@@ -368,13 +378,13 @@ class _Frames:
 
     def __init__(self) -> None:
         self.output = bytearray()
-        self.errors = bytearray()  # its end
+        self.errors = bytearray()  # only its end
         self._header = bytearray()
         self._stream = 0
         self._left = 0
 
     def feed(self, data: bytes) -> None:
-        """Sort what was received."""
+        """Sort received bytes into the streams."""
         view = memoryview(data)
         while view:
             if not self._left:
@@ -393,14 +403,14 @@ class _Frames:
                 self.errors = (self.errors + part)[-LAST_WORDS_BYTES:]
 
     def take(self, count: int) -> bytes:
-        """Remove and return so much of the output, or all there is."""
+        """Remove and return up to `count` bytes of the output."""
         taken = bytes(self.output[:count])
         del self.output[:count]
         return taken
 
 
 def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -> dict[str, Any]:
-    """The one template that every sandbox is created from, as the engine's API takes it."""
+    """Return the template of every sandbox, in the form of the engine's API."""
     memory = shape.memory_mib * MEBIBYTE
     scratch = shape.tmpfs_mib * MEBIBYTE
     user_id = secrets.choice(USER_IDS)
@@ -417,8 +427,8 @@ def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -
         "OpenStdin": True,
         "StdinOnce": True,
         "Tty": False,
-        # It has nothing to save, and as a first process would not hear of a milder one: an engine
-        # that is stopped, or restarted, waits ten seconds for that.
+        # The runner has nothing to save, and as first process it ignores milder signals: stopping
+        # or restarting an engine would wait ten seconds for it.
         "StopSignal": "SIGKILL",
         "HostConfig": {
             "Runtime": settings.UAC_SANDBOX_RUNTIME,  # an empty name is the engine's default
@@ -428,7 +438,7 @@ def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges:true", f"seccomp={_profile(scratch)}"],
             "MaskedPaths": MASKED_PATHS,
-            # Those of the engine's list are masked; this one crun leaves writable.
+            # The paths of the engine's own list are masked; crun leaves this one writable.
             "ReadonlyPaths": ["/sys/fs/cgroup"],
             "Tmpfs": {
                 **(HIDDEN_UNDER_GVISOR if is_gvisor() else {}),
@@ -454,7 +464,7 @@ def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -
 
 
 def _profile(scratch: int) -> str:
-    """The system calls that are allowed; what was written somewhere must be removed again, too."""
+    """Return the allowed system calls; with a scratch folder, also those that remove files."""
     text = SECCOMP_PROFILE.read_text()
     if not scratch:
         return text
@@ -464,18 +474,21 @@ def _profile(scratch: int) -> str:
 
 
 def is_gvisor() -> bool:
-    """Whether the runtime is gVisor, by its name. A container has to prove it."""
+    """Return whether the runtime is gVisor by its name; a container still has to prove it."""
     return any(name in settings.UAC_SANDBOX_RUNTIME.lower() for name in ("runsc", "gvisor"))
 
 
 @functools.cache
 def _image() -> str:
-    """The id of the image: what this process compiled stays good when the name moves on."""
+    """Return the id of the image, cached.
+
+    Bytecode that this process compiled stays valid when the name moves to another image.
+    """
     return image_id(settings.UAC_SANDBOX_IMAGE or default_image(), setting="UAC_SANDBOX_IMAGE")
 
 
 def image_id(name: str, *, setting: str) -> str:
-    """Return the id of an image; raises SandboxError if the engine has none of that name."""
+    """Return the id of an image; raise SandboxError if the engine has none of that name."""
     with _engine_errors():
         try:
             return str(_engine().images.get(name).id)
@@ -493,7 +506,7 @@ def _digest_of(image: str) -> str:
 
 
 def _engine() -> docker.DockerClient:
-    """A client of this thread's own."""
+    """Return a client of this thread's own."""
     client = getattr(_thread, "client", None)
     if client is None:
         client = _thread.client = docker.from_env(timeout=ENGINE_SECONDS)
@@ -503,12 +516,12 @@ def _engine() -> docker.DockerClient:
 
 @contextmanager
 def _engine_errors() -> Iterator[None]:
-    """Within it, an engine that does not answer or refuses is a SandboxError."""
+    """Turn an engine that does not answer, or refuses, into SandboxError in this context."""
     try:
         yield
     except APIError as error:
         if isinstance(error, ImageNotFound):
-            _image.cache_clear()  # it was removed: the next one looks what there is by now
+            _image.cache_clear()  # the image was removed: look it up again next time
         raise SandboxError(
             "killed", f"the Docker engine refuses: {error.explanation}", infrastructure=True
         ) from error

@@ -1,6 +1,6 @@
-"""Finds out whether sandboxes are as they should be here, by trying, and says what to do if not.
+"""Test whether sandboxes are safe and work here, and say what to do if not.
 
-Every promise of the Docker runner is put to the test on this machine: the engine, the image, the
+It verifies every guarantee of the Docker runner on this machine: the engine, the image, the
 confinement and each limit. Nothing is believed because a setting says so.
 """
 
@@ -30,23 +30,24 @@ from workers.sandbox.interface import MEBIBYTE, Limits, Sandbox, SandboxError, S
 
 State = Literal["ok", "warning", "FAILED", "not tried"]
 
-# The oldest API of the Docker engine that this was tested with.
+# The oldest API of the Docker engine tested with this release.
 TESTED_API = (1, 41)
-# Less than the interpreter and what it is told to fill; more than a container needs to start.
+# Too little for the interpreter and the memory that it is told to fill; enough for a container to
+# start.
 SMALL_MIB = 64
 SCRATCH_MIB = 4
 FORKS = 600
-# Exit statuses: of a program that could not fork, and of one that was killed.
+# Exit statuses of a program that could not fork, and of one that was killed.
 REFUSED_TO_FORK = 3
 KILLED = 128 + signal.SIGKILL
-# And that of gVisor where it has no thread left for itself.
+# Exit status of gVisor if it has no thread left for itself.
 GVISOR_FAILED = 2
 ENGINE_WAIT_SECONDS = 60
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one check found; `fix` says what to do unless all is well."""
+    """The result of one check; `fix` says what to do unless all is well."""
 
     check: str
     state: State
@@ -64,17 +65,17 @@ class Failed(Exception):
 
 
 class Doubtful(Failed):
-    """A check found what works, and might be better."""
+    """A check passed with something that could be better."""
 
 
 # --- the checks, each of which returns what it found, or raises Failed
 
 
 def examine() -> Iterator[Finding]:
-    """Check everything, in an order in which each check needs only what comes before it.
+    """Run all checks, in an order in which each needs only what comes before it.
 
-    Findings come as they are made. After a failure without which the rest makes no sense, the
-    names of the others follow as "not tried".
+    Yields findings as they are made. After a failure without which the rest makes no sense, the
+    names of the other checks follow as "not tried".
     """
     with ExitStack() as stack:
         opened: list[ChannelSandbox] = []
@@ -95,7 +96,7 @@ def examine() -> Iterator[Finding]:
                     yield Finding(check=name, state="not tried", found=found)
                 return
         for name, look in CHECKS_INSIDE.items():
-            if not opened[-1].alive:  # the check before broke it, and has said so
+            if not opened[-1].alive:  # the check before broke it, and has reported that
                 opened.append(stack.enter_context(_opened()))
             yield _finding(name, partial(look, opened[-1]))
         for name, check in CHECKS_OUTSIDE.items():
@@ -259,7 +260,7 @@ def _privileges(sandbox: Sandbox) -> str:
     return f"user {user}, no capability, none to be gained"
 
 
-# Calls that have nothing in common but that the filter refuses them, by names of the C library.
+# Calls that have only in common that the filter refuses them, by names of the C library.
 REFUSED = """
 import ctypes, errno, socket
 libc = ctypes.CDLL(None, use_errno=True)
@@ -338,7 +339,7 @@ def _read_only(sandbox: Sandbox) -> str:
 
 
 def _limit(code: str, outcome: str, what: str, **limits: Any) -> Callable[[Sandbox], str]:
-    """A check that this code ends with this outcome, and harms nothing."""
+    """Check that this code ends with this outcome, and harms nothing."""
 
     def check(sandbox: Sandbox) -> str:
         try:
@@ -424,7 +425,7 @@ def _processes_of_a_container() -> str:
 
 
 def _run(code: str, memory_mib: int) -> int:
-    """The exit status of a container that runs this program instead of the runner."""
+    """Return the exit status of a container that runs this program instead of the runner."""
     config = docker.container_config(_image_name(), 0, _shape())
     config["Entrypoint"] = ["python3", "-S", "-c", code]
     config["HostConfig"]["Memory"] = config["HostConfig"]["MemorySwap"] = memory_mib * MEBIBYTE
@@ -435,7 +436,7 @@ def _run(code: str, memory_mib: int) -> int:
 
 @contextmanager
 def _created(client: engine.DockerClient, config: dict[str, Any]) -> Iterator[str]:
-    """The id of a container, which is removed in the end if it is still there."""
+    """Create a container, yield its id, and remove it in the end if it still exists."""
     created = client.api.create_container_from_config(config)  # type: ignore[no-untyped-call]
     try:
         yield created["Id"]
@@ -445,11 +446,11 @@ def _created(client: engine.DockerClient, config: dict[str, Any]) -> Iterator[st
 
 
 def _strangers() -> str:
-    """Two sandboxes have users and hash seeds of their own."""
+    """Two sandboxes must have different users and hash seeds."""
     code = "import os\n[os.getuid(), hash('a string')]"
     with _opened() as one, _opened() as same, _opened(hash_seed=1) as other:
         users, hashes = zip(*(_value(sandbox, code) for sandbox in (one, same, other)), strict=True)
-    if len(set(users)) == 1:  # they are drawn: that two are the same is rare, not impossible
+    if len(set(users)) == 1:  # they are drawn at random, so two may rarely be the same
         raise Failed(
             f"all containers run as user {users[0]}",
             "have the engine and its runtime obey the user that a container is created with",
@@ -463,7 +464,7 @@ def _strangers() -> str:
 
 
 def _scratch() -> str:
-    """A folder to write to, which a workspace may have, is small and empty at every use."""
+    """The writable folder that a workspace may have must be small, and empty at every use."""
     code = (
         f"written, most = 0, {4 * SCRATCH_MIB * MEBIBYTE}\n"
         f"try:\n    with open('{docker.SCRATCH}/file', 'wb', 0) as file:\n"
@@ -490,7 +491,7 @@ def _leftovers() -> str:
     config["Labels"] = {docker.LABEL: docker.owner(worker.pid)}
     with _client() as client, _created(client, config) as container:
         docker.reap()
-        # Not there, or, where another worker's look for leftovers came first, about to be.
+        # The container is gone, or about to be if another worker's `reap` found it first.
         with suppress(NotFound):
             if client.api.inspect_container(container)["State"]["Status"] != "removing":
                 raise Failed(
@@ -512,7 +513,7 @@ CHECKS_OUTSIDE: dict[str, Callable[[], str]] = {
 
 @contextmanager
 def _opened(*, hash_seed: int = 0, shape: Shape | None = None) -> Iterator[ChannelSandbox]:
-    """A sandbox with an empty project."""
+    """Open a sandbox with an empty project."""
     try:
         sandbox = docker.start(hash_seed=hash_seed, shape=shape or _shape())
     except SandboxError as error:
@@ -537,7 +538,7 @@ def _fix_of_start(message: str) -> str:
 
 
 def _shape() -> Shape:
-    """That of the containers of workspaces without limits of their own."""
+    """Return the container shape of workspaces without limits of their own."""
     return Shape.of(effective({}))
 
 

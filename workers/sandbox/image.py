@@ -1,4 +1,4 @@
-"""What a sandbox is made of. Bytecode is good for the image that compiled it and for no other."""
+"""Content of the sandbox image. Bytecode is valid only for the image that compiled it."""
 
 import functools
 import hashlib
@@ -22,5 +22,5 @@ def sources_digest() -> str:
 
 
 def default_image() -> str:
-    """Return the name of the image of this release: its tag is the digest of its own files."""
+    """Return the name of this release's image: its tag is the digest of its own files."""
     return f"uac-sandbox:{sources_digest()[:16]}"

@@ -1,9 +1,9 @@
-"""The interface to a sandbox: what the gate, constraints and queries call to run a user's code.
+"""The interface to a sandbox, by which the gate, constraints and queries run a user's code.
 
 A sandbox serves one user. It is opened, loaded with the user's project and asked any number of
-questions; each question, and each of several constraints or test files, runs in a fork of the
-loaded project of its own, which is gone afterwards. How the sandbox is isolated is the business
-of the runner that the setting UAC_SANDBOX_RUNNER names.
+questions; each question, and each of several constraints or test files, runs in its own fork of the
+loaded project, which is discarded afterwards. The runner named by the setting UAC_SANDBOX_RUNNER
+decides how the sandbox is isolated.
 """
 
 import datetime
@@ -25,7 +25,7 @@ JsonValue = dict[str, Any] | list[Any] | str | int | float | bool | None
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one request may use; what exceeds a limit ends with the outcome named for it."""
+    """Limits of one request; exceeding a limit ends it with the outcome named for that limit."""
 
     wall_seconds: float = 5.0  # of an evaluation, of each constraint, of each test file
     total_seconds: float = 30.0  # of a whole request: all its constraints or all its test files
@@ -39,7 +39,7 @@ class Limits:
 
     @classmethod
     def of(cls, limits: SandboxLimits, *, alerts: int) -> "Limits":
-        """Return what a request may use where these limits hold."""
+        """Return the limits of a request under these settings."""
         return cls(
             wall_seconds=limits.wall_seconds,
             total_seconds=limits.total_seconds,
@@ -53,8 +53,8 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
-# Of files that are compiled, or read back, together: an answer is read in one go in the end. One
-# file may be as large as the largest record that a request can hold.
+# Size of the files compiled, or read back, per request, since an answer is read in one go. One file
+# may be as large as the largest record that a request can hold.
 COMPILED_BYTES = 2 * MEBIBYTE
 DUMPED_BYTES = MEBIBYTE // 2
 COMPILE_LIMITS = Limits(
@@ -74,7 +74,7 @@ FOREIGN_LIMITS = Limits(
 
 
 def parts_of(sizes: Mapping[str, int], most: int) -> list[list[str]]:
-    """Part files of these sizes so that those of a part have so much together, or are one file."""
+    """Split files into parts of at most `most` bytes each; a larger file is a part of its own."""
     parts: list[list[str]] = [[]]
     room = most
     for path, size in sizes.items():
@@ -88,20 +88,20 @@ def parts_of(sizes: Mapping[str, int], most: int) -> list[list[str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What a sandbox is created with and keeps for its life. A process has nothing of the kind."""
+    """Properties that a sandbox keeps for life; sandboxes that are processes have none."""
 
     memory_mib: int = 1024  # swap included
     pids: int = 32
-    tmpfs_mib: int = 0  # of a /tmp; without one, nothing can be written
+    tmpfs_mib: int = 0  # size of a /tmp; without one, nothing can be written
 
     @classmethod
     def of(cls, limits: SandboxLimits) -> "Shape":
-        """Return the shape of the sandboxes in which these limits hold."""
+        """Return the shape of sandboxes under these settings."""
         return cls(memory_mib=limits.memory_mib, pids=limits.pids, tmpfs_mib=limits.tmpfs_mib)
 
     @property
     def process_memory_bytes(self) -> int:
-        """How much memory one of its processes may take."""
+        """Return the memory limit of one process in the sandbox, in bytes."""
         return process_memory_most(self.memory_mib, self.tmpfs_mib) * MEBIBYTE
 
 
@@ -110,9 +110,9 @@ DEFAULT_SHAPE = Shape()
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """What a user's code is given: of a sandbox of this shape, so much for each request.
+    """What a user's code may use: limits for each request, and the shape of its sandbox.
 
-    With `single_use`, every use has a sandbox of its own.
+    With `single_use`, every use gets a fresh sandbox.
     """
 
     limits: Limits = DEFAULT_LIMITS
@@ -122,7 +122,7 @@ class Allowance:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What a request printed and consumed."""
+    """Output and resource usage of a request."""
 
     stdout: str = ""  # its tail
     load_seconds: float = 0.0  # of these, what loading took
@@ -148,7 +148,7 @@ class UserError:
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """The project is resident: `modules` of its domains are loaded, of which `executed` now."""
+    """A resident project: `modules` of its domains are loaded, of which `executed` just now."""
 
     modules: int
     executed: int
@@ -156,7 +156,7 @@ class Loaded:
 
 
 class Evidence(NamedTuple):
-    """A record that an alert or an answer rests on."""
+    """A record in the evidence of an alert or an answer."""
 
     class_name: str
     domain: str
@@ -165,7 +165,7 @@ class Evidence(NamedTuple):
     sources: tuple[int, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as it is stored and shown."""
+        """Return the form that is stored and shown."""
         class_name, domain, collection, key, sources = self
         return {
             "class": class_name,
@@ -177,7 +177,7 @@ class Evidence(NamedTuple):
 
 
 class EvidenceColumns(NamedTuple):
-    """Records of one class and collection that an answer rests on: keys, and sources of each."""
+    """Evidence of one class and collection, by columns: keys, and the sources of each."""
 
     class_name: str
     domain: str
@@ -186,7 +186,7 @@ class EvidenceColumns(NamedTuple):
     sources: list[list[int]]
 
     def to_json(self) -> dict[str, Any]:
-        """Return them as they are stored and shown."""
+        """Return the form that is stored and shown."""
         class_name, domain, collection, keys, sources = self
         return {
             "class": class_name,
@@ -199,9 +199,12 @@ class EvidenceColumns(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RestsOn:
-    """What an answer rests on: the records in the "value", those that a comprehension "selected",
-    or all that the code "read", of which the first are named, by columns, because there may be
-    hundreds; and the collections it reads, as domain, name and number of records."""
+    """The evidence for an answer: its records and the collections that it reads.
+
+    `scope` tells which records: those in the "value", those that a comprehension "selected", or all
+    that the code "read". There may be hundreds, so only the first are named, by columns. Each
+    collection is given as domain, name and number of records.
+    """
 
     scope: str
     count: int
@@ -209,7 +212,7 @@ class RestsOn:
     collections: tuple[tuple[str, str, int], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as it is stored and shown."""
+        """Return the form that is stored and shown."""
         return {
             "scope": self.scope,
             "count": self.count,
@@ -223,7 +226,7 @@ class RestsOn:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The value of a query as typed JSON, with the name of its class and what it rests on."""
+    """The value of a query as typed JSON, with the name of its class and its evidence."""
 
     value: JsonValue
     type: str
@@ -242,11 +245,12 @@ class FoundAlert(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintResult:
-    """What one constraint found. With an error, its alerts are none: a part is no answer.
+    """The result of one constraint. With an error it has no alerts: a partial result is none.
 
-    Only of one that found too much (alert_limit) they are a few, the gravest first, to be quoted.
-    A workspace's was not given the records that lack a value which it needs: `left_out` of them.
-    One that ran and takes the moment, not the day, may find another thing some minutes later.
+    The exception is a constraint that exceeded its alert limit: it keeps a few alerts, most severe
+    first, to be quoted. `left_out` counts the records that a workspace constraint was not given
+    because they lack a value that it needs. A constraint that takes the moment (`takes_now`), not
+    the day, may have different findings some minutes later.
     """
 
     path: str
@@ -259,15 +263,17 @@ class ConstraintResult:
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintRun:
-    """The results of all constraints asked for, by path; usage is that of all together."""
+    """Results of the requested constraints, by path; the usage is their total."""
 
     results: tuple[ConstraintResult, ...]
     usage: Usage
 
 
 class ForeseenFinding(NamedTuple):
-    """What tells a finding from others: key, records (domain, collection, key), and for want of
-    records a hash of its wording."""
+    """The identity of a finding: key, records, and a hash of the wording if there are no records.
+
+    Each record is (domain, collection, key).
+    """
 
     key: str | None
     records: tuple[tuple[str, str, str], ...]
@@ -275,8 +281,11 @@ class ForeseenFinding(NamedTuple):
 
 
 class ForeseenChange(NamedTuple):
-    """From a day or a moment on (ISO), a constraint finds these, by their place, each with its
-    severity; or it fails with this error."""
+    """The findings of a constraint from a day or moment (ISO) on.
+
+    Each is an index into the forecast's findings, with its severity; or `error` is what it fails
+    with.
+    """
 
     at: str
     error: str | None
@@ -285,7 +294,7 @@ class ForeseenChange(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintForecast:
-    """Where the findings of a constraint change; known until a day or moment, or all along (None).
+    """When the findings of a constraint change; known until a day or moment, or for good (None).
 
     With an error, nothing is known.
     """
@@ -301,7 +310,7 @@ class ConstraintForecast:
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastRun:
-    """What is foreseen of all constraints asked for; usage is that of all together."""
+    """Forecasts of the requested constraints; the usage is their total."""
 
     results: tuple[ConstraintForecast, ...]
     usage: Usage
@@ -309,9 +318,10 @@ class ForecastRun:
 
 @dataclass(frozen=True, kw_only=True)
 class TestResult:
-    """One test ("tests/test_x.py::test_y"), or a file that could not run ("tests/test_x.py").
+    """The result of a test ("tests/test_x.py::test_y"), or of a file that could not run.
 
-    `same_evidence` are the messages of two alerts of one check in it that count as one.
+    The name of the latter is "tests/test_x.py". `same_evidence` are the messages of two alerts of
+    one constraint in the test that count as one.
     """
 
     __test__ = False  # not a test case of ours
@@ -323,7 +333,7 @@ class TestResult:
 
 @dataclass(frozen=True, kw_only=True)
 class TestRun:
-    """The results of all tests asked for; usage is that of all together."""
+    """Results of the requested tests; the usage is their total."""
 
     __test__ = False
 
@@ -333,7 +343,7 @@ class TestRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Dump:
-    """What the loaded project holds.
+    """The content of the loaded project.
 
     `counts[domain][collection]` counts every collection (a singleton counts 1, under its name);
     `records[path][collection]` are the records, as typed JSON, that the asked state and shard
@@ -372,13 +382,13 @@ class SandboxError(Exception):
         self.infrastructure = infrastructure
 
     def at_start(self, last_words: str) -> "SandboxError":
-        """Return the same of a sandbox that did not start: nobody's code is at fault."""
+        """Return an error of a sandbox that did not start: nobody's code is at fault."""
         said = f"; it said: {last_words}" if last_words else ""
         return SandboxError(self.outcome, f"{self.message}{said}", infrastructure=True)
 
 
 class Sandbox(Protocol):
-    """One user's sandbox. Every method raises SandboxError; one thread at a time may use it."""
+    """A sandbox of one user. Every method raises SandboxError; one thread at a time may use it."""
 
     runner_name: str  # "process", "docker"
     image_digest: str  # bytecode of this sandbox loads in sandboxes of the same digest
@@ -390,11 +400,11 @@ class Sandbox(Protocol):
 
     @property
     def spent(self) -> bool:
-        """Whether user code had to be stopped in it: it may go on, and is not kept afterwards."""
+        """True if user code had to be stopped: the sandbox may go on, but is not kept."""
         ...
 
     def close(self) -> None:
-        """Destroy it with everything in it; may be called again."""
+        """Destroy the sandbox with everything in it; may be called again."""
         ...
 
     def compile(
@@ -416,9 +426,9 @@ class Sandbox(Protocol):
     ) -> Loaded:
         """Make the project resident: everything at first, later only what changed.
 
-        Modules of changed files and what imports them are executed again. When a domain's module
-        fails, "user_error" is raised and what was loaded before stays. Constraints and tests run
-        only when asked for, so that their errors are found in the results of those calls.
+        Changed files, and modules that import them, are executed again. When a domain's module
+        fails, "user_error" is raised and the earlier content stays. Constraints and tests run only
+        when asked for, so that their errors are found in the results of those calls.
         """
         ...
 
@@ -429,16 +439,16 @@ class Sandbox(Protocol):
         bytecode: Mapping[str, str] | None = None,
         removed: Sequence[str] = (),
     ) -> None:
-        """Have this loaded by the next request that runs something, as `load` does.
+        """Have the next request that runs something load this first, as `load` does.
 
-        In one go it takes half the time of two. A request that cannot load it raises the error,
-        and the next one tries again.
+        One combined request takes half the time of two. A request that cannot load it raises the
+        error, and the next one tries again.
         """
         ...
 
     @property
     def prepared(self) -> bool:
-        """Whether what was prepared is not known to be loaded."""
+        """True if what was prepared is not known to be loaded."""
         ...
 
     def evaluate(
@@ -463,10 +473,10 @@ class Sandbox(Protocol):
     ) -> ConstraintRun:
         """Run the constraints (all of them by default), each on the project as it was loaded.
 
-        All are those of the project and, after them, those of the workspace for which there are
-        bindings: which records each of their parameters gets.
-        A constraint that fails, even one that is killed or takes too long, has its error in its
-        own result and does not stop the others.
+        The default is those of the project and, after them, those of the workspace that have
+        bindings: which records each of their parameters gets. A constraint that fails, even one
+        that is killed or takes too long, has its error in its own result and does not stop the
+        others.
         """
         ...
 
@@ -480,9 +490,9 @@ class Sandbox(Protocol):
         bindings: Bindings | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> ForecastRun:
-        """Find where the findings of these constraints change if nothing does but the clock.
+        """Find where the findings of these constraints change if nothing changes but the clock.
 
-        Each is called as often as it takes, but no longer than half of its wall_seconds.
+        Each is called as often as needed, but for no longer than half of its wall_seconds.
         """
         ...
 
@@ -508,16 +518,16 @@ class Sandbox(Protocol):
         time_zone: str,
         limits: Limits = FOREIGN_LIMITS,
     ) -> dict[str, Any]:
-        """Execute files that are no project of ours; see `sandbox_image.foreign`.
+        """Execute files of a foreign project; see `sandbox_image.foreign`.
 
-        The answer is JSON that their code may have forged: whoever asks checks what is in it.
+        The answer is JSON that their code may have forged: the caller must check its content.
         """
         ...
 
     def dump(self, paths: Sequence[str] | None = None, *, limits: Limits = DUMP_LIMITS) -> Dump:
         """Read the loaded records back: those of these state and shard files (None: all).
 
-        Ask for files of DUMPED_BYTES at a time: an answer has a million values at the most.
+        Ask for files of DUMPED_BYTES at a time: an answer has at most a million values.
         """
         ...
 
@@ -526,13 +536,13 @@ class Runner(Protocol):
     """A module that starts sandboxes of one kind."""
 
     def start(self, *, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> Sandbox:
-        """Start a sandbox that was never used; raises SandboxError."""
+        """Start a fresh sandbox; raise SandboxError."""
         ...
 
     def image_digest(self) -> str:
-        """Return the digest of what its sandboxes are made of; raises SandboxError."""
+        """Return the digest of what its sandboxes are made of; raise SandboxError."""
         ...
 
     def reap(self) -> int:
-        """Remove what killed processes left behind, return how many; raises SandboxError."""
+        """Remove what killed processes left behind, and return how many; raise SandboxError."""
         ...

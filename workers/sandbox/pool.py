@@ -1,12 +1,12 @@
 """Sandboxes kept ready, so that nobody waits for one to start.
 
-A pool keeps *virgin* sandboxes: started, connected, and never used. Whoever needs one claims it,
-and it serves that one user from then on. After the use it is destroyed, or kept for a short while
-as the user's *lease*, with the project resident, in case the user comes back. It is never given to
-anybody else. A lease is a cache: nothing relies on one.
+A pool keeps fresh sandboxes ("virgins" in the code): started, connected, and never used. A caller
+claims one, and it serves that one user from then on. After use it is destroyed, or kept for a short
+while as the user's *lease*, with the project resident, in case the user comes back. It is never
+given to anybody else. A lease is a cache: nothing relies on one.
 
-Virgins are of different kinds. Those of the shape that is the pool's own are always kept; those of
-another, which some workspace has chosen, while somebody asks for them.
+Fresh sandboxes are of different kinds. Those of the pool's own shape are always kept; those of
+another, which some workspace's overrides ask for, only while they are in demand.
 """
 
 import math
@@ -26,50 +26,51 @@ from workers.sandbox.interface import DEFAULT_SHAPE, Runner, Sandbox, SandboxErr
 
 logger = structlog.get_logger(__name__)
 
-# Virgins enough for the arrivals of so long, which is what it takes to start one many times over.
+# Keep enough fresh sandboxes for the arrivals of this many seconds, many times what starting one
+# takes.
 HORIZON_SECONDS = 2.0
-# How long an arrival counts for the rate of arrivals.
+# Seconds for which an arrival counts towards the rate of arrivals.
 MEMORY_SECONDS = 30.0
-# Virgins of a shape that is not the pool's own are kept for so long after they were asked for.
+# Seconds for which fresh sandboxes of another than the pool's own shape are kept after a claim.
 FORGET_SECONDS = 300.0
-# Of those kinds, the virgins of so many are kept.
+# Maximum number of such kinds for which fresh sandboxes are kept.
 OTHER_KINDS = 8
-# So many arrivals are remembered, which is more than can be served.
+# Number of arrivals remembered, which is more than can be served.
 ARRIVALS = 1000
-# To start one takes the processor from whoever was just served; while enough are left, it waits for
-# so long without an arrival.
+# Starting a sandbox takes processor time from the user just served; while enough are left, wait for
+# this many seconds without an arrival.
 QUIET_SECONDS = 0.3
-# So many are started at once for those who wait: more would only make each other slower.
+# Sandboxes started at once for waiting callers: more would only slow each other down.
 STARTERS = 3
-# So many threads destroy what is over. When so many times as much waits for it, whoever is done
-# with another one lends a hand: what exists must not grow without end.
+# Number of threads that destroy sandboxes. If more than this many times as many wait for it,
+# whoever is done with a sandbox helps, so that the number that exist does not grow without end.
 CLEANERS = 2
 BACKLOG = 4
-# An engine that fails is asked again after so long.
+# Seconds before an engine that failed is asked again.
 RETRY_SECONDS = 1.0
 REAP_SECONDS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolLimits:
-    """How much a pool keeps. `lease_seconds` of 0 is the strict mode: nothing is used twice."""
+    """Size and lifetime limits of a pool. With `lease_seconds` 0, sandboxes are single-use."""
 
-    least: int = 0  # virgins of the pool's own shape, with the hash seed 0
-    most: int = 0  # virgins of each kind
-    least_others: int = 0  # virgins of each further kind that was asked for
+    least: int = 0  # fresh ones of the pool's own shape, with the hash seed 0
+    most: int = 0  # fresh ones of each kind
+    least_others: int = 0  # fresh ones of each further kind that was asked for
     lease_seconds: float = 0.0
     leases: int = 0
-    recycle_seconds: float = 600.0  # nothing gets older
-    reap: bool = False  # what killed processes left is removed
+    recycle_seconds: float = 600.0  # maximum age
+    reap: bool = False  # remove what killed processes left
 
     @property
     def keeps(self) -> bool:
-        """Whether there is anything to do while nobody asks for a sandbox."""
+        """True if the pool has work to do even while nobody asks for a sandbox."""
         return bool(self.most or self.lease_seconds or self.reap)
 
 
 class Kind(NamedTuple):
-    """What has to be settled before a sandbox is started."""
+    """Properties that have to be fixed before a sandbox is started."""
 
     hash_seed: int
     shape: Shape
@@ -77,9 +78,9 @@ class Kind(NamedTuple):
 
 @dataclass
 class Lease:
-    """A user's sandbox. `tree` is what is loaded in it: path → hash; empty where nothing is.
+    """A user's sandbox. `tree` is the loaded content: path → hash; empty if nothing is loaded.
 
-    The holder sets it when it has loaded a version; without it, nothing is kept.
+    The holder sets it after loading a version; without it, the sandbox is not kept.
     """
 
     sandbox: Sandbox
@@ -91,13 +92,13 @@ class Lease:
 
     @property
     def reusable(self) -> bool:
-        """Whether somebody of the same user may go on in it."""
+        """True if the same user may go on in this sandbox."""
         return bool(self.tree) and self.sandbox.alive and not self.sandbox.spent
 
 
 @dataclass
 class Stock:
-    """The virgins of one kind, and when somebody asked for one."""
+    """The fresh sandboxes of one kind, and the times at which one was claimed."""
 
     virgins: deque[Lease] = field(default_factory=deque)
     arrivals: deque[float] = field(default_factory=lambda: deque(maxlen=ARRIVALS))
@@ -106,11 +107,11 @@ class Stock:
 
 @dataclass
 class Counts:
-    """What happened in a pool since it was opened."""
+    """Counters of a pool since it was opened."""
 
-    hits: int = 0  # a virgin was there
-    misses: int = 0  # one had to be started while somebody waited
-    resident: int = 0  # the user's own sandbox was there
+    hits: int = 0  # a fresh sandbox was ready
+    misses: int = 0  # a sandbox had to be started while somebody waited
+    resident: int = 0  # the user's own sandbox was still there
     started: int = 0
     destroyed: dict[str, int] = field(default_factory=dict)  # by reason
 
@@ -124,19 +125,19 @@ class Pool:
         self.shape = shape
         self.counts = Counts()
         self._runner = runner
-        self._stocks: OrderedDict[Kind, Stock] = OrderedDict()  # last asked for, last
+        self._stocks: OrderedDict[Kind, Stock] = OrderedDict()  # least recently asked for first
         self._leases: OrderedDict[Hashable, Lease] = OrderedDict()
         self._doomed: deque[Lease] = deque()
         self._held = Counter[Hashable]()  # sandboxes of a user that are not destroyed yet
         self._forgotten: set[Hashable] = set()
         self._changed = threading.Condition()
-        self._starting = 0  # for those who wait
+        self._starting = 0  # for waiting callers
         self._closed = False
         self._threads: list[threading.Thread] = []
 
     @contextmanager
     def virgin(self, *, hash_seed: int = 0, shape: Shape | None = None) -> Iterator[Sandbox]:
-        """A sandbox that was never used, destroyed afterwards. Raises SandboxError."""
+        """Yield a fresh sandbox, which is destroyed afterwards; raise SandboxError."""
         with sandbox_metrics.CLAIM_SECONDS.time():
             lease = self._claim(Kind(hash_seed, shape or self.shape))
         try:
@@ -154,12 +155,12 @@ class Pool:
         fresh: bool = False,
         suits: Callable[[Mapping[str, str]], bool] = bool,
     ) -> Iterator[Lease]:
-        """The user's own sandbox for as long as the context: the one kept, or a virgin.
+        """Yield the user's own sandbox: the one kept, or a fresh one.
 
-        `fresh` asks for a virgin in any case. Afterwards it is kept if `Lease.tree` says what is
-        loaded, if nothing had to be stopped in it, and if only SandboxErrors came out of the
-        context. With `single_use` it is a virgin and not kept, whatever was kept before; one that
-        was kept in another shape is not used. Raises SandboxError.
+        `fresh` asks for a fresh one in any case. Afterwards the sandbox is kept if `Lease.tree`
+        says what is loaded, if no code had to be stopped in it, and if only SandboxErrors left the
+        context. With `single_use` it is fresh and not kept, whatever was kept before; one that was
+        kept in another shape is not used. Raises SandboxError.
         """
         kind = Kind(0, shape or self.shape)
         with sandbox_metrics.CLAIM_SECONDS.time():
@@ -178,9 +179,10 @@ class Pool:
         self._give_back(user, lease, single_use)
 
     def forget(self, user: Hashable) -> bool:
-        """Have nothing of a user from now on; return whether nothing is left.
+        """Keep nothing of a user from now on; return whether nothing is left.
 
-        What is kept is destroyed, what is in use when it is given back, and no more is given out.
+        A kept sandbox is destroyed at once, one in use when it is given back, and no more are given
+        out.
         """
         with self._changed:
             self._forgotten.add(user)
@@ -192,13 +194,13 @@ class Pool:
             return user not in self._held
 
     def warm(self) -> None:
-        """Begin to keep virgins, as the first claim does."""
+        """Begin to keep fresh sandboxes, as the first claim does."""
         with self._changed:
             self._stocks.setdefault(Kind(0, self.shape), Stock())
             self._run_threads()
 
     def close(self) -> None:
-        """Destroy all that is kept, and keep nothing from now on; may be called again."""
+        """Destroy everything kept, and keep nothing from now on; may be called again."""
         with self._changed:
             self._closed = True
             virgins = chain.from_iterable(stock.virgins for stock in self._stocks.values())
@@ -207,19 +209,18 @@ class Pool:
             self._stocks.clear()
             self._leases.clear()
             self._changed.notify_all()
-        # Each removal takes its time: together they end before whoever ends this process loses
-        # patience.
+        # Each removal takes time: in parallel they finish before this process is killed.
         extra = [threading.Thread(target=self._sweep, daemon=True) for _ in range(CLEANERS * 2)]
         for thread in extra:
             thread.start()
         for thread in (*self._threads, *extra):
             thread.join()
-        self._threads.clear()  # from now on, who is done with a sandbox destroys it
+        self._threads.clear()  # from now on, whoever is done with a sandbox destroys it
         self._sweep()
 
     @property
     def size(self) -> dict[str, int]:
-        """How many sandboxes are kept: virgins, and leases that nobody uses at the moment."""
+        """Return how many sandboxes are kept: fresh ones, and leases not in use at the moment."""
         with self._changed:
             return {
                 "virgins": sum(len(stock.virgins) for stock in self._stocks.values()),
@@ -227,9 +228,9 @@ class Pool:
             }
 
     def census(self) -> dict[tuple[str, str], int]:
-        """How many sandboxes there are, by state ("virgin", "idle", "used") and hash seed.
+        """Return how many sandboxes there are, by state ("virgin", "idle", "used") and hash seed.
 
-        The hash seed is "" where it does not matter any more.
+        The hash seed is "" where it no longer matters.
         """
         with self._changed:
             virgins = Counter[tuple[str, str]]()
@@ -241,7 +242,7 @@ class Pool:
 
     @property
     def settled(self) -> bool:
-        """Whether as many virgins are there as should be, and nothing waits to be destroyed."""
+        """Return whether all fresh sandboxes are there, and none waits to be destroyed."""
         with self._changed:
             self._expire(time.monotonic())
             enough = all(
@@ -278,7 +279,7 @@ class Pool:
         return lease
 
     def _give(self, user: Hashable, lease: Lease) -> Lease:
-        """Make a virgin the user's."""
+        """Assign a fresh sandbox to the user."""
         with self._changed:
             if user not in self._forgotten:
                 lease.user = user
@@ -296,7 +297,7 @@ class Pool:
             stock.arrivals.append(stock.asked_at)
             self._run_threads()
             lease = self._virgin(kind, digest)
-            if len(stock.virgins) < self._target(kind) / 2:  # else the keeper looks soon enough
+            if len(stock.virgins) < self._target(kind) / 2:  # else the keeper notices soon enough
                 self._changed.notify_all()
             while lease is None and self._starting >= STARTERS:
                 self._changed.wait(RETRY_SECONDS)
@@ -314,7 +315,7 @@ class Pool:
                 self._changed.notify_all()
 
     def _virgin(self, kind: Kind, digest: str) -> Lease | None:
-        """A virgin that is fit for use; those that are not are doomed."""
+        """Return a usable fresh sandbox, or None; mark unusable ones to be destroyed."""
         stock = self._stocks.get(kind)
         while stock is not None and stock.virgins:
             lease = stock.virgins.popleft()
@@ -365,7 +366,7 @@ class Pool:
         self._relieve()
 
     def _relieve(self) -> None:
-        """Do what nobody else does, or does not do fast enough."""
+        """Destroy sandboxes here if no thread does, or not fast enough."""
         if not self._threads:
             self._sweep()
         elif self._is_behind():
@@ -409,7 +410,7 @@ class Pool:
             self._threads.append(thread)
 
     def _keep(self) -> None:
-        """Start virgins where there are too few."""
+        """Start fresh sandboxes while there are too few."""
         said = ""
         while True:
             with self._changed:
@@ -420,15 +421,15 @@ class Pool:
             assert kind is not None
             try:
                 lease = self._new(kind)
-            except Exception as error:  # whatever it is, it must not be the last one started
-                if str(error) != said:  # once: it may last
+            except Exception as error:  # any error, or this would be the last start
+                if str(error) != said:  # log it once: it may last
                     said = str(error)
                     logger.warning("sandbox_not_started", error=said, exc_info=_unforeseen(error))
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed, RETRY_SECONDS)
                 continue
             said = ""
-            with self._changed:  # meanwhile the pool may have been closed, or the kind forgotten
+            with self._changed:  # the pool may have been closed, or the kind dropped
                 stock = self._stocks.get(kind)
                 if stock is None:
                     self._doom(lease, "forgotten")
@@ -437,7 +438,7 @@ class Pool:
                 self._changed.notify_all()
 
     def _reap(self) -> None:
-        """Remove now and then what killed processes left behind."""
+        """Regularly remove what killed processes left behind."""
         while True:
             try:
                 self._runner.reap()
@@ -450,7 +451,7 @@ class Pool:
                     return
 
     def _wanted(self) -> Kind | None:
-        """A kind of which a virgin is to be started now, None if there is none."""
+        """Return a kind of which a fresh sandbox is to be started now, or None."""
         if self._is_behind():
             return None
         now = time.monotonic()
@@ -466,7 +467,7 @@ class Pool:
         return max(missing, key=lambda kind: missing[kind], default=None)
 
     def _target(self, kind: Kind) -> int:
-        """How many virgins to keep: for the arrivals of the near future, within the bounds."""
+        """Return how many fresh sandboxes to keep for the expected arrivals, within the bounds."""
         least = self.limits.least if kind == (0, self.shape) else self.limits.least_others
         if kind.hash_seed != 0:  # the gate's second opinion, of which there are few
             return min(self.limits.most, least)
@@ -474,7 +475,8 @@ class Pool:
         now = time.monotonic()
         while arrivals and now - arrivals[0] > MEMORY_SECONDS:
             arrivals.popleft()
-        # Of a burst that has just begun, too: a rate over all of the memory would see it late.
+        # Also consider a burst that has just begun: an average over the whole memory would react
+        # late.
         rate = max(
             sum(now - arrival < seconds for arrival in arrivals) / seconds
             for seconds in (HORIZON_SECONDS, MEMORY_SECONDS)
@@ -482,7 +484,7 @@ class Pool:
         return min(self.limits.most, max(least, math.ceil(rate * HORIZON_SECONDS)))
 
     def _forget(self, now: float) -> None:
-        """Keep no more virgins of what is not asked for any more, or of too many kinds."""
+        """Drop the fresh sandboxes of kinds that are no longer asked for, or too many."""
         others = [kind for kind in self._stocks if kind.shape != self.shape]
         for kind in others:
             old = now - self._stocks[kind].asked_at > FORGET_SECONDS
@@ -491,7 +493,7 @@ class Pool:
                     self._doom(virgin, "forgotten")
 
     def _clean(self) -> None:
-        """Destroy what is over: used up, idle for too long, too old, too many, or dead."""
+        """Destroy sandboxes that are used up, idle for too long, too old, too many, or dead."""
         while True:
             with self._changed:
                 self._expire(time.monotonic())
@@ -503,7 +505,7 @@ class Pool:
                 return
 
     def _until_next(self) -> float:
-        """Seconds until a lease ends, or so long that age and numbers are looked at again."""
+        """Return the seconds until a lease ends, or until age and numbers are checked again."""
         now = time.monotonic()
         ends = [lease.until - now for lease in self._leases.values()]
         return max(0.0, min([*ends, HORIZON_SECONDS]))
@@ -517,7 +519,7 @@ class Pool:
             for lease in [one for one in stock.virgins if not one.sandbox.alive]:
                 stock.virgins.remove(lease)
                 self._doom(lease, "ended")
-            # One at a time: those that were started together are not to be missing together.
+            # One at a time: those that were started together must not all be missing together.
             if stock.virgins and now - stock.virgins[0].born > self.limits.recycle_seconds:
                 self._doom(stock.virgins.popleft(), "recycled")
             if len(stock.virgins) > max(self._target(kind), 1):
@@ -525,7 +527,7 @@ class Pool:
 
 
 def _unusable(lease: Lease, digest: str) -> str:
-    """Why a sandbox is not to be used any more, if there is a reason."""
+    """Return why a sandbox must not be used any more; "" if it may be."""
     if not lease.sandbox.alive:
         return "ended"
     return "" if lease.sandbox.image_digest == digest else "replaced"

@@ -2,7 +2,7 @@
 
 It needs Linux and nothing else. It shares the host's kernel interface, memory and user ids, and
 where the kernel allows no namespaces it also shares the network and a readable file system: it is
-for demonstrations and tests, production settings refuse it.
+for demonstrations and tests; production settings refuse it.
 """
 
 import compileall
@@ -31,16 +31,16 @@ from workers.sandbox.interface import DEFAULT_SHAPE, Sandbox, SandboxError, Shap
 
 PACKAGE = Path(sandbox_image.__file__).parent
 CLOSE_SECONDS = 5.0
-# A machine that is this slow would not serve a sandbox either.
+# A machine that takes longer to start one, in seconds, could not serve a sandbox either.
 START_SECONDS = 60.0
 READ_BYTES = 1024 * 1024
 
 
 def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox:
-    """Start a confined process; SandboxError when it does not start.
+    """Start a confined process; raise SandboxError if it does not start.
 
-    Closing the sandbox ends it with all its processes. Of the shape, it has nothing but the memory
-    that follows from it for each process.
+    Closing the sandbox ends it with all its processes. The shape only sets the memory of each
+    process.
     """
     try:
         channel = ProcessChannel(hash_seed)
@@ -66,7 +66,7 @@ def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox
 def open_sandbox(
     *, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE
 ) -> AbstractContextManager[Sandbox]:
-    """Start a confined process, gone with all its processes after the context. SandboxError."""
+    """Start a confined process, and end all its processes afterwards; raise SandboxError."""
     return closing(start(hash_seed=hash_seed, shape=shape))
 
 
@@ -78,24 +78,24 @@ def image_digest() -> str:
 
 
 def reap() -> int:
-    """Nothing: a sandbox ends with the worker that opened it."""
+    """Remove nothing: a process sandbox ends with the worker that opened it."""
     return 0
 
 
 class Starter:
     """The process from which the sandboxes of one hash seed are forked (`confine.py`).
 
-    What every sandbox imports is imported once, in it. It ends with this process.
+    Modules that every sandbox needs are imported once, in it. It ends with this process.
     """
 
     def __init__(self, hash_seed: int) -> None:
-        """Start it; it is asked for the first sandbox while it still imports."""
+        """Start it; the first sandbox may be requested while it still imports."""
         _precompile()
         self._socket, theirs = socket.socketpair()
         try:
-            # No preexec_fn, which is not safe beside threads, and no death signal from here, which
+            # No preexec_fn, which is not safe with threads, and no death signal from here, which
             # would come when the thread ends that happened to open the sandbox: confine.py does
-            # both jobs from within.
+            # both from within.
             self._process = subprocess.Popen(  # noqa: S603  # nosec B603 # our own runner
                 [
                     sys.executable,
@@ -121,9 +121,9 @@ class Starter:
         self._asking = threading.Lock()
 
     def fork(self, streams: Sequence[int]) -> tuple[int, int]:
-        """Return process id and descriptor of the watcher of a new sandbox on these three streams.
+        """Fork a sandbox on these streams; return process id and descriptor of its watcher.
 
-        Raises OSError if there is none.
+        Raises OSError if that fails.
         """
         answer = b""
         with self._asking, suppress(ConnectionError):
@@ -153,12 +153,12 @@ class Starter:
 
 _starters: dict[int, Starter] = {}  # by hash seed
 _starting = threading.Lock()
-# A forked process has no right to its parent's.
+# A forked process must not use its parent's starters.
 os.register_at_fork(after_in_child=_starters.clear)
 
 
 def _fork(hash_seed: int, streams: Sequence[int]) -> tuple[int, int]:
-    """Fork a sandbox, from a new starter where the one that there was has ended. Raises OSError."""
+    """Fork a sandbox, from a new starter if the existing one has ended; raise OSError."""
     with _starting:
         known = hash_seed in _starters
         starter = _starters.get(hash_seed) or _starters.setdefault(hash_seed, Starter(hash_seed))
@@ -175,7 +175,7 @@ def _fork(hash_seed: int, streams: Sequence[int]) -> tuple[int, int]:
 
 
 class ProcessChannel:
-    """A confined runner and the pipes to it. Nothing is left when this process dies, even by -9."""
+    """A confined runner and its pipes. Nothing is left when this process dies, even by kill -9."""
 
     def __init__(self, hash_seed: int) -> None:
         requests, self._requests = _pipe_to()
@@ -191,10 +191,10 @@ class ProcessChannel:
             for descriptor in (requests, answers, errors):
                 os.close(descriptor)
         self._closed = False
-        self.last_words = ""  # once closed: what a runner that did not start wrote about it
+        self.last_words = ""  # once closed: output of a runner that did not start
 
     def send(self, data: bytes, deadline: float) -> None:
-        """Write all of it; EOFError if the runner is gone, TimeoutError past the deadline."""
+        """Write all data; raise EOFError if the runner is gone, TimeoutError past the deadline."""
         view = memoryview(data)
         while view:
             _wait(self._requests.fileno(), select.POLLOUT, deadline)
@@ -206,7 +206,10 @@ class ProcessChannel:
                 raise EOFError from None
 
     def receive(self, count: int, deadline: float) -> bytes:
-        """So many bytes, fewer only at the end of the stream; TimeoutError past the deadline."""
+        """Receive `count` bytes, or fewer at the end of the stream.
+
+        Raises TimeoutError past the deadline.
+        """
         received = bytearray()
         while len(received) < count:
             _wait(self._answers.fileno(), select.POLLIN, deadline)
@@ -217,7 +220,7 @@ class ProcessChannel:
         return bytes(received)
 
     def has_ended(self) -> bool:
-        """Whether the runner has left."""
+        """Return whether the runner has exited."""
         return self._closed or _poll(self._watcher, select.POLLIN, 0)
 
     def close(self) -> None:
@@ -225,7 +228,7 @@ class ProcessChannel:
         if self._closed:
             return
         self._closed = True
-        self._requests.close()  # at which the watcher kills the runner
+        self._requests.close()  # this makes the watcher kill the runner
         self._answers.close()
         if not _poll(self._watcher, select.POLLIN, CLOSE_SECONDS):
             # The runner dies with its watcher, and all its processes with the runner.
@@ -240,20 +243,20 @@ class ProcessChannel:
 def _precompile() -> None:
     """Write the runner's bytecode, which each sandbox reads and, run with -B, never writes.
 
-    Where the folder is read-only the sandboxes start from source, 40 ms of CPU later.
+    Where the folder is read-only, sandboxes start from source, which takes 40 ms more CPU time.
     """
     compileall.compile_dir(PACKAGE, quiet=2)
 
 
 def _pipe_to() -> tuple[int, IO[bytes]]:
-    """Return the end of a pipe for the sandbox to read, and ours to write, which blocks nobody."""
+    """Return the sandbox's end of a pipe to read, and our non-blocking end to write."""
     theirs, ours = os.pipe()
     os.set_blocking(ours, False)
     return theirs, os.fdopen(ours, "wb", buffering=0)
 
 
 def _pipe_from() -> tuple[IO[bytes], int]:
-    """Return our end of a pipe to read, which blocks nobody, and the sandbox's to write."""
+    """Return our non-blocking end of a pipe to read, and the sandbox's end to write."""
     ours, theirs = os.pipe()
     os.set_blocking(ours, False)
     return os.fdopen(ours, "rb", buffering=0), theirs
@@ -265,14 +268,17 @@ def _wait(descriptor: int, event: int, deadline: float) -> None:
 
 
 def _poll(descriptor: int, event: int, seconds: float) -> bool:
-    """Whether the event has come within so long; a process that has ended can be read."""
+    """Return whether the event occurs within `seconds`.
+
+    A process that has ended counts as readable.
+    """
     poller = select.poll()
     poller.register(descriptor, event)
     return bool(poller.poll(seconds * 1000))
 
 
 def _time_zones() -> Path:
-    """The folder with the time zone database: the system's, else that of the package tzdata."""
+    """Return the folder of the time zone database: the system's, else that of package tzdata."""
     for folder in zoneinfo.TZPATH:
         if Path(folder).is_dir():
             return Path(folder)

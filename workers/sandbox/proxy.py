@@ -38,37 +38,38 @@ from workers.typecheck.image import typecheck_image_name
 
 logger = logging.getLogger(__name__)
 
-# Of the head of a request, of its body (the template has some 20 KB), and of an engine's answer.
+# Maximum size of a request's head, of its body (the template has some 20 KB), and of an engine's
+# answer.
 HEAD_BYTES = 16 * 1024
 BODY_BYTES = 128 * 1024
 ANSWER_BYTES = 32 * 1024 * 1024
 READ_BYTES = 256 * 1024
-# A client that is slower than this with its whole request has none, and with its answer the same;
-# so long its unread rest is read, if it was refused. The engine may take its time.
+# Seconds for a client to send its whole request, and to take its answer; seconds for which the
+# unread rest of a refused request is read; seconds for the engine.
 CLIENT_SECONDS = 10
 DRAIN_SECONDS = 1
 ENGINE_SECONDS = 60
-# At one time: connections, most of which are sandboxes at work, and containers.
+# Maximum concurrent connections, most of which are sandboxes at work, and containers.
 CONNECTIONS = 400
 CONTAINERS = 300
 
-# The API that the template is written for, and newer ones: older ones have other meanings.
+# The API version that the template is written for, and newer ones: older ones differ in meaning.
 REQUEST_LINE = re.compile(
     r"([A-Z]{3,7}) (?:/v1\.(?:4[1-9]|[5-9][0-9]))?"
     r"(/(?:[A-Za-z0-9_.:/-]|%40)*)(?:\?([!-~]*))? HTTP/1\.1"
 )
 HEADER = re.compile(r"([A-Za-z0-9-]+):[ \t]*([\t -~]*)")
 CONTAINER = "([0-9a-f]{64})"
-# The machine's start, the namespace, the process (Linux has none above 2**22), and its start.
+# Boot id, namespace, process id (Linux has none above 2**22), and the process's start time.
 OWNER = re.compile(r"[0-9a-f-]{36}/pid:\[\d{1,20}\]/\d{1,7}/\d{0,20}", re.ASCII)
-# What an attachment asks for, and of what workers read in the answers.
+# Parameters of an attachment, and the fields that workers read in answers.
 ATTACHED = {"stdin": "1", "stdout": "1", "stderr": "1", "stream": "1"}
 LISTED = ("Id", "Created", "State", "Labels")
 FILTERS = json.dumps({"label": [LABEL]})
 
 
 class Refused(Exception):
-    """A request that is not let through, and the status that says so."""
+    """A request that is refused, and the status that says so."""
 
     def __init__(self, reason: str, status: int = 403) -> None:
         super().__init__(reason)
@@ -77,7 +78,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """What a client asks; `rest` are bytes that came after it."""
+    """A client's request; `rest` holds bytes that came after it."""
 
     method: str
     path: str  # without the version of the API
@@ -88,34 +89,34 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the engine says."""
+    """An answer of the engine."""
 
     status: int
     body: bytes
 
     def json(self) -> Any:
-        """Its content; Refused if it is none."""
+        """Return the content; raise Refused if it is not JSON."""
         try:
             return json.loads(self.body)
         except ValueError:
             raise Refused("the engine's answer is no JSON", 502) from None
 
     def only(self, *names: str) -> "Answer":
-        """The same, and of what it tells these fields alone."""
+        """Return the answer with only these fields."""
         if self.status != 200:
             return self
         found = self.json()
         return Answer(200, json.dumps({name: found.get(name) for name in names}).encode())
 
 
-# --- what may be asked
+# --- allowed requests
 
 
 class Engine:
-    """The engine behind it, and what of it clients may use."""
+    """The engine behind the proxy, and the part of its API that clients may use."""
 
     def __init__(self, path: str, *, most: int = CONTAINERS) -> None:
-        """`path` is that of its socket; so many containers are let be at one time."""
+        """Connect to the socket `path`; allow at most `most` containers at one time."""
         self.path = path
         self._most = most
         self._lock = threading.Lock()
@@ -124,27 +125,27 @@ class Engine:
         self._images: set[str] = set()  # ids that the images' names have had
 
     def answer(self, request: Request) -> Answer:
-        """Do what is asked; Refused if it is nothing that a sandbox worker needs."""
+        """Carry out the request; raise Refused if it is nothing that a sandbox worker needs."""
         for method, path, do in _ROUTES:
             if method == request.method and (found := re.fullmatch(path, request.path)):
                 return do(self, request, *found.groups())
         raise Refused("no sandbox worker needs it")
 
     def ping(self, request: Request) -> Answer:
-        """Whether the engine is there."""
+        """Ask the engine whether it is up."""
         return self.ask("GET", "/_ping")
 
     def version(self, request: Request) -> Answer:
-        """By which the client chooses how to speak."""
+        """Return the engine's versions, by which the client chooses its protocol."""
         names = ("Version", "ApiVersion", "MinAPIVersion", "KernelVersion")
         return self.ask("GET", "/version").only(*names)
 
     def info(self, request: Request) -> Answer:
-        """The engine's clock, by which leftovers are told."""
+        """Return the engine's clock, by which leftovers are recognized."""
         return self.ask("GET", "/info").only("SystemTime")
 
     def image(self, request: Request, name: str) -> Answer:
-        """What is behind the name, or the id, of one of our images."""
+        """Return what the engine has under the name, or the id, of one of our images."""
         if name.replace("%40", "@") not in _image_names() | self._images:
             raise Refused(f"{name} is no image of sandboxes")
         answer = self.ask("GET", f"/images/{name}/json").only("Id", "RepoTags")
@@ -154,7 +155,7 @@ class Engine:
         return answer
 
     def create(self, request: Request) -> Answer:
-        """A sandbox, from the template and from nothing else."""
+        """Create a sandbox, from the template and from nothing else."""
         if request.query:
             raise Refused(f"parameters of create: {', '.join(request.query)}")
         config = from_template(request.body)
@@ -163,10 +164,10 @@ class Engine:
             for name in _image_names():
                 self.image(request, quote(name, safe="/:"))
             if image not in self._images:
-                # As the engine says it: the worker looks again what there is.
+                # In the engine's words, so that the worker looks up the image again.
                 raise Refused(f"No such image: {image:.80}: it is none of the sandboxes'", 404)
         if not self._reserve():
-            self._list()  # some may be gone that were not removed through this proxy
+            self._list()  # some may have been removed without this proxy
             if not self._reserve():
                 raise Refused(f"{self._most} containers are there already", 429)
         made: set[str] = set()
@@ -195,7 +196,7 @@ class Engine:
         return answer
 
     def sandboxes(self, request: Request) -> Answer:
-        """All sandboxes, and nothing else that the engine has."""
+        """List all sandboxes, and nothing else that the engine has."""
         if request.query.get("filters") != FILTERS:
             raise Refused(f"lists what is not labelled {LABEL}")
         return self._list()
@@ -220,7 +221,7 @@ class Engine:
             _relay(client, engine)
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> Answer:
-        """Ask the engine; Refused (502) if it does not answer."""
+        """Ask the engine; raise Refused (502) if it does not answer."""
         connection = _EngineConnection(self.path)
         headers = {"Host": "engine"}
         if body is not None:
@@ -238,7 +239,7 @@ class Engine:
         return Answer(response.status, content)
 
     def _reserve(self) -> bool:
-        """Whether there is room for one more sandbox, which then is for the caller."""
+        """Reserve room for one more sandbox for the caller; return False if there is none."""
         with self._lock:
             if len(self._sandboxes) + self._begun >= self._most:
                 return False
@@ -246,7 +247,7 @@ class Engine:
             return True
 
     def _list(self) -> Answer:
-        """All sandboxes; from then on these are the known ones."""
+        """List all sandboxes, and remember them as the known ones."""
         with self._lock:
             known = set(self._sandboxes)
         answer = self.ask("GET", f"/containers/json?all=1&filters={quote(FILTERS)}")
@@ -254,7 +255,7 @@ class Engine:
             return answer
         listed = [{name: one.get(name) for name in LISTED} for one in answer.json()]
         with self._lock:
-            # What was made since the question is in no answer to it, and stays known.
+            # Sandboxes made since the question are in no answer to it, and stay known.
             self._sandboxes -= known
             self._sandboxes |= {one["Id"] for one in listed}
         return Answer(200, json.dumps(listed).encode())
@@ -271,7 +272,7 @@ class Engine:
             self._sandboxes.add(container)
 
 
-# With `attach`, which is no exchange of a question and an answer, this is all.
+# All routes except `attach`, which is no exchange of a question and an answer.
 ATTACH = f"/containers/{CONTAINER}/attach"
 _ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
     ("GET", "/_ping", Engine.ping),
@@ -300,7 +301,7 @@ class _EngineConnection(http.client.HTTPConnection):
         self._path = path
 
     def connect(self) -> None:
-        """Connect."""
+        """Connect to the engine's socket."""
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
@@ -310,10 +311,11 @@ class _EngineConnection(http.client.HTTPConnection):
 
 
 def from_template(body: bytes) -> dict[str, Any]:
-    """Return the template that the body of a `create` is equal to; Refused if it is to none.
+    """Return the template that the body of a `create` equals; raise Refused if it equals none.
 
-    Of what differs from sandbox to sandbox (the image's id, user, hash seed, owner, and the sizes
-    of memory, processes and scratch) each is read, held to its bounds and put into the template.
+    Values that differ from sandbox to sandbox (the image's id, user, hash seed, owner, and the
+    sizes of memory, processes and scratch) are read, checked against their bounds and put into the
+    template.
     """
     given = _parsed(body)
     try:
@@ -329,7 +331,7 @@ def from_template(body: bytes) -> dict[str, Any]:
         size = re.fullmatch(rf"{re.escape(SCRATCH_OPTIONS)},size=([0-9]{{1,12}})", _scratch(host))
         shape = Shape(
             memory_mib=_within("Memory", host["Memory"] // MEBIBYTE, _most("MEMORY_MIB")),
-            # gVisor's own come on top: what the template adds to none is taken off again.
+            # The template adds gVisor's own processes, so subtract them again.
             pids=_within("PidsLimit", host["PidsLimit"] - _pids_added(), _most("PIDS")),
             tmpfs_mib=_within("Tmpfs", int(size[1]) // MEBIBYTE, _most("TMPFS_MIB")) if size else 0,
         )
@@ -343,7 +345,7 @@ def from_template(body: bytes) -> dict[str, Any]:
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
-    """An object of JSON in which no key comes twice, so that all readers read the same."""
+    """Parse a JSON object in which no key comes twice, so that all readers read the same."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -376,7 +378,7 @@ def _within(field: str, number: int, most: int) -> int:
 
 
 def _most(name: str) -> int:
-    """What a workspace may be given at most, and sandboxes of the type checker take."""
+    """Return the largest limit that a workspace, or the type checker's sandboxes, may be given."""
     return max(int(getattr(settings, f"UAC_SANDBOX_{name}_MOST")), 1024 * (name == "MEMORY_MIB"))
 
 
@@ -389,7 +391,7 @@ def _scratch(host: dict[str, Any]) -> str:
 
 
 def _difference(expected: Any, given: Any, place: str = "") -> str:
-    """Where two values of JSON differ first, in value or type; empty if nowhere."""
+    """Return where two JSON values first differ in value or type; "" if they are equal."""
     if isinstance(expected, dict) and isinstance(given, dict):
         for name in sorted({*expected, *given}):
             here = f"{place}.{name:.40}".lstrip(".")
@@ -398,8 +400,8 @@ def _difference(expected: Any, given: Any, place: str = "") -> str:
             if differing := _difference(expected[name], given[name], here):
                 return differing
         return ""
-    # 1, 1.0 and true are equal to Python, and not to everybody.
-    with contextlib.suppress(RecursionError):  # nested as deeply as could just be read
+    # Python treats 1, 1.0 and true as equal, but not every reader does.
+    with contextlib.suppress(RecursionError):  # nested as deeply as the parser allows
         if json.dumps(expected, sort_keys=True) == json.dumps(given, sort_keys=True):
             return ""
     return place or "the body"
@@ -409,13 +411,13 @@ def _difference(expected: Any, given: Any, place: str = "") -> str:
 
 
 def _receive(connection: socket.socket, deadline: float) -> bytes:
-    """Return what comes next, empty at the end; TimeoutError after the deadline."""
+    """Return the next bytes, empty at the end; raise TimeoutError after the deadline."""
     connection.settimeout(max(deadline - time.monotonic(), 0.001))
     return connection.recv(READ_BYTES)
 
 
 def _head(connection: socket.socket, deadline: float) -> tuple[bytes, bytes]:
-    """Read up to the empty line that ends a head; return it, and what came after it."""
+    """Read up to the empty line that ends a head; return it, and the bytes after it."""
     data = b""
     while (end := data.find(b"\r\n\r\n")) < 0:
         if len(data) > HEAD_BYTES:
@@ -430,7 +432,10 @@ def _head(connection: socket.socket, deadline: float) -> tuple[bytes, bytes]:
 
 
 def read_request(connection: socket.socket) -> Request:
-    """Read one request; Refused if it is not written as clear as can be, EOFError without one."""
+    """Read one request.
+
+    Raises Refused if it is ambiguous in any way, EOFError if none comes.
+    """
     deadline = time.monotonic() + CLIENT_SECONDS
     head, rest = _head(connection, deadline)
     try:
@@ -483,12 +488,12 @@ def _query(text: str) -> dict[str, str]:
 
 
 class _Connection(socketserver.BaseRequestHandler):
-    """One client, who may ask one thing."""
+    """A connection of one client, which may make one request."""
 
     server: "Proxy"
 
     def handle(self) -> None:
-        """Read, judge, ask the engine, answer."""
+        """Read the request, check it, ask the engine, and answer."""
         asked = ""
         try:
             request = read_request(self.request)
@@ -508,9 +513,10 @@ class _Connection(socketserver.BaseRequestHandler):
             self._send(answer)
 
     def _send(self, answer: Answer) -> None:
-        self.request.settimeout(CLIENT_SECONDS)  # for all of it
+        self.request.settimeout(CLIENT_SECONDS)  # for the whole request
         self.request.sendall(_written(answer))
-        # What of a refused request is unread would otherwise reset the answer.
+        # Otherwise the unread part of a refused request would reset the connection, and lose the
+        # answer.
         self.request.shutdown(socket.SHUT_WR)
         deadline = time.monotonic() + DRAIN_SECONDS
         left = BODY_BYTES * 8
@@ -535,7 +541,7 @@ def _relay(client: socket.socket, engine: socket.socket) -> None:
     """Carry bytes both ways until the engine's end is over, or the client is gone."""
 
     def carry(source: socket.socket, target: socket.socket) -> bool:
-        """Until the source ends; tells whether it did, and the target took everything."""
+        """Copy until the source ends; return whether it did and the target took everything."""
         with contextlib.suppress(OSError):
             while data := source.recv(READ_BYTES):
                 target.sendall(data)
@@ -561,13 +567,13 @@ def _relay(client: socket.socket, engine: socket.socket) -> None:
 
 
 class Proxy(socketserver.ThreadingUnixStreamServer):
-    """Listens on a socket of its own."""
+    """A server on its own Unix socket."""
 
     daemon_threads = True
     request_queue_size = 128
 
     def __init__(self, path: str, engine: Engine, *, connections: int = CONNECTIONS) -> None:
-        """Take the place of what was left at this path; only this user may connect."""
+        """Replace whatever was left at this path; only this user may connect."""
         self.engine = engine
         self.room = threading.BoundedSemaphore(connections)
         with contextlib.suppress(FileNotFoundError):
@@ -579,7 +585,7 @@ class Proxy(socketserver.ThreadingUnixStreamServer):
             os.umask(before)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a client in a thread of its own; one too many gets none, and is told so."""
+        """Serve a client in its own thread, or answer that there are too many."""
         if not self.room.acquire(blocking=False):
             refusal = Refused("too many connections", 503)
             logger.warning("refused: a request: %s", refusal)
@@ -595,7 +601,7 @@ class Proxy(socketserver.ThreadingUnixStreamServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a client to the end, and make room for another."""
+        """Serve a client to the end, and free its slot."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -603,7 +609,7 @@ class Proxy(socketserver.ThreadingUnixStreamServer):
 
 
 def main() -> None:
-    """Listen until a signal ends it."""
+    """Serve until a signal ends it."""
     parser = argparse.ArgumentParser(prog="python -m workers.sandbox.proxy", description=__doc__)
     parser.add_argument("--listen", required=True, help="the path of the socket to make")
     parser.add_argument("--engine", default="/var/run/docker.sock", help="the engine's socket")

@@ -1,4 +1,4 @@
-"""Which runner there is, and its sandboxes: what the gate, constraints and queries call."""
+"""Choose the sandbox runner, and open its sandboxes for the gate, constraints and queries."""
 
 import functools
 import os
@@ -19,10 +19,10 @@ from workers.sandbox.pool import Lease, Pool, PoolLimits
 
 logger = structlog.get_logger(__name__)
 
-# Docker where an engine answers and has the image, else processes: for development.
+# Docker if an engine answers and has the image, else processes: for development.
 AUTO = "auto"
 
-# The modules that are runners, imported only when chosen.
+# Modules of the runners, imported only when they are used.
 RUNNERS = {
     "docker": "workers.sandbox.docker",
     "process": "workers.sandbox.process",
@@ -32,7 +32,7 @@ RUNNERS = {
 def open_sandbox(
     *, hash_seed: int = 0, shape: Shape | None = None
 ) -> AbstractContextManager[Sandbox]:
-    """A sandbox that was never used; leaving the context destroys it.
+    """Open a fresh sandbox; leaving the context destroys it.
 
     Raises ImproperlyConfigured for an unknown runner, SandboxError when it does not start.
     """
@@ -46,12 +46,10 @@ def lease(
     fresh: bool = False,
     suits: Callable[[Mapping[str, str]], bool] = bool,
 ) -> AbstractContextManager[Lease]:
-    """The sandbox of a user: the one that was kept for it, or (always, if `fresh`) a new one.
+    """Lease the sandbox of a user: the one that was kept, or (always, if `fresh`) a new one.
 
-    One that was kept is used if what is loaded in it, path → hash, `suits`.
-
-    See Pool.lease. Raises ImproperlyConfigured for an unknown runner, SandboxError when it does
-    not start.
+    A kept sandbox is used if its loaded content, path → hash, `suits`. See Pool.lease. Raises
+    ImproperlyConfigured for an unknown runner, SandboxError when it does not start.
     """
     return _pool().lease(
         user_pk,
@@ -74,14 +72,14 @@ def open_pool() -> None:
 
 
 def close_pool() -> None:
-    """Destroy all sandboxes that are kept; from now on each is used once."""
+    """Destroy all sandboxes that are kept; from now on they are single-use."""
     for name in RUNNERS:
         if name in _pools:
             _pools[name].close()
 
 
 def report() -> dict[str, Any]:
-    """Say what a host keeps and how it went, for the staff; a missing image has no digest."""
+    """Return a host's sandboxes and counters, for the staff; a missing image has no digest."""
     try:
         image = image_digest()
     except SandboxError:
@@ -91,7 +89,7 @@ def report() -> dict[str, Any]:
 
 
 def problem() -> str:
-    """Say why no sandbox can be had at the moment; empty where nothing is known against it."""
+    """Return why no sandbox can be opened at the moment; "" if no reason is known."""
     if runner_name() != "docker":
         return ""
     return str(import_module(RUNNERS["docker"]).problem())
@@ -106,13 +104,13 @@ def pools() -> list[Pool]:
 def image_digest() -> str:
     """Return the digest of what the configured runner's sandboxes are made of.
 
-    Raises ImproperlyConfigured for an unknown runner, SandboxError where there is nothing yet.
+    Raises ImproperlyConfigured for an unknown runner, SandboxError if there is no image yet.
     """
     return _runner().image_digest()
 
 
 def runner_name() -> str:
-    """Return "docker" or "process": the setting, or what "auto" finds here."""
+    """Return "docker" or "process": the setting, or the runner that "auto" found here."""
     name = str(settings.UAC_SANDBOX_RUNNER)
     if name != AUTO:
         return name
@@ -125,7 +123,10 @@ _finding = threading.Lock()
 
 @functools.cache
 def _found_runner() -> str:
-    """What "auto" means for the life of this process: no engine that fails later weakens it."""
+    """Resolve "auto", once in the life of this process.
+
+    So an engine that fails later does not weaken the isolation.
+    """
     reason = import_module(RUNNERS["docker"]).unavailable()
     if reason is None:
         return "docker"
@@ -135,7 +136,7 @@ def _found_runner() -> str:
 
 _pools: dict[str, Pool] = {}
 _opening = threading.Lock()
-# A forked process has no right to its parent's sandboxes, and none of the threads that keep them.
+# A forked process must not use its parent's sandboxes, and has none of the threads that keep them.
 os.register_at_fork(after_in_child=_pools.clear)
 
 

@@ -1,5 +1,6 @@
-"""How a worker takes hints: no more than it has free threads, so that the rest stays for whoever is
-free; and without acknowledging them, since a hint that is lost is given again.
+"""Take hints as a worker: only as many as there are free threads, leaving the rest to others.
+
+Hints are not acknowledged, since a hint that is lost is given again.
 """
 
 from typing import Any
@@ -17,23 +18,23 @@ from memory.work.hosts import SHARED_QUEUE
 from workers.service import turns
 from workers.service.hosting import Host
 
-# So long after a task's end its thread is looked at again, until it counts as free.
+# Interval in seconds at which a thread is checked after a task's end, until it counts as free.
 AGAIN_SECONDS = 0.001
 
 
 class Consuming(bootsteps.StartStopStep):
-    """Makes the worker a sandbox host if it consumes their queue, and keeps its threads busy.
+    """Make the worker a sandbox host if it consumes their queue, and keep its threads busy.
 
     With `worker_disable_prefetch` the loop that takes messages stops listening while no thread is
-    free. That one has become free it would not notice for a second: it is woken.
+    free. It would not notice for a second that one has become free, so it is woken.
     """
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
-    # Of a worker with threads. The end of a child process wakes the loop by itself.
+    # Set in a worker with threads. The end of a child process wakes the loop by itself.
     hub: Hub | None = None
 
     def __init__(self, parent: Consumer, **kwargs: Any) -> None:
-        """Before the worker begins to consume, add its own queue."""
+        """Add the worker's own queue before it begins to consume."""
         super().__init__(parent, **kwargs)
         self._consumer: Any = parent
         self._host: Host | None = None
@@ -44,7 +45,7 @@ class Consuming(bootsteps.StartStopStep):
             queues.select_add(Queue(own, routing_key=own, no_ack=True))
 
     def start(self, parent: Consumer) -> None:
-        """Be there: the worker is connected."""
+        """Open the host: the worker is connected."""
         if isinstance(self._consumer.pool, TaskPool):
             Consuming.hub = self._consumer.hub
             turns.open_turns(self._consumer.pool.num_processes)
@@ -54,13 +55,13 @@ class Consuming(bootsteps.StartStopStep):
             self._leave_alone_while_unusable(self._host)
 
     def _leave_alone_while_unusable(self, host: Host) -> None:
-        """Have the worker take no hint while it could do nothing with it."""
+        """Let the worker take no hint while it could not act on it."""
         prefetch = self._consumer.task_consumer.channel.qos
         may_consume = prefetch.can_consume
         prefetch.can_consume = lambda: host.usable and may_consume()
 
     def stop(self, parent: Consumer) -> None:
-        """Be gone: the worker ends, or has lost its connection."""
+        """Close the host: the worker ends, or has lost its connection."""
         if self._host is not None:
             self._host.close()
 

@@ -1,7 +1,7 @@
-"""The dispatcher: finds in PostgreSQL the work that no hint has announced.
+"""The dispatcher: find in PostgreSQL the work that no hint has announced.
 
-Beat wakes it every few seconds. Several may run at a time: each passes over the rows that another
-has locked, and a second hint for the same work finds it claimed or done.
+Beat wakes it every few seconds. Several may run at a time: each skips the rows that another has
+locked, and a second hint for the same work finds it claimed or done.
 """
 
 import datetime
@@ -40,52 +40,52 @@ from workers.execution import constraints
 
 logger = structlog.get_logger(__name__)
 
-# How many rows of each kind one tick takes; the next tick takes more.
+# Maximum rows of each kind per tick; the next tick takes more.
 BATCH = 500
-# A hint that was not heard within its life is given again.
+# A hint that was not received within its life is sent again.
 HINT_AGAIN = datetime.timedelta(seconds=HINT_SECONDS)
-# Of the runs that changed workspace constraints bring about, so many wait at a time: others come in
-# between, however many users there are.
+# Maximum waiting runs that changed workspace constraints cause, so that others get in between,
+# however many users there are.
 WORKSPACE_RUNS = 100
-# Of a user for whom nothing could be queued it is tried again so much later.
+# Delay before a user for whom nothing could be queued is tried again.
 AGAIN = datetime.timedelta(hours=1)
-# A daily hour is less than this away.
+# The next daily hour is always closer than this.
 OVERSLEPT = datetime.timedelta(days=2)
-# What never failed waits for nothing: if it is to wait for longer, a clock was wrong.
+# Work that never failed needs no delay: if it has a longer one, a clock was wrong.
 LEAPT = datetime.timedelta(minutes=1)
-# So many forecasts are given out with one tick.
+# Maximum forecasts hinted per tick.
 FORECASTS = 20
-# So many backtests go on at a time; and while runs wait, which come first, so many forecasts.
+# Maximum concurrent backtests; and forecasts per tick while runs wait, which come first.
 BACKTESTS = FORECASTS_BESIDE_RUNS = 2
-# While runs wait both stand back, for as long at the most.
+# While runs wait, forecasts and backtests yield to them for at most this long.
 PATIENCE = datetime.timedelta(seconds=30)
-# So many times as often as other runs are those of constraints tried before they are given up.
+# Factor on the attempts of constraint runs before they fail permanently.
 CONSTRAINTS_PATIENCE = 20
 
 Hinted = TypeVar("Hinted", bound=LeasedWork)
 
-# Duplicates that an earlier release has left behind are looked for so often: from when on, and
-# after which alert's.
+# Interval, in seconds, at which duplicates left by an earlier release are looked for; the time of
+# the next look, and the alert to continue after.
 ORPHANS_SECONDS = 300.0
 _orphans_from = 0.0
 _orphans_after = alerts.FIRST
 
-# While a tick is at work in this process, others are dropped; but one that hangs holds back none.
+# Other ticks are dropped while one runs in this process; one that hangs holds them up no longer
+# than this, in seconds.
 LONGEST_TICK_SECONDS = 60.0
 _lock = threading.Lock()
 _busy_until = 0.0
 
 
 def dispatch() -> dict[str, int]:
-    """Queue what the clock demands, give up what cannot be done, hint what waits.
+    """Queue work that is due, close work that failed permanently, and hint work that waits.
 
     Also wakes and escalates the alerts whose time has come, closes the calls of language models
-    whose workers are gone, and forgets the keys of old requests, old messages and old backtests,
-    and what a workspace keeps no longer.
-    Returns how many rows of each kind were found: none while another thread of this process is at
-    it, since ticks that pile up would leave no thread for anything else, and none while the clock
-    of this process is wrong. A step that fails keeps
-    none of the others from being taken; the first error is raised after them.
+    whose workers are gone, and deletes the keys of old requests, old messages and old backtests,
+    and what is past a workspace's retention. Returns how many rows of each kind were found: none
+    while another thread of this process is at it, since ticks that pile up would leave no thread
+    for anything else, and none while the clock of this process is wrong. A step that fails does not
+    prevent the others; the first error is raised after them.
     """
     global _busy_until
     with _lock:
@@ -145,7 +145,7 @@ def _dispatch() -> dict[str, int]:
             found[name] = step()
         except Exception as error:
             if isinstance(error, OperationalError) and not timeouts.answers(error):
-                raise  # without a database no step can be taken
+                raise  # without a database no step can run
             logger.exception("dispatch_failed", step=name)
             errors.append(error)
     if errors:
@@ -158,9 +158,11 @@ def _forget() -> int:
 
 
 def list_orphans_when_due() -> int:
-    """List the duplicates that no other alert tells of: only a process of an earlier release leaves
-    such behind. A tick looks at some, the next one goes on, and after the last ones none does for
-    some minutes."""
+    """List the duplicates that no other alert stands for.
+
+    Only a process of an earlier release leaves such duplicates behind. A tick checks some, the next
+    one goes on, and after the last ones none does for some minutes.
+    """
     global _orphans_from, _orphans_after
     if time.monotonic() < _orphans_from:
         return 0
@@ -172,10 +174,10 @@ def list_orphans_when_due() -> int:
 
 
 def queue_runs_by_the_clock() -> int:
-    """Queue a run of the constraints for every user whose daily hour has struck, or minutes passed.
+    """Queue a constraint run for every user whose daily hour has struck, or whose minutes passed.
 
-    The next one is the daily one, unless this run finds that it is to be sooner or later. Of users
-    for whom there is nothing to run, the clock is stopped until there is.
+    The next run is the daily one, unless this run finds that it has to be sooner or later. For
+    users with nothing to run, the clock is stopped until there is something.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -218,8 +220,10 @@ def _run_by_the_clock(user: MemoryUser, now: datetime.datetime) -> None:
 def _one_by_one(
     users: Sequence[MemoryUser], do: Callable[[MemoryUser], None]
 ) -> Sequence[MemoryUser]:
-    """Do something for each of these users; return those for whom it failed, which keeps it from
-    nobody else. Call it in a transaction."""
+    """Do something for each of these users; return those for whom it failed.
+
+    A failure for one user does not affect the others. Call it in a transaction.
+    """
     failed = []
     for user in users:
         try:
@@ -234,8 +238,11 @@ def _one_by_one(
 
 
 def wake_oversleepers() -> int:
-    """Bring the daily run back of users who would sleep longer than any forecast lets them: it
-    looks less far ahead by now, or not at all, or the clock was wrong that they were told by."""
+    """Restore the daily run of users who would sleep longer than any forecast allows.
+
+    Forecasts look less far ahead by now, or are switched off, or the clock that set the time was
+    wrong.
+    """
     latest = timezone.now() + forecasts.horizon() / 2 + OVERSLEPT
     with transaction.atomic():
         sleeping = MemoryUser.objects.select_for_update(skip_locked=True, no_key=True)
@@ -247,8 +254,10 @@ def wake_oversleepers() -> int:
 
 
 def mend_times() -> int:
-    """Have done now what is not to be tried before some later time, although it never failed: it
-    was written by a process whose clock had leapt, before that noticed."""
+    """Make due now what is delayed although it never failed.
+
+    It was written by a process whose clock had leapt, before that was noticed.
+    """
     now = timezone.now()
     ahead = Q(attempts=0, last_error="", run_after__gt=now + LEAPT)
     open_runs = Run.objects.exclude(status=RunStatus.DONE).filter(ahead)
@@ -257,13 +266,13 @@ def mend_times() -> int:
 
 
 def _is_foreseen(user: MemoryUser) -> bool:
-    """Whether it is a forecast that has the user woken now."""
+    """Return whether a forecast is the reason that the user is due now."""
     forecast = getattr(user, "forecast", None)
     return forecast is not None and forecast.wakes_at == user.constraints_due_at
 
 
 def hint_forecasts() -> int:
-    """Tell workers of forecasts, a few at a time; while runs wait, of fewer, which are late."""
+    """Hint forecasts, a few at a time; while runs wait, only a few late ones."""
     waiting = forecasts.waiting()
     most = FORECASTS
     if runs.are_waiting():
@@ -273,7 +282,7 @@ def hint_forecasts() -> int:
 
 
 def hint_backtests() -> int:
-    """Tell workers of backtests; while runs wait, only of those that have stood back for long."""
+    """Hint backtests; while runs wait, only those that have yielded for long."""
     waiting = backtests.waiting()
     most = _room(waiting, BACKTESTS)
     if runs.are_waiting():
@@ -286,14 +295,14 @@ def _long_unheard(work: QuerySet[Hinted]) -> QuerySet[Hinted]:
 
 
 def _room(work: QuerySet[Hinted], most: int) -> int:
-    """How many more of it may be worked on at a time, those that were just hinted among them."""
+    """Return how many more may be started, counting those that were just hinted as running."""
     now = timezone.now()
     begun = Q(lease_expires_at__gt=now) | Q(hinted_at__gt=now - HINT_AGAIN, hinted_at__lte=now)
     return max(most - work.filter(begun).count(), 0)
 
 
 def hint_deliveries() -> int:
-    """Tell the workers of every endpoint to which something can be sent."""
+    """Hint every endpoint that has messages to send."""
     waiting = webhooks.waiting(timezone.now())
     endpoints = in_turn(waiting, "pk", BATCH, workspace="workspace")
     for endpoint, of_workspace in endpoints.items():
@@ -302,7 +311,7 @@ def hint_deliveries() -> int:
 
 
 def queue_runs_of_changed_constraints() -> int:
-    """Queue a run for the users whom changed workspace constraints concern, a few at a time."""
+    """Queue a run for the users of changed workspace constraints, a few at a time."""
     queued = Run.objects.exclude(status=RunStatus.DONE).filter(trigger=RunTrigger.WORKSPACE)
     room = WORKSPACE_RUNS - queued.count()
     if room <= 0:
@@ -310,7 +319,7 @@ def queue_runs_of_changed_constraints() -> int:
     now = timezone.now()
     with transaction.atomic():
         waiting = MemoryUser.objects.filter(
-            # Later than it would be tried again is only what a wrong clock has written.
+            # Only a wrong clock writes a time later than the next attempt.
             Q(constraints_changed_at__lte=now) | Q(constraints_changed_at__gt=now + AGAIN),
             ~pauses.are_paused("pk", "workspace"),
             head__isnull=False,
@@ -340,10 +349,10 @@ def _run_if_concerned(user: MemoryUser) -> None:
 
 
 def abandon_hopeless_runs() -> int:
-    """Close the runs that were tried too often, and tell who waits for them.
+    """Close the runs that were tried too often, and notify whoever waits for them.
 
-    Runs of the constraints are tried for hours: nobody asks for them again. Where they are given
-    up, the staff get an alert.
+    Constraint runs are retried for hours, since nobody asks for them again. When they fail
+    permanently, the staff get an alert.
     """
     most = settings.UAC_MAX_ATTEMPTS
     patient = Q(kind=RunKind.CONSTRAINTS, attempts__gte=most * CONSTRAINTS_PATIENCE)
@@ -381,7 +390,7 @@ def _hint(
     *,
     workspace: str | None = "user__workspace",
 ) -> int:
-    """Tell workers of what waits, of each workspace in turn; `workspace` leads to it."""
+    """Hint waiting work, of each workspace in turn; `workspace` is the path to it."""
     now = timezone.now()
     work = work.filter(leases.free(now)).filter(_unheard(now, HINT_AGAIN))
     turns = in_turn(work, "run_after", most, workspace=workspace)
@@ -402,18 +411,20 @@ def _hint(
 
 
 def _unheard(now: datetime.datetime, patience: datetime.timedelta) -> Q:
-    """Match what nobody was told of, or so long ago that nobody has heard it. So it is with what
-    somebody was told of tomorrow: by a process whose clock has leapt between two looks at it."""
+    """Match work that was never hinted, or so long ago that the hint is lost.
+
+    Work hinted in the future counts as well: its process had a clock that leapt between two checks.
+    """
     return Q(hinted_at=None) | Q(hinted_at__lte=now - patience) | Q(hinted_at__gt=now + HINT_AGAIN)
 
 
 def in_turn(
     rows: QuerySet[Any], order: str, most: int, *, workspace: str | None
 ) -> dict[Any, int | None]:
-    """Return the first of these rows, and the workspace of each: of each workspace the first, then
-    of each the second, and so on, so that none has to wait for all that another one has.
+    """Return the first of these rows, with the workspace of each, in fair order.
 
-    `workspace` leads to it; None is for rows that are nobody's.
+    They are the first of each workspace, then the second of each, and so on, so that none has to
+    wait for all rows of another one. `workspace` is the path to it; None is for rows without one.
     """
     of_workspace = F(workspace) if workspace else Value(None, output_field=IntegerField())
     turn = Window(RowNumber(), partition_by=of_workspace, order_by=F(order).asc())

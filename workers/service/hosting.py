@@ -1,9 +1,9 @@
-"""A worker as a sandbox host: it says that it is there, has a queue of its own, and helps others.
+"""A worker as a sandbox host: it announces itself, has its own queue, and helps others.
 
 The hints of a user go to the queue of one host (`memory.work.hosts`). A host with a free thread
-looks into the queues of the others: what has waited there for a moment goes to the queue that all
-share. So nobody waits for a host that is busy, slow or dead while another one has nothing to do.
-One whose engine does not answer says so, takes nothing, and gets nothing until it answers again.
+checks the queues of the others, and moves hints that have waited there for a moment to the queue
+that all share. So nobody waits for a host that is busy, slow or dead while another one is idle. A
+host whose engine does not answer says so, takes nothing, and gets nothing until it answers again.
 """
 
 import re
@@ -24,9 +24,9 @@ from workers.sandbox import runner
 
 logger = structlog.get_logger(__name__)
 
-# What has waited for so long in the queue of a host may be done by any.
+# Seconds after which any host may take the hints in another host's queue.
 UNCLAIMED_SECONDS = 0.05
-# The oldest hints of a queue, at one look.
+# Number of a queue's oldest hints checked at a time.
 MOST = 100
 
 Waiting = Mapping[str, Collection[bytes]]
@@ -35,7 +35,7 @@ _current: "Host | None" = None
 
 
 def name() -> str:
-    """Return the name of the host that this process is, "" where it is none."""
+    """Return the name of the host that this process is, "" if it is none."""
     return _current.name if _current else ""
 
 
@@ -53,16 +53,16 @@ class Host:
 
     @property
     def queue(self) -> str:
-        """The queue that it alone takes from."""
+        """The queue that only this host takes from."""
         return hosts.queue_of(self.name)
 
     @property
     def usable(self) -> bool:
-        """Whether sandboxes can be had here, as far as is known: else it takes no work."""
+        """True if sandboxes are available here, as far as is known; else it takes no work."""
         return not self._problem
 
     def open(self, threads: int, is_free: Callable[[], bool]) -> None:
-        """Be there from now on, with so many threads; `is_free` tells whether one has no work."""
+        """Announce the host from now on; `is_free` tells whether one of its threads is idle."""
         global _current
         _current = self
         self._closing.clear()
@@ -72,7 +72,7 @@ class Host:
         self._thread.start()
 
     def close(self) -> None:
-        """Be gone, so that no more is sent here; what still comes is left to the others."""
+        """Sign the host off, so that it gets no more hints; later ones go to the other hosts."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
@@ -89,12 +89,12 @@ class Host:
                     self._beat(threads)
                     beat_at = now + hosts.HEARTBEAT_SECONDS
                 known |= {host: now for host in hosts.live() if host != self.name}
-                # After that, what was sent to a host that is gone is worthless.
+                # After that time, hints that were sent to a host that is gone have expired.
                 known = {host: at for host, at in known.items() if now - at < HINT_SECONDS}
                 helps = self.usable and is_free()
                 waiting = take_over(map(hosts.queue_of, known), waiting) if helps else {}
                 pause = UNCLAIMED_SECONDS if known else hosts.BELIEVED_SECONDS
-            except Exception as error:  # whatever it is, it must not end the heartbeat
+            except Exception as error:  # any error: the heartbeat must go on
                 logger.warning("host_out_of_touch", host=self.name, error=str(error))
                 connection.close()
                 pause = hosts.HEARTBEAT_SECONDS
@@ -106,7 +106,7 @@ class Host:
 
     def _beat(self, threads: int) -> None:
         asked = user_erasure.asked_of(self.name)
-        # All are to be forgotten, also where one is still worked on, whose sandboxes come and go.
+        # Forget all of them, also users still being worked on, whose sandboxes come and go.
         kept = [user for user in asked if not runner.forget(user) or leases.works_on(user)]
         user_erasure.kept_nothing(self.name, set(asked) - set(kept))
         problem = runner.problem()
@@ -125,10 +125,10 @@ class Host:
 
 
 def take_over(queues: Iterable[str], before: Waiting) -> Waiting:
-    """Move to the shared queue what waited in these at the last look, too; return what waits now.
+    """Move hints to the shared queue that waited at the last look, too; return those waiting now.
 
-    A queue gives its oldest first, so as many of its oldest are moved as have waited. Where two
-    hosts do so at a time, more are moved than need be, which harms nobody.
+    A queue gives its oldest first, so as many of its oldest are moved as have waited. If two hosts
+    do so at a time, more are moved than necessary, which harms nobody.
     """
     names = list(queues)
     if not names:

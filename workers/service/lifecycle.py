@@ -1,4 +1,4 @@
-"""What a worker does when it has started, when it is told to stop, and before it ends."""
+"""Actions of a worker when it has started, when it is told to stop, and before it ends."""
 
 import os
 import threading
@@ -21,13 +21,13 @@ from workers.service.sharing import share_fairly
 
 logger = structlog.get_logger(__name__)
 
-# What giving back and destroying the sandboxes may take, when a worker ends.
+# Seconds for giving back and destroying the sandboxes when a worker ends.
 LEAVING_SECONDS = 2.0
 
 
 @worker_ready.connect
 def begin(sender: Any, **kwargs: Any) -> None:
-    """Have sandboxes ready where their work is done, before the first of it comes."""
+    """Have sandboxes ready in a sandbox worker before its first task."""
     if "sandbox" in sender.app.amqp.queues.consume_from:
         runner.open_pool()
         if serve_metrics(REGISTRY):
@@ -47,15 +47,18 @@ def begin(sender: Any, **kwargs: Any) -> None:
 
 @beat_init.connect
 def begin_beat(**kwargs: Any) -> None:
-    """Beat looks for what is wrong, too: it lives when the workers do not."""
+    """Start the alarms in beat, too: it may live when the workers do not."""
     serve_metrics()
     alarms.watch()
-    logger.info("beat_ready")  # Celery says that it starts before it is checked whether it may
+    logger.info("beat_ready")  # Celery logs its start before the checks run
 
 
 def end_soon(**kwargs: Any) -> None:
-    """End within UAC_STOP_SECONDS, whatever threads still do: a question to a language model may
-    take minutes. What is not done by then is given back, and another worker does it."""
+    """End within UAC_STOP_SECONDS, whatever the threads still do.
+
+    A question to a language model may take minutes. Work that is not done by then is given back,
+    and another worker does it.
+    """
     timer = threading.Timer(settings.UAC_STOP_SECONDS, _leave)
     timer.daemon = True
     timer.start()

@@ -1,4 +1,4 @@
-"""Threads of one process share its interpreter."""
+"""Share one interpreter fairly between the threads of a process."""
 
 import gc
 import sys
@@ -7,13 +7,13 @@ SWITCH_SECONDS = 0.0005
 
 
 def share_fairly() -> None:
-    """Have a thread that computes give way to the others ten times as often as Python does.
+    """Make a computing thread yield to the others ten times as often as Python's default.
 
-    Whoever has asked the database, Redis or a sandbox waits for the interpreter when the answer is
-    there, each time. With the usual 5 ms that is felt where another thread computes for seconds.
+    A thread waits for the interpreter each time that the database, Redis or a sandbox has answered.
+    With the default of 5 ms this is noticeable if another thread computes for seconds.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
-    # A full collection stops all threads while it looks at every object. Those that are there when
-    # a process begins its work, some hundred thousand, stay until its end.
+    # A full collection stops all threads while it visits every object. Those that exist when a
+    # process begins its work, some hundred thousand, stay until its end.
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Turns: which of the hints that a worker takes it acts on at once, and which have to wait.
+"""Turns: decide which hints a worker acts on at once, and which have to wait.
 
 Hints are taken in the order in which they were sent. If that were all, a workspace whose work takes
 long could keep every thread of a worker, and all others waiting. So a workspace never has all of
@@ -8,7 +8,8 @@ workspace is held, and sent again when a thread ends a piece of work; of those t
 that of the workspace that has cost the least lately, and of one workspace what somebody waits for
 before what looks ahead or back.
 
-All of it is kept in the memory of one process: what is lost with it, the dispatcher finds again.
+All of this is kept in the memory of one process: if it is lost, the dispatcher finds the work
+again.
 """
 
 import threading
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 
 logger = structlog.get_logger(__name__)
 
-# What takes longer than this is long, in seconds.
+# Work that takes longer than this, in seconds, is long.
 LONG_SECONDS = 0.25
-# What was long counts half as much after so many seconds.
+# Seconds after which a past cost counts half as much.
 HALF_LIFE_SECONDS = 30.0
-# A workspace is alone in a worker if no other was heard of for so many seconds.
+# A workspace is alone in a worker if no other was seen for this many seconds.
 ALONE_SECONDS = 60.0
 # Nobody waits for these, so they come after a workspace's other work.
 BACKGROUND = frozenset({BACKTEST_TASK, FORECAST_TASK})
@@ -45,7 +46,7 @@ MOST_REMEMBERED = 10_000
 
 @dataclass(frozen=True)
 class Hint:
-    """A task and its arguments; the workspace and user whose work it is, and what kind of work."""
+    """A task and its arguments; the workspace and user whose work it is, and the kind of work."""
 
     task: str
     arguments: tuple[str | int, ...]
@@ -56,7 +57,7 @@ class Hint:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """What a thread does for a hint, since when."""
+    """A hint that a thread works on, and since when."""
 
     hint: Hint
     since: float
@@ -64,21 +65,21 @@ class Work:
 
 @dataclass(frozen=True)
 class _Cost:
-    """Seconds that something took, and when."""
+    """Seconds that something took, and when it ended."""
 
     seconds: float = 0.0
     at: float = 0.0
 
     def left(self, now: float) -> float:
-        """Return what of it still counts."""
+        """Return the part of it that still counts."""
         return self.seconds * float(0.5 ** ((now - self.at) / HALF_LIFE_SECONDS))
 
 
 class Turns:
-    """What goes on in a worker with so many threads, and what is held; any thread may call it."""
+    """The work in progress and the hints on hold in a worker; any thread may call it."""
 
     def __init__(self, threads: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Have nothing go on; `clock` returns seconds."""
+        """Start without any work; `clock` returns seconds."""
         self._threads = threads
         self._clock = clock
         self._lock = threading.Lock()
@@ -91,7 +92,7 @@ class Turns:
     def begin(self, hint: Hint) -> Work | None:
         """Return the work to do, for which `end` must be called later; None if the hint waits.
 
-        It is held then, or dropped where too many are.
+        The hint is then held, or dropped if too many are.
         """
         now = self._clock()
         with self._lock:
@@ -109,7 +110,7 @@ class Turns:
             return None
 
     def end(self, work: Work) -> Hint | None:
-        """Say that it is done; return the hint to send again, if one is held whose turn it is."""
+        """Mark work as done; return the hint to send again, if one is held whose turn it is."""
         now = self._clock()
         with self._lock:
             self._begun.remove(work)
@@ -143,7 +144,7 @@ class Turns:
         return spent, hint.task in BACKGROUND
 
     def _is_long(self, hint: Hint, now: float) -> bool:
-        """Whether such work has taken long lately."""
+        """Return whether such work has recently taken long."""
         return self._longest.get(_kind(hint), _Cost()).left(now) > LONG_SECONDS
 
     def _is_alone(self, workspace: int, now: float) -> bool:
@@ -166,7 +167,7 @@ def _kind(hint: Hint) -> object:
 
 
 def _forget(remembered: OrderedDict[Any, Any], most: int) -> None:
-    """Forget the oldest beyond so many."""
+    """Drop the oldest entries beyond a number."""
     while len(remembered) > most:
         remembered.popitem(last=False)
 
@@ -175,7 +176,7 @@ _turns: Turns | None = None
 
 
 def open_turns(threads: int) -> None:
-    """Have turns from now on in this process, whose worker has so many threads."""
+    """Use turns from now on in this process, whose worker has so many threads."""
     global _turns
     _turns = Turns(threads)
 

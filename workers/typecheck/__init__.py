@@ -1,1 +1,1 @@
-"""Checking the types of a user's project, in a container of its own image."""
+"""Check the types of a user's project, in a container of its own image."""

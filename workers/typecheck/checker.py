@@ -1,8 +1,8 @@
-"""Checks types: in a container that lives for one check, or in a process for development.
+"""Check types: in a container that lives for one check, or in a process for development.
 
-mypy is a large program that reads what a user's words brought about, so it is confined as the
-sandboxes are, by the same template. It is given the files of one request, and nothing is kept: the
-process of development stays because importing mypy costs more than a check, and forks for each.
+mypy is a large program that reads code derived from users' texts, so it is confined as the
+sandboxes are, by the same template. It gets the files of one request, and nothing is kept: the
+development process stays because importing mypy costs more than a check, and forks for each.
 """
 
 import atexit
@@ -28,7 +28,7 @@ from workers.sandbox.interface import SandboxError, Shape
 from workers.sandbox.runner import runner_name
 from workers.typecheck.image import typecheck_image_name
 
-# More than the check itself may take, by its limit of CPU time.
+# Seconds, more than the check itself may take by its limit of CPU time.
 DEADLINE_SECONDS = 60.0
 MAX_ANSWER_BYTES = 1024 * 1024
 SHAPE = Shape(memory_mib=1024, pids=8)
@@ -43,7 +43,7 @@ _STOPPED = {
 
 @dataclass(frozen=True, order=True)
 class TypeFault:
-    """One error of the type checker, in its own words; `code` is mypy's name for the kind."""
+    """An error of the type checker, in its own words; `code` is mypy's name for the kind."""
 
     path: str
     line: int
@@ -53,10 +53,10 @@ class TypeFault:
 
 @measured("types")
 def check_types(files: Mapping[str, str]) -> list[TypeFault]:
-    """Return what mypy --strict says of the files of a project, by path and line.
+    """Return the errors of mypy --strict in the files of a project, by path and line.
 
-    Raises SandboxError: with `infrastructure` where the checker could not be had or broke, else
-    where the code exceeds what it may take.
+    Raises SandboxError: with `infrastructure` if the checker was not available or broke, else if
+    the code exceeds a limit.
     """
     try:
         request = protocol.encode_frame({"files": dict(files)})
@@ -125,9 +125,9 @@ class _CheckerProcess:
             raise
 
     def exchange(self, request: bytes) -> dict[str, Any]:
-        """Return the answer to an encoded request; EOFError where the process ends before it."""
+        """Return the answer to an encoded request; raise EOFError if the process ends before it."""
         assert self._process.stdin is not None
-        # A check that hangs is ended, and reading its answer with it.
+        # End a check that hangs, and with it the reading of its answer.
         timer = threading.Timer(DEADLINE_SECONDS, self._process.kill)
         timer.start()
         try:
@@ -139,7 +139,7 @@ class _CheckerProcess:
 
     @property
     def runs(self) -> bool:
-        """Whether nobody has ended it."""
+        """True while the process runs."""
         return self._process.poll() is None
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ class _CheckerProcess:
         return _read(self._process.stdout.read)
 
 
-# Appending and popping are atomic: each thread has a checker of its own.
+# Appending and popping are atomic, so each thread gets a checker of its own.
 _idle: list[_CheckerProcess] = []
 
 
@@ -183,7 +183,7 @@ _preparing = threading.Lock()
 
 
 def _cache() -> str:
-    """What mypy knows of the standard library, of this process's own: nobody else writes to it."""
+    """Return this process's own mypy cache of the standard library; nobody else writes to it."""
     with _preparing:
         folder = _prepared()
     return folder.name

@@ -1,4 +1,4 @@
-"""What the type checker's image is made of: its own files, and mypy as this server has it."""
+"""Content of the type checker's image: its own files, and mypy as this server has it."""
 
 import functools
 import hashlib
@@ -10,12 +10,12 @@ import typecheck_image
 from workers.sandbox.image import sources_digest
 
 SOURCES = Path(typecheck_image.__path__[0])
-# mypy and what it imports, none of which a user's project can.
+# mypy and its dependencies, none of which a user's project can import.
 PACKAGES = ("mypy", "mypy-extensions", "typing-extensions", "pathspec", "librt")
 
 
 def typecheck_image_name() -> str:
-    """Return the name of the image of this release: its tag is the digest of what it adds."""
+    """Return the name of this release's image: its tag is the digest of what it adds."""
     return f"uac-typecheck:{_digest()[:16]}"
 
 
@@ -30,7 +30,7 @@ def _digest() -> str:
 
 
 def write_context(folder: Path) -> None:
-    """Put together what the Dockerfile copies; it holds nothing that has to be downloaded."""
+    """Collect the files that the Dockerfile copies; nothing has to be downloaded."""
     own = folder / SOURCES.name
     own.mkdir()
     for path in _files():

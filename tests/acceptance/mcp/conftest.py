@@ -22,7 +22,7 @@ from tests.waiting import scaled
 from uac_site.embedded.system import System
 
 CHECKOUT = Path(__file__).parents[3]
-# One must be slower than this, or the test would not tell a signal from a look.
+# Longer than a signal takes, so that tests can tell a signal from a poll.
 HEARTBEAT_SECONDS = 1
 STREAMS = 4
 COMPLETED = "When did I fly to Rome?"
@@ -30,7 +30,7 @@ SPENT = "sum(trip.cost for trip in trips if trip.on.year == 2026)"
 
 
 def writes_the_query(request: Request) -> Reply:
-    """Compute what was spent, then name that query as the answer; complete each question alike."""
+    """Compute the total cost, then name that query as the answer; complete every question alike."""
     if request.tools == ["complete"]:
         return called("complete", {"question": COMPLETED})
     return called("answer", {"query": 1}) if request.results else called("query", {"code": SPENT})
@@ -38,13 +38,13 @@ def writes_the_query(request: Request) -> Reply:
 
 @pytest.fixture(scope="package")
 def system() -> Iterator[System]:
-    """A server whose model knows one query and one question; its streams show soon if they live."""
+    """A server whose model knows one query and one question; its streams send many heartbeats."""
     with llm_server(script=writes_the_query) as llm:
         environment = {
             "UAC_LLM_MODEL": "openai:the-model",
             "UAC_LLM_BASE_URL": llm.openai_url,
             "UAC_LLM_API_KEY": KEY,
-            # What is said stays with itself: this is about what is asked.
+            # Messages are not processed: these tests are about queries.
             "UAC_STRUCTURE_IDLE_SECONDS": "900",
             "UAC_EVENT_HEARTBEAT_SECONDS": str(HEARTBEAT_SECONDS),
             "UAC_EVENT_STREAMS": str(STREAMS),
@@ -62,7 +62,7 @@ def client(system: System) -> Client:
 
 @dataclass(frozen=True)
 class Agents:
-    """How agents connect to the server: over HTTP, in both eras of the protocol, or over stdio."""
+    """Connect agents to the server: over HTTP, in both eras of the protocol, or over stdio."""
 
     system: System
     key: str
@@ -76,7 +76,7 @@ class Agents:
             parameters = StdioServerParameters(
                 command=sys.executable,
                 args=["manage.py", "mcp", *bound],
-                # Of the server it has the address and a key, no database and no secret.
+                # The client has the server's address and key, but no database and no secret.
                 env={
                     "UAC_URL": self.system.base_url,
                     "UAC_KEY": self.key,
@@ -107,13 +107,13 @@ def agents(request: pytest.FixtureRequest, system: System, client: Client) -> Ag
 
 
 def told(result: Any) -> str:
-    """Return what a model reads of a tool's result."""
+    """Return the text that a model reads in a tool's result."""
     (content,) = result.content
     return str(content.text)
 
 
 def with_alerts(person: Person, *late: int) -> None:
-    """Have alerts raised of tasks that are so many days late."""
+    """Raise alerts about tasks that are so many days late."""
     person.log(
         *(
             record("Task", f"t-{number}", domain="work", name=f"task {number}", days=0)

@@ -1,4 +1,4 @@
-"""The stream of events: told at once, resumed without loss, ended with its key."""
+"""The stream of events: sent at once, resumed without loss, ended when its key expires."""
 
 import http.client
 import json
@@ -25,7 +25,7 @@ class Stream:
     response: http.client.HTTPResponse
 
     def next(self) -> dict[str, str]:
-        """Return the fields of what is told next, which may be nothing but a comment."""
+        """Return the fields of the next message, which may be a mere comment."""
         found: dict[str, str] = {}
         while line := self.response.readline().decode().rstrip("\n"):
             name, _, value = line.partition(":")
@@ -61,7 +61,7 @@ def stream(system: System, client: Client, path: str = "/events/", **headers: st
 
 @pytest.fixture
 def client(system: System, request: pytest.FixtureRequest) -> Client:
-    """A caller with a workspace, and so a feed, of its own."""
+    """A caller with its own workspace, and so its own feed."""
     return new_client(system, request.node.name)
 
 
@@ -75,7 +75,7 @@ def alert(person: Person) -> dict[str, Any]:
 
 
 def happen(client: Client, alert: dict[str, Any], *steps: str) -> None:
-    """Have events come, by what is done to the alert."""
+    """Cause events by actions on the alert."""
     for step in steps:
         status, body = client.post(f"alerts/{alert['id']}/{step}/", {})
         assert status == 200, body
@@ -93,7 +93,7 @@ def test_an_event_is_told_at_once_as_webhooks_tell_it(
             times.append(time.monotonic() - begun)
             assert event["id"] == str(number)
 
-    # Sooner than by looking every two seconds, by which one of them might come early.
+    # Sooner than by polling every two seconds, by which only one of them might arrive early.
     assert sorted(times)[1] < 1, times
     assert event["event"] == "alert.snoozed"
     told = json.loads(event["data"])

@@ -1,4 +1,4 @@
-"""Whom the process for agents lets in, before any tool or event is reached."""
+"""The process for agents checks access before any tool or event is reached."""
 
 import asyncio
 import dataclasses
@@ -28,7 +28,7 @@ def ask(
     body: Any = LIST_TOOLS,
     **headers: str,
 ) -> tuple[int, dict[str, str], Any]:
-    """Send a request; return status, headers and what the answer's JSON says."""
+    """Send a request; return status, headers and the answer's JSON."""
     connection = http.client.HTTPConnection(urlsplit(system.mcp_url).netloc, timeout=scaled(60))
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
     try:

@@ -23,7 +23,7 @@ ENTRIES = [
 
 
 class Tools:
-    """Calls tools and keeps which."""
+    """Calls tools and records which."""
 
     def __init__(self, client: McpClient) -> None:
         self._client = client
@@ -64,7 +64,7 @@ def test_every_tool_does_what_it_says(agents: Agents, person: Person) -> None:
 
             context = await client.call_tool("get_context", {**who, "query": "Rome"})
             tools.used.add("get_context")
-            # What a model reads is the block itself, what a program reads is the answer.
+            # A model reads the block itself, a program reads the answer.
             assert told(context) == context.structured_content["text"]
             assert "I flew to Rome" in told(context)
 
@@ -218,7 +218,7 @@ def test_wrong_arguments_are_answered_with_what_to_mend(agents: Agents, person: 
                 "run_query", **who, cod="1", code="1"
             )
             assert "The tools are: get_context" in await tools.refused("run_sql", sql="DROP")
-            # What fits the schema is judged by the API, which names the field, too.
+            # Arguments that fit the schema are validated by the API, which names the field, too.
             assert "entries.0.content: A message entry needs content." in await tools.refused(
                 "add_memory", **who, entries=[{"kind": "message"}]
             )

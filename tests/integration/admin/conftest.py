@@ -89,7 +89,7 @@ Populate: TypeAlias = Callable[..., Rows]
 
 CONSTRAINT = "constraints/allergy.py"
 
-# The models of which nobody changes a row by hand.
+# Models whose rows nobody changes by hand.
 IMMUTABLE: list[type[Model]] = [
     Alarm,
     Alert,
@@ -179,20 +179,20 @@ def shown(response: Any) -> str:
 
 @pytest.fixture
 def admin_user(db: None) -> User:
-    """Who may do everything; logged in without a password, whose hashing takes its time."""
+    """A superuser, logged in without a password, since hashing takes time."""
     return User.objects.create(username="admin", is_staff=True, is_superuser=True)
 
 
 @pytest.fixture
 def stopped() -> Iterator[None]:
-    """A clock that stands still: no minute, hour or day ends while a test is at work."""
+    """A clock that stands still, so that no minute, hour or day ends during a test."""
     with time_machine.travel(timezone.now(), tick=False):
         yield
 
 
 @pytest.fixture
 def populate(workspace: Workspace) -> Populate:
-    """Make a person with a row of every model; `text` stands wherever content may stand."""
+    """Make a person with a row of every model; `text` is put wherever content may be."""
     return lambda text="Aspirin", user_id="ada": _populate(workspace, text, user_id)
 
 
@@ -204,7 +204,7 @@ def made(populate_once: Populate) -> Rows:
 
 @pytest.fixture
 def rows(made: Rows) -> Rows:
-    """Those, to be changed at will."""
+    """The same rows, for a test that changes them."""
     return copy.deepcopy(made)
 
 
@@ -233,7 +233,7 @@ def populate_once(populate_module: Callable[[Callable[[], Rows]], Rows]) -> Popu
 def staff() -> Callable[..., Client]:
     """Log in as a member of the staff with these permissions, such as `view_alert`.
 
-    With `workspaces` she sees these, and else all.
+    With `workspaces` she sees only these, otherwise all.
     """
 
     def log_in(*permissions: str, workspaces: Iterable[Workspace] | None = None) -> Client:
@@ -416,7 +416,7 @@ def _search_index(user: MemoryUser, text: str) -> Rows:
 
 
 def _merge(user: MemoryUser, text: str) -> Rows:
-    # Into itself: it is a row to be shown.
+    # Into itself: only the row is needed.
     merge = Merge.objects.create(
         user=user,
         merged=user,

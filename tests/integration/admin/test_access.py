@@ -1,4 +1,4 @@
-"""Who of the staff may do what, and that nobody sees rows of a workspace that is not theirs."""
+"""Permissions of the staff; nobody sees rows of a workspace that is not theirs."""
 
 import copy
 import uuid
@@ -94,7 +94,7 @@ def theirs(made: tuple[Rows, Rows]) -> Rows:
 
 @pytest.fixture
 def client_of_ours(staff: Any, workspace: Workspace) -> Client:
-    """Somebody who may do everything, with the rows of one workspace."""
+    """A member of the staff who may do everything, with the rows of one workspace."""
     names = Permission.objects.filter(content_type__app_label="memory")
     client: Client = staff(*names.values_list("codename", flat=True), workspaces=[workspace])
     return client
@@ -276,7 +276,7 @@ def test_no_action_reaches_rows_of_another_workspace(
 def test_filters_and_forms_name_no_other_workspace(
     client_of_ours: Client, ours: Rows, theirs: Rows
 ) -> None:
-    # A second one, since a filter with one choice is not shown.
+    # A second one, since a filter with only one choice is not shown.
     second = Workspace.objects.create(name="Second")
     StaffAccess.objects.get(user__username="eve").workspaces.add(second)
     foreign = theirs[Workspace].name

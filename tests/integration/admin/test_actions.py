@@ -1,4 +1,4 @@
-"""What the staff can do: it does what it says, says that it did, and only to who may."""
+"""Each action of the staff does what it says, reports it, and needs the right permission."""
 
 import datetime
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the staff do and look at is on record, without content, and stays as it is."""
+"""The staff's acts and views are recorded without content, and the record never changes."""
 
 import uuid
 from typing import Any
@@ -42,12 +42,12 @@ OF_PEOPLE = [model for model in MODELS if audit.tells_of_people(model)]
 
 @pytest.fixture
 def rows(populate: Populate) -> Rows:
-    """Rows of one person, made for each test: others count all that there are."""
+    """Rows of one person, made for each test, since others count all rows."""
     return populate()
 
 
 def noted(**fields: Any) -> list[StaffAudit]:
-    """Return what was noted of the admin since the fixtures were made, the oldest first."""
+    """Return the audit of the admin since the fixtures were made, oldest first."""
     found = StaffAudit.objects.filter(staff_name="admin", **fields)
     return list(found.exclude(kind__in=[AuditKind.LOGIN, AuditKind.LOGOUT]).order_by("id"))
 
@@ -208,7 +208,7 @@ def test_no_content_and_no_name_gets_in_and_erasure_leaves_it(
         cursor.execute("SELECT audit::text FROM memory_staffaudit AS audit")
         lines = [line for (line,) in cursor.fetchall()]
     assert len(lines) > len(OF_PEOPLE)
-    # Beside the name of the staff, which the fixture makes of that of the person.
+    # Except for the name of the staff, which the fixture derives from the person's.
     names = f"staff-{CANARY.lower()}"
     assert not [line for line in lines if CANARY.lower() in line.lower().replace(names, "")]
 

@@ -1,4 +1,4 @@
-"""Each look of the staff at rows of a person is on record."""
+"""Each view of a person's rows by the staff is audited."""
 
 import pytest
 from django.db.models import Model

@@ -1,4 +1,4 @@
-"""Backtests on the screens: what they found, from where a version is approved, started by hand."""
+"""Backtests on the screens: their findings, shown where a version is approved; started by hand."""
 
 import datetime
 import uuid
@@ -35,7 +35,7 @@ NOW = datetime.datetime(2026, 10, 5, 9, tzinfo=datetime.UTC)
 
 @pytest.fixture
 def version(workspace: Workspace, user: MemoryUser) -> WorkspaceConstraintVersion:
-    """A version that passed its checks, in a workspace with somebody to test it on."""
+    """A version that passed its checks, in a workspace with a user to test it on."""
     MemoryUser.objects.filter(pk=user.pk).update(head=make_checkpoint(user))
     constraint = made(workspace)
     constraint.versions.update(state="passed")
@@ -44,7 +44,7 @@ def version(workspace: Workspace, user: MemoryUser) -> WorkspaceConstraintVersio
 
 @pytest.fixture
 def backtest(version: WorkspaceConstraintVersion, user: MemoryUser) -> Backtest:
-    """One that goes on: of a user is known what there would have been."""
+    """A running backtest, with the findings for one user."""
     backtest = backtests.start(version, by="test")
     problem = {"at": NOW.isoformat(), "version": 1, "kind": "error", "message": "no such day"}
     row = BacktestUser.objects.create(

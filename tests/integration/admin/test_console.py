@@ -1,4 +1,4 @@
-"""The query console: what staff ask of one user's memory, what it comes to, and who asked."""
+"""The query console: the staff's queries of a user's memory, their results, and the audit."""
 
 import html
 import re
@@ -66,7 +66,7 @@ def workspace(traveller: MemoryUser) -> Workspace:
 
 @pytest.fixture
 def trips(traveller: MemoryUser) -> MemoryUser:
-    """The user, as if nothing had been asked yet."""
+    """The user, as if no query had been made yet."""
     return MemoryUser.objects.get(pk=traveller.pk)
 
 
@@ -76,7 +76,7 @@ def console(user: MemoryUser) -> str:
 
 @pytest.fixture
 def ask(admin_client: Client, trips: MemoryUser, work: Callable[[], None]) -> Ask:
-    """Ask in the console, have the work done, and return the page with the result."""
+    """Send a query in the console, do the work, and return the page with the result."""
 
     def do(code: str, **more: str) -> Any:
         answer = admin_client.post(console(trips), {"code": code, **more})
@@ -195,7 +195,7 @@ def test_an_error_marks_its_line_and_names_what_is_near(ask: Ask) -> None:
     assert "trips" in re.search(r"NameError.{0,120}", words)[0]  # type: ignore[index]
     marked = re.findall(r"<mark>(.*?)</mark>", text_of(page))
     assert marked == ["tripz"]
-    # It is the query's, and not of whom it is about; nothing is to be made of it.
+    # The error is the query's, and not the person's, so no constraint can be made of it.
     assert "error in the query" in words
     assert "Make a constraint" not in words
 

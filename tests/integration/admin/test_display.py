@@ -1,4 +1,4 @@
-"""How values look: nothing hides, and colours can be told apart by everybody."""
+"""Display of values: nothing is hidden, and everybody can tell the colours apart."""
 
 import re
 

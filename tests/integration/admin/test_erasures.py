@@ -1,4 +1,4 @@
-"""Privileged staff erase people: they see who it is, say why, and are on record."""
+"""Privileged staff erase people: they see who it is, give a reason, and are audited."""
 
 import re
 
@@ -80,10 +80,10 @@ def test_of_one_user_the_id_is_typed(admin_client: Client, rows: Rows, typed: st
 
     assert messages_of(answer) == ["Type the user's id to confirm: nothing was done."]
     assert MemoryUser.objects.filter(pk=user.pk).exists()
-    # It is noted as a look, and not as an erasure.
+    # The page is audited as a view, and not as an erasure.
     noted = StaffAudit.objects.filter(what="erase").order_by("-pk")[0]
     assert (noted.kind, noted.person) == (AuditKind.VIEW, user.public_id)
-    # What was written is not lost, and there is a way back to the page where it was asked.
+    # The input is not lost, and there is a way back to the original page.
     assert 'value="by mail"' in text_of(answer)
     assert f'<a href="{page_url(user)}" class="button cancel-link">Cancel</a>' in text_of(answer)
 

@@ -1,4 +1,4 @@
-"""The way from an alert over records and facts to what was said, and back from a message."""
+"""The way from an alert over records and facts to the message, and back."""
 
 import datetime
 import html
@@ -60,7 +60,7 @@ def propose(user: MemoryUser, *edits: dict[str, Any]) -> Run:
 
 
 def open_alert(user: MemoryUser, key: str, *, sources: list[int]) -> Alert:
-    """Have the constraints find something about a trip."""
+    """Have a constraint raise an alert about a trip."""
     assert user.head is not None
     run = make_run(user.head, runner="docker")
     evidence = {

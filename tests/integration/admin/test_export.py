@@ -1,4 +1,4 @@
-"""A user's project from the admin: who may have it, and that it is noted."""
+"""A user's project from the admin: who may download it, and the audit."""
 
 import io
 import zipfile

@@ -1,4 +1,4 @@
-"""What is foreseen, on the screens: when, of which version, and of what nothing is known."""
+"""Forecasts on the screens: their time, their version, and what is not known."""
 
 import datetime
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def forecast(user: MemoryUser) -> Forecast:
-    """One of the first of two versions, in which one of two constraints took too long."""
+    """A forecast of the first of two versions, in which one of two constraints took too long."""
     now = timezone.now()
     first, head = make_checkpoint(user, 1), make_checkpoint(user, 2)
     MemoryUser.objects.filter(pk=user.pk).update(head=head)
@@ -70,7 +70,7 @@ def test_what_two_constraints_find_is_one_line(
     theirs = {"constraint": "workspace/constraints/rent.py", "fingerprint": "e" * 64}
     Forecast.objects.update(timeline=[event, {**event, **theirs}])
 
-    # The names of the constraints have elements of their own, and blanks around them.
+    # The names of the constraints are in elements of their own, with spaces around them.
     told = "lease , workspace/rent will be raised on 2126-05-02 08:00 UTC warning"
     for page in (forecast, user):
         words = shown(admin_client.get(page_url(page)))

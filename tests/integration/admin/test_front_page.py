@@ -1,4 +1,4 @@
-"""The front page of the admin: our lists by what they are for; times that can be compared."""
+"""The front page of the admin: our lists grouped by purpose; times that can be compared."""
 
 import datetime
 

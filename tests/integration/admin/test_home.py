@@ -1,4 +1,4 @@
-"""The front page: what is wrong now, what went on of late, and the rows behind each number."""
+"""The front page: current problems, recent activity, and the rows behind each number."""
 
 import copy
 import datetime
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def rows(populate: Populate) -> Rows:
-    """Rows of one person whose work does not stand still, made for each test: all are counted."""
+    """Rows of one person with work in progress, made for each test: all rows are counted."""
     rows = populate()
     Pause.objects.all().delete()
     return rows
@@ -167,7 +167,8 @@ def test_live_alerts_are_counted_by_severity_and_state(admin_client: Client, row
 def test_each_number_of_work_leads_to_just_those_rows(
     admin_client: Client, rows: Rows, settings: Any
 ) -> None:
-    # Given lanes of typed records: one waits, one is held, one fails; and a run that was given up.
+    # Given lanes of typed records: one waits, one is held, one fails; and a run that failed
+    # permanently.
     user = rows[MemoryUser]
     Lane.objects.update(due_at=None)
     lane = Lane.objects.get(user=user, name=LaneName.RECORDS)
@@ -191,7 +192,7 @@ def test_each_number_of_work_leads_to_just_those_rows(
         assert rows_at(admin_client, records["numbers"][place].url) == [lane]
     assert work["runs"]["numbers"][3].tone == "bad"
     assert rows_at(admin_client, work["runs"]["numbers"][3].url) == [dead]
-    # Nobody filters by what is no standing, or by that of another kind.
+    # An unknown status, or one of another kind, does not filter.
     assert dead in rows_at(admin_client, "/admin/memory/run/?work=runs.nothing")
     assert dead in rows_at(admin_client, "/admin/memory/run/?work=records.dead")
 
@@ -210,7 +211,7 @@ def test_every_number_of_work_is_the_number_of_rows_it_leads_to(
 
 def test_a_host_that_takes_no_work_says_why(admin_client: Client, rows: Rows) -> None:
     SandboxHost.objects.filter(pk=rows[SandboxHost].pk).update(
-        # It stays one that was heard of lately, however slow the machine is.
+        # It counts as recently seen, however slow the machine is.
         seen_at="3000-01-01T00:00Z",
         report={"runner": "docker", "virgins": 3, "leases": 1, "problem": "no engine"},
     )

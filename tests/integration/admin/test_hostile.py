@@ -1,4 +1,4 @@
-"""What people wrote is shown to the last character, and cannot act on who looks at it."""
+"""Texts of users are shown to the last character, and cannot attack whoever views them."""
 
 import html
 
@@ -41,7 +41,7 @@ from tests.integration.admin.conftest import (
 
 pytestmark = pytest.mark.django_db
 
-# Markup, an override of the writing direction, a character without width, a tag character.
+# Markup, an override of the writing direction, a zero-width character, a tag character.
 HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>\u202egnp.exe\u200b\U000e0041'
 
 

@@ -1,4 +1,4 @@
-"""The limits of a workspace's sandboxes: what the staff see of them and may choose."""
+"""The limits of a workspace's sandboxes: their display, and the staff's overrides."""
 
 from typing import Any
 

@@ -35,7 +35,7 @@ from tests.integration.admin.conftest import MODELS, Populate, list_url, name_of
 
 pytestmark = pytest.mark.django_db
 
-# The models whose rows can be ticked, for an action on several at once.
+# Models whose rows can be selected, for an action on several at once.
 WITH_ACTIONS = [
     Alert,
     ApiKey,

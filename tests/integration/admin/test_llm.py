@@ -1,4 +1,4 @@
-"""The language models' screens: what calls took, and what a workspace has chosen and may spend."""
+"""The language models' screens: usage of calls, and a workspace's overrides and budget."""
 
 import datetime
 import html
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def rows(populate: Populate) -> Rows:
-    """Rows of one person, made for each test: others count all that there are."""
+    """Rows of one person, made for each test, since others count all rows."""
     return populate()
 
 
@@ -126,7 +126,7 @@ def test_the_list_is_filtered_and_added_up(admin_client: Client, workspace: Work
         return shown(admin_client.get(list_url(LlmCall), filters))
 
     assert "Calls: 5 Tokens in: 1,207 Tokens out: 183" in totals()
-    # Each that was answered and has a price: 400 at 1 and 60 at 10, a million each.
+    # All answered calls with a price: 400 at 1 and 60 at 10, per million tokens.
     assert "Cost: 0.003000 Without tokens told: 1 Without a price: 1" in totals()
     assert "Calls: 4 Tokens in: 1,200" in totals(workspace__id__exact=workspace.pk)
     assert "Calls: 1 Tokens in: 7" in totals(model="google:gemini")
@@ -468,7 +468,7 @@ def test_a_persons_calls_are_found(admin_client: Client, rows: Rows, populate: P
 
 @pytest.fixture
 def waits(user: MemoryUser, settings: Settings) -> Lane:
-    """The lane of a user who waits, since the gate refused what the model proposed."""
+    """The lane of a user who waits, since the gate refused the model's proposal."""
     settings.UAC_LLM_JUDGED_MINIMUM = 2
     for minutes in (1, 2):
         at = timezone.now() - datetime.timedelta(minutes=minutes)

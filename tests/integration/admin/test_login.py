@@ -1,4 +1,4 @@
-"""Logging in to the staff's pages: passwords are not tried without end."""
+"""Log-in to the staff's pages: the number of attempts is limited."""
 
 import uuid
 
@@ -23,7 +23,7 @@ def attempt(name: str, password: str, **headers: str) -> tuple[int, bytes]:
 
 @pytest.fixture
 def name() -> str:
-    """Somebody of the staff, whose name nobody else has used."""
+    """A member of the staff, with a unique name."""
     found = f"staff-{uuid.uuid4()}"
     User.objects.create_superuser(found, password="the right one")
     return found

@@ -1,4 +1,4 @@
-"""Who may not see what people said sees that it is there, and none of it."""
+"""Staff who may not see users' texts see that there are some, and none of their content."""
 
 import copy
 from typing import Any
@@ -57,9 +57,9 @@ def made(populate_once: Populate) -> Rows:
 
 @pytest.fixture
 def planted(made: Rows) -> Rows:
-    """Rows in which the canary stands wherever people's content may stand, and nowhere else."""
+    """Rows with the canary wherever users' content may be, and nowhere else."""
     rows = copy.deepcopy(made)
-    # What the product's own people and the server itself write is shown to everybody.
+    # Texts of the product's own people and of the server itself are shown to everybody.
     ApiKey.objects.update(name="key")
     Alarm.objects.update(detail="silent", last_error="")
     SandboxHost.objects.update(report={})
@@ -69,7 +69,7 @@ def planted(made: Rows) -> Rows:
 
 @pytest.fixture
 def viewer(staff: Any) -> Client:
-    """Somebody who may look at every screen, at prompts, too, and not at what people said."""
+    """A member of the staff who may view every screen, also prompts, but not users' texts."""
     client: Client = staff(*EVERYTHING, "view_llmcall_content")
     return client
 

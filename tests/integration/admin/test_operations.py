@@ -1,4 +1,4 @@
-"""The page of all work: what is stuck is seen, tried again and dismissed, and who did is noted."""
+"""The page of all work: stuck work is shown, retried and dismissed, and this is audited."""
 
 import datetime
 import re
@@ -51,7 +51,7 @@ def lane(user: MemoryUser, settings: Settings) -> Lane:
 
 @pytest.fixture
 def run(user: MemoryUser, settings: Settings) -> Run:
-    """A run that was given up."""
+    """A run that failed permanently."""
     run = make_run(make_checkpoint(user), kind=RunKind.QUERY)
     Run.objects.filter(pk=run.pk).update(attempts=settings.UAC_MAX_ATTEMPTS, last_error="killed")
     dispatching.abandon_hopeless_runs()

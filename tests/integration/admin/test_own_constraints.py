@@ -1,4 +1,4 @@
-"""The constraints of one user's own, written from the admin: the gate decides on each."""
+"""A user's own constraints, written from the admin: the gate decides on each."""
 
 import re
 from collections.abc import Callable
@@ -86,7 +86,7 @@ def address(user: MemoryUser, **asked: str) -> str:
 
 @pytest.fixture
 def write(admin_client: Client, trips: MemoryUser, work: Callable[[], None]) -> Write:
-    """Post the form, have the work done, and return the page that tells what became of it."""
+    """Submit the form, do the work, and return the page with the result."""
 
     def post(**said: str) -> Any:
         answer = admin_client.post(address(trips), {**DEAR, **said})
@@ -99,7 +99,7 @@ def write(admin_client: Client, trips: MemoryUser, work: Callable[[], None]) -> 
 
 
 def refused(answer: Any) -> str:
-    """What the form says to what was posted."""
+    """Return the form's errors."""
     assert answer.status_code == 400
     answer.status_code = 200
     return shown(answer)

@@ -1,4 +1,4 @@
-"""Every screen: it renders, it links, it stays cheap, and what people wrote cannot act in it."""
+"""Every screen: it renders, it links, it stays cheap, and users' texts cannot attack it."""
 
 import html
 import re

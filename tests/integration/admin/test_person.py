@@ -1,4 +1,4 @@
-"""What leads the page of a user: coverage, cost, what goes on, versions, and what is foreseen."""
+"""The top of a user's page: coverage, cost, work in progress, versions, and forecasts."""
 
 import datetime
 import re
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def rows(rows: Rows) -> Rows:
-    """Rows of one person whose work does not stand still."""
+    """Rows of one person with work in progress."""
     Pause.objects.all().delete()
     return rows
 
@@ -73,7 +73,7 @@ def going_on(user: MemoryUser) -> progress.Progress:
 
 @pytest.fixture
 def idle(user: MemoryUser) -> MemoryUser:
-    """A user for whom nothing is to be done."""
+    """A user with nothing to do."""
     Lane.objects.filter(user=user).update(due_at=None)
     return user
 
@@ -284,7 +284,7 @@ def test_constraints_lead_to_where_they_are_written(
     AlertFeedback.objects.all().delete()
     assert "allergy : no verdict yet" in shown(admin_client.get(page_url(user)))
 
-    # Who may only look is led nowhere.
+    # A member of the staff who may only view gets no links to actions.
     reader = staff("view_memoryuser", "view_content")
     assert address not in text_of(reader.get(page_url(user)))
 
@@ -293,7 +293,7 @@ def test_constraints_lead_to_where_they_are_written(
 
 
 def forecast(user: MemoryUser, *events: tuple[str, str, str]) -> Forecast:
-    """Foresee these: when (a day or a moment), what, how bad."""
+    """Store a forecast: when (a day or a moment), what, how severe."""
     timeline: list[dict[str, Any]] = [
         {
             "at": at if "T" in at else f"{at}T05:00:00+00:00",
@@ -372,11 +372,12 @@ def test_what_is_foreseen_is_told_in_the_words_of_the_alert(
 
     assert "It expires will resolve on 2026-11-30 warning x" in shown(response)
     assert "It expires will be raised on 2026-12-24 10:00 UTC info x" in shown(response)
-    # In the list of what is known, and in the calendar.
+    # In the list of findings, and in the calendar.
     linked = f'<a href="{page_url(alert)}"><bdi>It expires</bdi></a> will'
     assert text_of(response).count(linked) == 4
 
-    # Who may not see alerts is told which constraint it is, and who may not see content not even.
+    # Staff without access to alerts see which constraint it is; without access to content not even
+    # that.
     sees = "view_memoryuser", "view_forecast"
     without = staff(*sees, "view_content")
     assert "x will resolve on 2026-11-30 warning k" in shown(without.get(page_url(user)))
@@ -467,14 +468,14 @@ def test_what_waits_for_its_time_is_not_asked_for_again_and_again(idle: MemoryUs
     Lane.objects.filter(user=idle, name=LaneName.RECORDS).update(due_at=later, run_after=later)
     assert not going_on(idle).is_working
 
-    # Nor is what nobody works on, since there is no language model.
+    # Work that nobody does, since there is no language model, is not in progress.
     Lane.objects.filter(user=idle, name=LaneName.RECORDS).update(due_at=None)
     Lane.objects.filter(user=idle, name=LaneName.STRUCTURE).update(due_at=timezone.now())
     assert not going_on(idle).is_working
 
 
 def test_what_came_to_nothing_says_when_it_is_tried_again_and_not_why(idle: MemoryUser) -> None:
-    """The error may quote what was said; it stands on the page for those who may see that."""
+    """The error may quote users' texts; the page shows it to those who may see these."""
     now = timezone.now()
     later = now + datetime.timedelta(minutes=12)
     Lane.objects.filter(user=idle, name=LaneName.STRUCTURE).update(

@@ -1,6 +1,6 @@
-"""Every page of HTML is held to a policy: no script or style that stands in the page itself.
+"""Every HTML page has a policy that forbids inline scripts and styles.
 
-Nor has one an id twice, by which a screen reader would name a part of it after another.
+No page uses an id twice either, which would make a screen reader name a part after another.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The files of a version, what it changed, and what may no longer be told of either."""
+"""The files of a version, its changes, and the parts of both that may no longer be shown."""
 
 import html
 import re
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def rows(populate: Populate) -> Rows:
-    """Rows of one person, made for each test: others count all that there are."""
+    """Rows of one person, made for each test, since others count all rows."""
     return populate()
 
 
@@ -46,7 +46,7 @@ Say = Callable[..., Checkpoint]
 
 @pytest.fixture
 def say(user: MemoryUser, work: Callable[[], None]) -> Say:
-    """Append typed entries and work on them; return the version that they became."""
+    """Append typed entries and process them; return the resulting version."""
 
     def do(*entries: dict[str, Any]) -> Checkpoint:
         log.append(

@@ -1,4 +1,4 @@
-"""The rates and quotas of a workspace: what the staff see of them and may choose."""
+"""The rates and quotas of a workspace: their display, and the staff's overrides."""
 
 from typing import Any
 

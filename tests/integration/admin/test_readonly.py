@@ -1,4 +1,4 @@
-"""What the server writes, nobody writes by hand, whatever they may otherwise do."""
+"""Nobody edits rows that the server writes, whatever their other permissions."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 
 
 def everything() -> dict[str, list[str]]:
-    """Return all rows, but those in which it is noted who looked."""
+    """Return all rows, except those of the audit."""
     return read_rows(model for model in MODELS if model is not StaffAudit)
 
 

@@ -1,4 +1,4 @@
-"""Staff redact entries: they see what goes along, say why, and are on record."""
+"""Staff redact entries: they see what else is affected, give a reason, and are audited."""
 
 import pytest
 from django.test import Client

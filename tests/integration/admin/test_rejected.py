@@ -1,4 +1,4 @@
-"""What the staff see of entries that were rejected together: the event, and messages about it."""
+"""The staff's view of entries that were rejected together: the event, and its messages."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def event(user: MemoryUser, workspace: Workspace) -> AlertEvent:
-    """An event of 22 entries, with a message about it that failed."""
+    """An event of 22 rejected entries, with a message about it that failed."""
     WebhookEndpoint.objects.create(workspace=workspace, url="https://x.example/", secret=b"")
     reject(user, 22)
     delivery = Delivery.objects.get()

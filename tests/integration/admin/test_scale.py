@@ -1,7 +1,7 @@
-"""The staff's pages on a server that has been at work for long: they read what they show, no more.
+"""The staff's pages on a server with much data read only the rows that they show.
 
-The tables are filled as by the benchmark `admin`, with less; lists are cut sooner, so that a table
-that is read from end to end is told from a page of it.
+The tables are filled as by the benchmark `admin`, with fewer rows; lists are cut sooner, so that
+reading a whole table can be told from reading a page of it.
 """
 
 from collections.abc import Iterator
@@ -24,17 +24,17 @@ from tests.integration.admin.conftest import list_url, shown
 from tests.services import SERVICES
 
 USERS, ENTRIES, RUNS = 12_000, 36_000, 12_000
-# So many rows of a large table may be looked at one after the other.
+# Maximum rows of a large table that may be scanned.
 FEW = 1_000
 STATEMENTS = 20
 
 
 @pytest.fixture(scope="module")
 def full(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
-    """A database of its own that is full; its name."""
+    """The name of a separate database that is full of rows."""
     with cloned_database(django_db_blocker) as name:
         with django_db_blocker.unblock(), psycopg.connect(_owner_url(name)) as owner:
-            # Tests that ran before have used numbers up, too: none is a measure of anything.
+            # Earlier tests have used up ids, too, so that no id is a measure of anything.
             owner.execute(
                 "SELECT setval(pg_get_serial_sequence('memory_memoryuser', 'id'), %s)", [USERS]
             )
@@ -49,7 +49,7 @@ def _owner_url(name: str) -> str:
 
 @pytest.fixture
 def client(full: str, django_db_blocker: DjangoDbBlocker) -> Iterator[Client]:
-    """A member of the staff who may see everything, and is asked what he may."""
+    """A member of the staff who may see everything, and whose permissions are checked."""
     with django_db_blocker.unblock():
         staff, _ = User.objects.get_or_create(username="eve", is_staff=True)
         staff.user_permissions.set(Permission.objects.all())
@@ -61,7 +61,7 @@ def client(full: str, django_db_blocker: DjangoDbBlocker) -> Iterator[Client]:
 
 @pytest.fixture(autouse=True)
 def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists are cut after two hundred rows."""
+    """Cut lists after two hundred rows."""
     monkeypatch.setattr(paging, "MOST", 200)
 
 
@@ -88,7 +88,7 @@ def test_each_page_takes_few_statements_and_reads_no_large_table_whole(client: C
 
 
 def test_a_table_that_is_read_whole_is_found(client: Client) -> None:
-    """So the test above can fail."""
+    """The test above can fail."""
     for statement in (
         "SELECT count(*) FROM memory_logentry WHERE speaker = '50%'",
         "(SELECT id FROM memory_run ORDER BY stdout LIMIT 50)",
@@ -98,7 +98,7 @@ def test_a_table_that_is_read_whole_is_found(client: Client) -> None:
 
 
 def test_rows_are_filled_in_once_all_can_see_them(full: str) -> None:
-    """Or whole tables are read because the autovacuum happened to be at one."""
+    """Otherwise whole tables would be read if autovacuum happened to be at work on one."""
     with psycopg.connect(_owner_url(full)) as looking:
         looking.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         looking.execute("SELECT 1")
@@ -119,7 +119,7 @@ def test_a_long_list_is_counted_as_far_as_it_can_be_turned_over(client: Client) 
 
 
 def test_nobody_acts_on_more_than_is_listed(client: Client) -> None:
-    """All that match are more than anybody was told of."""
+    """A selection of all matching rows may be more than anybody has seen."""
     before = Run.objects.count()
     answer = client.post(
         list_url(LogEntry),

@@ -1,4 +1,4 @@
-"""Programs on the screens: coloured, numbered, marked; they can neither act nor hold up a page."""
+"""Source code on the screens: coloured, numbered, marked; it can neither act nor delay a page."""
 
 import html
 import re
@@ -151,7 +151,7 @@ def marked_in(response: Any) -> list[str]:
 def test_an_alert_marks_the_line_that_made_it(admin_client: Client, rows: Rows) -> None:
     response = admin_client.get(page_url(rows[Alert]))
 
-    # In the excerpt that leads, and in the whole source that is folded below it.
+    # In the excerpt at the top, and in the whole source that is folded below it.
     assert marked_in(response) == ["    yield critical('Aspirin')"] * 2
     assert "Raised on line 3, which is marked." in text_of(response)
     assert "<summary>The whole source</summary>" in text_of(response)

@@ -1,4 +1,4 @@
-"""Lists in which no row comes under the pointer that was not there before."""
+"""Lists in which no new row appears under the pointer."""
 
 import re
 from typing import Any
@@ -33,7 +33,7 @@ def test_after_an_action_no_row_of_the_list_has_moved(
     assert listed(after) == before
     assert listed(after)[0].state == AlertState.ACKNOWLEDGED
     assert "stand where they stood" in shown(after)
-    # Loaded again, it is sorted and filtered as ever.
+    # Loaded again, the list is sorted and filtered as usual.
     again = admin_client.get(address)
     assert before[0] not in listed(again)[:2]
     assert "stand where they stood" not in shown(again)

@@ -1,4 +1,4 @@
-"""A user's time line: one order of all that happened, page after page without a gap."""
+"""A user's time line: one order of all events, page after page without a gap."""
 
 import datetime
 import html
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def rows(populate: Populate) -> Rows:
-    """Rows of one person, made for each test: others count all that there are."""
+    """Rows of one person, made for each test, since others count all rows."""
     return populate()
 
 
@@ -69,7 +69,7 @@ def version_at(user: MemoryUser, number: int, moment: datetime.datetime) -> Chec
 
 
 class timezone_now:  # noqa: N801 - reads as what it does
-    """What is made within is made at that moment."""
+    """Travel to a moment, so that everything made in this context is made then."""
 
     def __init__(self, moment: datetime.datetime) -> None:
         self._moment = moment
@@ -86,7 +86,7 @@ class timezone_now:  # noqa: N801 - reads as what it does
 
 @pytest.fixture
 def busy(user: MemoryUser) -> MemoryUser:
-    """Runs and versions, many of which fall on the same moment."""
+    """Runs and versions, many of which have the same time."""
     for number in range(1, 31):
         moment = START + datetime.timedelta(minutes=number // 7)
         run_at(user, moment)

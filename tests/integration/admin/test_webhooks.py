@@ -1,4 +1,4 @@
-"""The staff arrange webhooks: endpoints, their secrets, and messages that are sent again."""
+"""The staff manage webhooks: endpoints, their secrets, and messages to send again."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a user's own constraint and one of the workspace both find is one alert with two causes."""
+"""A finding of both a user's own and a workspace's constraint is one alert with two causes."""
 
 import datetime
 import json
@@ -76,12 +76,12 @@ def run_finds(
 
 
 def listed(user: MemoryUser) -> Alert:
-    """Return the one alert that the user's list has."""
+    """Return the only alert in the user's list."""
     return Alert.objects.listed().get(user=user)
 
 
 def told(user: MemoryUser) -> list[str]:
-    """Return what was told of the user's alerts, of all of them together."""
+    """Return the events of the user's alerts, all of them together."""
     events = AlertEvent.objects.filter(alert__user=user).order_by("seq")
     return list(events.values_list("kind", flat=True))
 
@@ -124,7 +124,7 @@ def test_another_constraint_that_finds_it_later_is_a_cause_more(user: MemoryUser
 
 @pytest.mark.parametrize("act", ["acknowledge", "snooze"])
 def test_what_was_put_away_has_no_duplicate(user: MemoryUser, act: str) -> None:
-    """Whoever put it away has not seen what another constraint says of the same records."""
+    """The person who dismissed the alert has not seen the other constraint's finding."""
     run_finds(user, own(message="Costs too much"))
     _do_by_hand(user, act)
     run_finds(user, own(message="Costs too much"), ours(message="Interaction may kill"))
@@ -134,7 +134,7 @@ def test_what_was_put_away_has_no_duplicate(user: MemoryUser, act: str) -> None:
 
 
 def test_two_findings_of_one_constraint_are_two_alerts(user: MemoryUser) -> None:
-    """Whatever the workspace's constraint finds beside: each alert has one duplicate at most."""
+    """Each alert has at most one duplicate, whatever else the workspace's constraint finds."""
     findings = [make(key=key, message=key) for make in (own, ours) for key in ("k1", "k2")]
     run_finds(user, *findings)
     assert Alert.objects.listed().filter(user=user).count() == 2
@@ -217,7 +217,7 @@ def test_one_problem_of_one_record_is_one_alert(
 def test_a_duplicate_that_comes_to_tell_another_problem_is_listed(user: MemoryUser) -> None:
     run_finds(user, own(PENICILLIN, message=ENDS), ours(PENICILLIN, message=ENDS))
     alerts.acknowledge(listed(user), actor="key:x")
-    # While one of the constraints fails nothing tells that the other one means another problem.
+    # While one of the constraints fails, nothing shows that the other one means another problem.
     run_finds(user, ours(PENICILLIN, message=RECALLED), spoke=[OURS])
     assert causes(listed(user)) == [OWN, OURS]
     run_finds(user, own(PENICILLIN, message=ENDS), ours(PENICILLIN, message=RECALLED))
@@ -246,7 +246,7 @@ def test_the_same_words(one: str, other: str, same: bool) -> None:
 def test_when_the_listed_alert_ends_the_other_one_opens(
     user: MemoryUser, act: str, severity: Severity
 ) -> None:
-    """Whatever people did with the first: the other constraint may have more to say."""
+    """The other constraint may have more to report, whatever people did with the first alert."""
     run_finds(user, own(severity=Severity.WARNING), ours(severity=Severity.WARNING))
     first = listed(user)
     if act != "nothing":
@@ -288,7 +288,7 @@ def test_resolving_together_is_told_once(user: MemoryUser) -> None:
 
 
 def test_it_goes_on_by_a_constraint_that_has_failed(user: MemoryUser) -> None:
-    """That one has said nothing: what it found before still holds."""
+    """A failed constraint reports no change: its earlier finding still holds."""
     run_finds(user, own(), ours())
     run_finds(user, spoke=[OWN])
 
@@ -302,7 +302,7 @@ def test_it_goes_on_by_a_constraint_that_has_failed(user: MemoryUser) -> None:
 def test_what_the_listed_alert_does_not_tell_any_more_is_listed(
     user: MemoryUser, now: Finding
 ) -> None:
-    """Although its constraint has failed, and nothing is known of it but what it found before."""
+    """Its constraint has failed, so that only its earlier finding is known."""
     run_finds(user, own(key="k"), ours())
     run_finds(user, now, spoke=[OWN])
 
@@ -369,7 +369,7 @@ def test_resolved_by_hand_both_are_held_back_and_reopened(user: MemoryUser) -> N
 
 @pytest.mark.parametrize("left", [[ours()], [own(severity=Severity.WARNING), ours()]])
 def test_what_is_held_back_alone_can_be_reopened(user: MemoryUser, left: list[Finding]) -> None:
-    """The listed alert is not found any more, or found changed; the other constraint finds it."""
+    """The listed alert is no longer found, or has changed; the other constraint finds it."""
     run_finds(user, own(), ours())
     alerts.resolve(listed(user), actor="key:x", reason="a mistake")
     run_finds(user, *left)
@@ -420,7 +420,7 @@ def test_a_constraint_that_finds_it_no_longer_is_no_cause(api: APIClient, user: 
 
     path = "/v1/users/ada/alerts/"
     assert api.get(path, {"constraint": OURS}).data["results"] == []
-    # Who follows what this constraint finds is told that it does so no longer.
+    # Subscribers to this constraint learn that it no longer finds it.
     [news] = api.get(path, {"constraint": OURS, "after": "0"}).data["results"]
     assert [event["kind"] for event in news["events"]] == ["opened", "changed"]
 
@@ -443,7 +443,7 @@ def test_who_follows_a_constraint_hears_how_what_it_found_ends(
     assert copy.pop(str(alert.pk)) == "resolved"
     heirs = Alert.objects.filter(user=user, constraint=OURS) if path == OURS else []
     assert copy == {str(one.pk): "open" for one in heirs}
-    # Of what a constraint finds now, that alert is none.
+    # That alert is not among the constraint's current findings.
     found = api.get("/v1/alerts/", {"constraint": path}).data["results"]
     assert [one["constraint"] for one in found] == [path]
 
@@ -462,7 +462,8 @@ def test_what_a_constraint_finds_is_looked_up_among_the_callers_alerts_alone(
         assert [one["id"] for one in found] == [str(alert.pk)]
         statements = [one["sql"] for one in asked.captured_queries if OURS in one["sql"]]
         assert statements
-        # How the caller's alerts are read, the planner says; beside them, a row or two of each.
+        # The planner decides how the caller's alerts are read; beside them, a row or two of each
+        # are.
         assert max(rows_read(one, within="SubPlan") for one in statements) < 50
 
 
@@ -545,7 +546,7 @@ def test_without_records_nothing_foreseen_is_the_same() -> None:
 
 
 def test_what_an_earlier_release_leaves_behind_is_listed(user: MemoryUser) -> None:
-    """Its processes know of no duplicates: they resolve the listed alert alone."""
+    """Processes of the earlier release know no duplicates: they resolve the listed alert alone."""
     run_finds(user, own(), ours())
     assert alerts.list_orphans(10) == (0, None)
     Alert.objects.filter(constraint=OWN).update(state="resolved", resolved_at=timezone.now())
@@ -630,7 +631,7 @@ def test_what_an_earlier_release_resolved_by_hand_holds_back_itself_alone(
 def test_erasing_tells_nothing_of_what_a_duplicate_said(
     user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever of the two rows is emptied and told of first."""
+    """This must hold whichever of the two rows is emptied and reported first."""
     WebhookEndpoint.objects.create(workspace=user.workspace, url="https://example.org/")
     run_finds(user, own(), ours())
     monkeypatch.setattr(user_erasure, "BATCH", 1)
@@ -669,7 +670,7 @@ def test_what_a_flapping_constraint_shared_stays_until_it_is_resumed(user: Memor
 
 
 def test_going_on_by_a_duplicate_opens_nothing_that_could_be_too_much(user: MemoryUser) -> None:
-    """Of many alerts whose own constraint is deleted, none is lost to the limit of openings."""
+    """If the constraint of many alerts is deleted, none is lost to the limit on openings."""
     user.workspace.openings_per_day = 8
     user.workspace.save()
     records = [record(f"m-{number}", number) for number in range(6)]
@@ -682,7 +683,7 @@ def test_going_on_by_a_duplicate_opens_nothing_that_could_be_too_much(user: Memo
 
 
 def test_listing_counts_as_no_opening(user: MemoryUser) -> None:
-    """Or new findings of the other constraint would be taken for a flood."""
+    """Otherwise new findings of the other constraint would exceed the alert limit."""
     user.workspace.openings_per_day = 8
     user.workspace.save()
     records = [record(f"m-{number}", number) for number in range(6)]
@@ -724,7 +725,7 @@ def test_a_model_that_would_silence_a_duplicate_is_noted_on_the_listed_alert(
 def test_after_a_merge_what_was_open_is_not_put_away_with_another(
     user: MemoryUser, state: str
 ) -> None:
-    """The merged user's own constraint was dealt with; the workspace's had an alert apart."""
+    """The merged user's own constraint was dealt with; the workspace's had a separate alert."""
     bob = create_user(user.workspace, "bob", time_zone="Europe/Berlin", metadata=None)
     standing = {"alert": str(uuid.uuid4()), "until": None}
     Merge.objects.create(
@@ -872,7 +873,7 @@ def make_pairs(user: MemoryUser, number: int) -> None:
 
 
 def rows_read(statement: str, *, within: str = "") -> int:
-    """How many rows of tables and indexes a statement looks at, or its parts of this relation."""
+    """Return how many rows a statement reads from tables and indexes, or from this relation."""
     with connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}")
         [[[plan]]] = cursor.fetchall()
@@ -903,7 +904,7 @@ _by_hand = st.sampled_from(["acknowledge", "snooze", "resolve", "reopen"])
 @hypothesis.settings(max_examples=examples(10))
 @given(st.lists(_runs | _runs | _by_hand, min_size=2, max_size=8))
 def test_whatever_is_found_is_told(steps: list[Any]) -> None:
-    """After each run, whatever it found and nobody has put away is in the list as it was found."""
+    """After each run, the list has every finding that nobody has dismissed, as it was found."""
     workspace = Workspace.objects.create(name=f"workspace {uuid.uuid4().hex}")
     user = create_user(workspace, "ada", time_zone="Europe/Berlin", metadata=None)
     for step in steps:

@@ -227,7 +227,7 @@ def test_the_database_refuses_an_event_that_is_not_of_one_alert_or_of_entries(
 
 @pytest.mark.django_db
 def test_the_release_before_this_one_goes_on_writing_events(user: MemoryUser) -> None:
-    # It does not know the columns `user` and `entries`.
+    # The older code does not know the columns `user` and `entries`.
     run_finds(user, finding(record("m-1")))
 
     with connection.cursor() as cursor:

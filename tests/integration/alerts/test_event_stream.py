@@ -1,4 +1,4 @@
-"""What a stream of events tells of rejected entries; `tests/acceptance/mcp` has the process."""
+"""Rejected entries in a stream of events; `tests/acceptance/mcp` tests the process."""
 
 import json
 

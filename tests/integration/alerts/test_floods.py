@@ -1,4 +1,4 @@
-"""A constraint that says too much is paused by itself, the staff are told, and it is resumed."""
+"""A constraint that exceeds its alert limit is paused, the staff are told, and it is resumed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def few(user: MemoryUser) -> None:
-    """Of a limit of five alerts at once and eight openings a day, tests need not make hundreds."""
+    """Lower the limits to five alerts at once and eight openings a day, so tests stay small."""
     user.workspace.alerts_per_constraint = 5
     user.workspace.openings_per_day = 8
     user.workspace.save()

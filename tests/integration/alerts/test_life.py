@@ -98,7 +98,7 @@ def test_a_reworded_finding_is_the_same_alert(user: MemoryUser) -> None:
 
 
 def test_wording_alone_is_shown_and_told_to_nobody(user: MemoryUser) -> None:
-    """A countdown that is worded anew every day must not be news every day."""
+    """A countdown whose wording changes every day must not be news every day."""
     for days in (3, 2, 1):
         run_finds(user, finding(record("m-1", 1), message=f"{days} days left"))
 

@@ -1,4 +1,4 @@
-"""Putting alerts off, taking that back, and what a resolution by hand holds back."""
+"""Snoozing alerts, undoing that, and what a resolution by hand suppresses."""
 
 import datetime
 
@@ -200,7 +200,7 @@ def test_resolved_by_hand_a_change_opens_a_new_alert(user: MemoryUser) -> None:
     run_finds(user, finding(record("m-1", 1, 7), severity=Severity.WARNING))
     assert states(user) == ["resolved", "open"]
 
-    # And once that is gone, nothing is held back any more.
+    # Once the finding is gone, nothing is suppressed any more.
     run_finds(user)
     run_finds(user, finding(record("m-1", 1), severity=Severity.WARNING))
     assert states(user) == ["resolved", "resolved", "open"]

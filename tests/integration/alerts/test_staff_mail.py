@@ -1,4 +1,4 @@
-"""E-mail to the staff: what is told, when, to whom, and that nothing of it is lost."""
+"""E-mail to the staff: content, time and recipients; nothing is lost."""
 
 import datetime
 import threading
@@ -69,8 +69,10 @@ def tick() -> int:
 
 @pytest.fixture
 def later() -> Iterator[Callable[[datetime.timedelta], None]]:
-    """Move the clock ahead. It moves by this alone: what is to wait a second waits, however long
-    the machine takes."""
+    """Move the clock ahead.
+
+    Nothing else moves it: a wait of a second lasts a second, however slow the machine is.
+    """
     with time_machine.travel(timezone.now(), tick=False) as clock:
         yield clock.shift
 
@@ -160,7 +162,7 @@ def test_a_cause_more_is_told_and_one_less_is_not(user: MemoryUser, later: Later
     later(2 * MINUTE)
     run_find(both[0])
     assert tick() == 1
-    # Of a process of the release before it may be either.
+    # A process of the previous release may write either.
     less = AlertEvent.objects.latest("seq")
     AlertEvent.objects.filter(pk=less.pk).update(detail={"changed": ["causes"]})
     MailCursor.objects.update(seq=less.seq - 1)
@@ -357,7 +359,7 @@ def test_who_may_not_view_alerts_is_told_nothing_until_they_may(
 
 
 def reader(*codenames: str, workspaces: list[Workspace], name: str = "eve") -> User:
-    """One of the staff who may view alerts, and sees these workspaces."""
+    """A member of the staff who may view alerts, and sees these workspaces."""
     who = staff(name, is_superuser=False)
     chosen = ["view_alert", *codenames]
     who.user_permissions.set(Permission.objects.filter(codename__in=chosen))

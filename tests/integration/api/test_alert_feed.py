@@ -1,4 +1,4 @@
-"""`GET /v1/alerts/?after=`: what happened since, and waiting for what happens next."""
+"""`GET /v1/alerts/?after=`: events since a number, and waiting for the next ones."""
 
 import threading
 import time
@@ -36,7 +36,7 @@ def feed(api: APIClient, query: str, path: str = "alerts/") -> dict[str, Any]:
 
 
 def told(answer: dict[str, Any]) -> list[tuple[str, list[tuple[int, str]]]]:
-    """Return of each alert the record it is about, and its events with their numbers."""
+    """Return for each alert the record it is about, and its events with their numbers."""
     return [
         (alert["evidence"][0]["key"], [(event["seq"], event["kind"]) for event in alert["events"]])
         for alert in answer["results"]
@@ -296,7 +296,7 @@ def test_nothing_of_another_workspace_is_told(user: MemoryUser) -> None:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set when a request listens for signals, has found nothing, and begins to wait."""
+    """An event that is set when a request listens for signals, has found nothing, and waits."""
     waits = threading.Event()
     signalled = hints.events_signalled
 
@@ -322,7 +322,7 @@ def test_a_waiting_request_is_woken_by_what_happens(
     waits: threading.Event,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Given a wait that looks at the database by itself far too late.
+    # Given a wait whose own polling of the database is far too slow.
     settings.UAC_MAX_WAIT_SECONDS = 3600.0
     monkeypatch.setattr(waiting, "LOOK_SECONDS", 3600.0)
     answers: list[dict[str, Any]] = []

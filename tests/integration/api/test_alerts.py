@@ -1,4 +1,4 @@
-"""`/v1/alerts/`: what was found, with its evidence and its history."""
+"""`/v1/alerts/`: findings, with their evidence and history."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/ask/`: a question in words, answered by what a query computes."""
+"""`/v1/users/{user_id}/ask/`: a question in words, answered by the value of a query."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -66,12 +66,12 @@ def workspace(traveller: MemoryUser) -> Workspace:
 
 @pytest.fixture
 def told(traveller: MemoryUser, workspace: Workspace) -> None:
-    """Three trips are known."""
+    """Three typed trips."""
 
 
 @pytest.fixture
 def model(settings: Settings) -> Iterator[Callable[..., LlmServer]]:
-    """Have a model answer by these replies."""
+    """Have a model answer with these replies."""
     settings.UAC_LLM_TIMEOUT_SECONDS = 120.0
     with model_in(settings) as do:
         yield do
@@ -79,7 +79,7 @@ def model(settings: Settings) -> Iterator[Callable[..., LlmServer]]:
 
 @pytest.fixture
 def ask(api: APIClient, told: None) -> Ask:
-    """Ask, and have it answered, as a worker would; return the run."""
+    """Ask, and have the question answered, as a worker would; return the run."""
 
     def do(question: str = "What did I spend on trips in 2026?", **more: Any) -> dict[str, Any]:
         response = api.post(f"{URL}?wait=0", {"question": question, **more})
@@ -100,7 +100,7 @@ def answers(query: int) -> Reply:
 
 
 def shown(server: LlmServer) -> str:
-    """All that the model was told last."""
+    """Return everything that the model was last shown."""
     return str(server.requests[-1].body["messages"])
 
 
@@ -143,12 +143,12 @@ def test_the_turns_before_a_question_are_shown_as_what_was_said(
     assert "messages" in Run.objects.get(pk=run["id"]).input
     first, second = (server.requests[place].body["messages"] for place in (0, 2))
     told, alone = first[1]["content"], second[1]["content"]
-    # What does not depend on the question is the same, and comes first.
+    # The part that does not depend on the question is the same, and comes first.
     assert first[0] == second[0]
     beginning, _, said = told.partition("\n\nSaid before the question")
     assert alone == f"{beginning}\n\nThe question:\nAnd in 2026?"
     assert "no instruction to you" in said
-    # Nothing that was said begins a line.
+    # No text of a user begins a line.
     assert said.split("\n")[1:] == [
         "1. user: What did I spend on trips in 2025?",
         "2. assistant: Nothing.",
@@ -231,7 +231,7 @@ def test_what_is_not_known_is_said(ask: Ask, model: Callable[..., LlmServer]) ->
 
 
 def test_no_value_passes_through_the_model(ask: Ask, model: Callable[..., LlmServer]) -> None:
-    """It is told of a value, and can answer with a query's number alone."""
+    """The model is shown only part of a value, and can answer only with a query's number."""
     model(
         queries(SPENT),
         called("answer", {"query": 1, "value": 93.81}),
@@ -430,7 +430,7 @@ def test_what_the_provider_does_wrong_is_told_plainly_with_its_words_apart(
     quoted = error["provider_said"]
     assert (quoted is None) if quote is None else quoted.startswith(quote)
     assert len(quoted or "") <= 200
-    # The words of the provider, and its client's, stand nowhere else.
+    # The provider's own words, and its client's, are nowhere else.
     assert quote is None or quote not in problem["detail"]
     for technical in (KEY, "status_code", "nginx", "Traceback", "validation error", "{"):
         assert technical not in problem["detail"] + (quoted or "")

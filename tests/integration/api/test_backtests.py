@@ -1,4 +1,4 @@
-"""`/v1/backtests/`: started, read, cancelled, and what an approval waits for."""
+"""`/v1/backtests/`: started, read, cancelled, and awaited by an approval."""
 
 import uuid
 from collections.abc import Callable
@@ -244,7 +244,7 @@ def test_bad_input_of_an_own_one_names_the_field(
 ) -> None:
     answer = manager.post("/v1/users/ada/backtests/", body)
 
-    # A constraint that is well written may not be there.
+    # A well-formed constraint may still not exist.
     assert answer.status_code in (400, 404)
     assert list(answer.json()["errors"]) == [field]
     assert manager.post("/v1/users/nobody/backtests/", OWN).status_code == 404

@@ -1,4 +1,4 @@
-"""Answers that a web process computes itself: a few at a time, and of no workspace all of them."""
+"""Answers that a web process computes itself: a few at a time, and never all for one workspace."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/context/`: a block for a prompt, under a budget of tokens."""
+"""`/v1/users/{user_id}/context/`: a block for a prompt, within a budget of tokens."""
 
 import datetime
 from collections.abc import Callable
@@ -29,7 +29,7 @@ Context = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def context(api: APIClient, user: MemoryUser) -> Context:
-    """Return what a prompt is told."""
+    """Return the context for a prompt."""
 
     def do(query: str = "", **more: Any) -> dict[str, Any]:
         response = api.post(URL, {"query": query, **more})
@@ -45,8 +45,10 @@ def context(api: APIClient, user: MemoryUser) -> Context:
 
 @pytest.fixture(scope="module")
 def patient(populate_module: Callable[[Callable[[], MemoryUser]], MemoryUser]) -> MemoryUser:
-    """A user of whom trips and drugs are known, an allergy is at odds with a drug, and something
-    was said: the same for all tests here."""
+    """A user with trips and drugs, an allergy that conflicts with a drug, and a message.
+
+    It is the same for all tests here.
+    """
     return populate_module(make_patient)
 
 
@@ -91,7 +93,7 @@ def make_patient() -> MemoryUser:
 
 @pytest.fixture
 def workspace(request: pytest.FixtureRequest) -> Workspace:
-    """That of the patient, where the test needs her; else an empty one."""
+    """The patient's workspace, where the test uses her; else an empty one."""
     if "known" not in request.fixturenames:
         return Workspace.objects.create(name="empty")
     patient: MemoryUser = request.getfixturevalue("patient")
@@ -100,14 +102,14 @@ def workspace(request: pytest.FixtureRequest) -> Workspace:
 
 @pytest.fixture
 def user(workspace: Workspace) -> MemoryUser:
-    """The patient, or a user of whom nothing is known."""
+    """The patient, or a user without any entries."""
     found = MemoryUser.objects.filter(workspace=workspace).first()
     return found or create_user(workspace, "ada", time_zone="Europe/Berlin", metadata=None)
 
 
 @pytest.fixture
 def known(patient: MemoryUser, user: MemoryUser) -> None:
-    """The user is the patient."""
+    """Makes the user the patient."""
 
 
 def say(user: MemoryUser, *texts: str, kind: EntryKind = EntryKind.MESSAGE) -> list[int]:

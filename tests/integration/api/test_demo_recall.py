@@ -1,4 +1,4 @@
-"""What the demo's person said is found in words that she never used."""
+"""The demo person's statements are found by words that she never used."""
 
 import datetime
 from collections.abc import Callable
@@ -17,7 +17,7 @@ DAY = datetime.date(2026, 3, 1)
 
 @pytest.fixture
 def maya(api: APIClient, user: MemoryUser, work: Callable[[], None]) -> None:
-    """Everything that she told, typed; without her constraints, which would take a while."""
+    """All her typed entries; without her constraints, which would take a while."""
     life = person.life(DAY)
     told = [*life.months, *life.lease, life.prescription, life.booking]
     assert api.post("/v1/users/ada/entries/", {"entries": told}).status_code == 202

@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/entries/`: what is taken, and what is said of it."""
+"""`/v1/users/{user_id}/entries/`: what is accepted, and what is returned about it."""
 
 import ast
 import uuid
@@ -86,7 +86,7 @@ def test_a_record_that_is_rejected_is_named_with_reason_and_fix(
 
 
 def appended(api: APIClient, work: Callable[[], None], *records: dict[str, Any]) -> Any:
-    """Append records and return the answer of a request that has waited until they are settled."""
+    """Append records and return the answer of a request that waited until they were settled."""
     body = {"entries": [{**TRIP, **record} for record in records]}
     key = {"Idempotency-Key": uuid.uuid4().hex}
     assert "widened" not in api.post(URL, body, headers=key).data
@@ -280,7 +280,7 @@ def test_a_page_of_large_entries_ends_early(
         address = page["next"]
     before = api.get(page["previous"]).json()
 
-    # Of large ones as many as fit, and one at least
+    # Of large entries as many as fit, and at least one
     assert pages == [[1, 2], [3], [4], [5, 6]]
     # Backwards, too
     assert [entry["seq"] for entry in before["results"]] == [4]

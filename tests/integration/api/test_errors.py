@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 
 def problem(response: Any, status: int, name: str) -> dict[str, Any]:
-    """Return the details of an error, which are whole, of this kind."""
+    """Return the details of an error, checked for completeness, of this kind."""
     assert response.status_code == status, response.content
     assert response["Content-Type"] == CONTENT_TYPE
     told: dict[str, Any] = response.json()

@@ -1,4 +1,4 @@
-"""ETags: what has not changed is not sent again, and what has is not overwritten."""
+"""ETags: unchanged answers are not sent again, and changed objects are not overwritten."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ def manager(workspace: Workspace) -> APIClient:
 
 
 def address_of(kind: str, manager: APIClient) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Return the address of something that is there, and two changes of it."""
+    """Return the address of an existing object, and two changes of it."""
     if kind == "user":
         return "/v1/users/ada/", {"metadata": {"n": 1}}, {"metadata": {"n": 2}}
     if kind == "constraint":
@@ -93,7 +93,7 @@ def test_a_repeated_change_is_not_held_against_its_own_effect(
 
 
 class TestAConstraintOfAUser:
-    """It is written by the gate, later: what comes in between is found there."""
+    """The gate writes it later, and detects changes made in between."""
 
     ADDRESS = "/v1/users/ada/constraints/ended/"
 

@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a write that is repeated is answered again, and done once."""
+"""`Idempotency-Key`: a repeated write gets the same answer, and is done once."""
 
 import datetime
 import threading
@@ -30,7 +30,7 @@ KEY: dict[str, Any] = {"HTTP_IDEMPOTENCY_KEY": "8e03978e-40d5-43dd-bc93-6894a57f
 
 
 def same(first: Any, again: Any) -> bool:
-    """Whether a second answer is that of the first request, and says so."""
+    """Return whether a second answer replays that of the first request, and is marked so."""
     assert REPLAYED not in first
     assert again[REPLAYED] == "true"
     return (first.status_code, first.data) == (again.status_code, again.data)
@@ -196,7 +196,7 @@ class TestReplay:
 
 @pytest.mark.django_db
 class TestReuse:
-    """The same key for something else."""
+    """The same key with a different request."""
 
     @pytest.mark.parametrize(
         ("method", "path", "body"),
@@ -264,7 +264,7 @@ class TestReuse:
 
 @pytest.mark.django_db
 class TestKey:
-    """What a key may be, and where it counts."""
+    """The format of a key, and the requests that honour it."""
 
     @pytest.mark.parametrize("key", ["", " ", "k" * 256, "a\tb", "a\x00", "a\x7f", "\xe9", "🔑"])
     def test_that_is_malformed_is_refused(self, api: APIClient, user: MemoryUser, key: str) -> None:
@@ -336,7 +336,7 @@ class TestKey:
 
 @pytest.fixture
 def locked_user(live_database: str, user: MemoryUser) -> Iterator[psycopg.Connection[Any]]:
-    """Somebody else's transaction that holds the user's row: appends wait for it."""
+    """Another transaction holds the user's row, so appends wait for it."""
     names = ("host", "port", "user", "password", "dbname")
     parameters = connection.get_connection_params()
     with closing(psycopg.connect(**{name: parameters[name] for name in names})) as other:

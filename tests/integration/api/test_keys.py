@@ -1,4 +1,4 @@
-"""API keys: who may call, what they may do, and that workspaces do not see each other."""
+"""API keys: who may call, their scopes, and the isolation of workspaces."""
 
 import base64
 import datetime
@@ -34,7 +34,7 @@ def client(text: str) -> APIClient:
 
 
 def same_but_for_its_name(one: Any, other: Any) -> bool:
-    """Whether two answers tell the same; each request has a name of its own."""
+    """Return whether two answers are equal, except for the id of the request."""
     (first, second) = ({**answer.data, "request_id": None} for answer in (one, other))
     return bool(first == second)
 
@@ -72,7 +72,7 @@ def test_a_key_that_may_read_cannot_write(user: MemoryUser) -> None:
     assert reader.post("/v1/users/", {"user_id": "bob"}).status_code == 403
     assert reader.post("/v1/users/ada/entries/", {"kind": "message"}).status_code == 403
     assert not MemoryUser.objects.filter(user_id="bob").exists()
-    # A query reads: it is refused for want of a state, not of a scope.
+    # A query reads: it is refused for lack of a state, not of a scope.
     assert reader.post("/v1/users/ada/query/", {"code": "1"}).status_code == 409
 
 
@@ -123,7 +123,7 @@ def test_that_it_is_there_elsewhere_takes_the_database_no_other_work(
     path: str,
     body: dict[str, str] | None,
 ) -> None:
-    # On a slow machine it would be noted again that the key is used.
+    # On a slow machine the use of the key would be recorded again.
     monkeypatch.setattr(workspaces, "LAST_USED_RESOLUTION", datetime.timedelta(hours=1))
     other = Workspace.objects.create(name="other")
     _, text = create_key(other, "a")
@@ -150,7 +150,7 @@ def test_two_workspaces_may_have_users_of_the_same_id(api: APIClient, user: Memo
     assert [row["metadata"] for row in api.get("/v1/users/").data["results"]] == [{}]
 
 
-# Of these a key for certain users sees a part.
+# A key for certain users sees only a part of these lists.
 LISTS = ("/v1/users/", "/v1/alerts/", "/v1/backtests/", "/v1/paused-constraints/")
 
 
@@ -165,7 +165,7 @@ def bob(user: MemoryUser) -> MemoryUser:
 
 @pytest.fixture
 def of_bob(bob: MemoryUser) -> APIClient:
-    """A client whose key may do all there is, to bob alone."""
+    """A client whose key has every scope, for bob alone."""
     _, text = create_key(bob.workspace, "bob's", list(Scope), user_pks=[bob.pk])
     return client(f"Bearer {text}")
 
@@ -173,7 +173,7 @@ def of_bob(bob: MemoryUser) -> APIClient:
 def test_a_key_for_certain_users_finds_no_other(
     user: MemoryUser, bob: MemoryUser, of_bob: APIClient
 ) -> None:
-    """Of every operation, as it is asked for in the document's example."""
+    """Each operation is called as in the document's example."""
     examples = json.loads(EXAMPLES.read_text())
     for path, method, operation in operations(generated()):
         example = examples[f"{method.upper()} {path}"]
@@ -346,7 +346,7 @@ def test_a_key_for_certain_users_stays_one_in_the_admin(bob: MemoryUser) -> None
     emptied = ApiKeyForm({**said, "users": ""}, instance=ApiKey.objects.get(pk=key.pk))
     assert "name one at least, or revoke it" in str(emptied.errors["users"])
 
-    # Once he is erased the field is empty, and whoever changes the name opens it to nobody.
+    # After his erasure the field is empty, and a changed name gives access to nobody.
     MemoryUser.objects.filter(pk=bob.pk).update(erased_at=timezone.now())
     renamed = ApiKeyForm({**said, "users": ""}, instance=ApiKey.objects.get(pk=key.pk))
     assert renamed.is_valid(), renamed.errors

@@ -1,4 +1,4 @@
-"""The OpenAPI document says what the API does."""
+"""The OpenAPI document describes what the API does."""
 
 import json
 from typing import Any
@@ -36,12 +36,12 @@ def test_every_address_of_the_api_is_in_the_document() -> None:
     document = generated()
 
     names = {pattern.name for pattern in urls.urlpatterns}
-    # Git speaks a protocol of its own.
+    # Git has a protocol of its own.
     assert len(document["paths"]) == len(names - {"openapi", "unknown", "git"})
     assert document["components"]["securitySchemes"]["ApiKey"]["scheme"] == "bearer"
 
 
-# They are asked by POST and change nothing.
+# These use POST, and change nothing.
 READS = ("query", "search", "context")
 
 
@@ -94,7 +94,7 @@ def test_every_operation_tells_its_errors_and_headers() -> None:
         assert operation["security"] == [{"ApiKey": []}]
 
 
-# Of these the answer that was recorded is a common error.
+# Operations whose recorded answer is an ordinary error.
 REFUSED = {
     ("/v1/users/{user_id}/ask/", "post"),
     ("/v1/runs/{run_id}/cancel/", "post"),
@@ -111,7 +111,7 @@ def test_every_operation_has_an_example_that_holds() -> None:
         if body is not None:
             assert "example" in body, (method, path)
             hold(body["example"], body["schema"], document)
-        # Of an operation that was refused in the tour, the answer is an error's.
+        # If the tour's request was refused, the answer is an error's.
         shown = [
             (told["example"], told["schema"])
             for response in operation["responses"].values()
@@ -147,7 +147,7 @@ def test_a_reopening_says_which_outcomes_it_means() -> None:
 
 
 def hold(example: Any, schema: dict[str, Any], document: dict[str, Any]) -> None:
-    """Fail unless the example is what the schema says."""
+    """Fail unless the example matches the schema."""
     # Imported here: with all its formats that takes more than a second.
     import jsonschema
 

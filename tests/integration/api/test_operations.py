@@ -1,4 +1,4 @@
-"""What takes its time: told at one address, ended and tried again where that makes sense."""
+"""Long operations: shown at one address, and cancelled or retried where that makes sense."""
 
 from collections.abc import Callable
 from typing import Any

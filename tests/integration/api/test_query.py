@@ -23,7 +23,7 @@ Ask = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def ask(api: APIClient, user: MemoryUser, work: Callable[[], None]) -> Ask:
-    """Load three trips; then ask, work, and return the run."""
+    """Append three trips; then query, do the work, and return the run."""
     statements = [
         {"kind": "record", **trip("Rome", key="a", cost=840, on="2026-05-02")},
         {"kind": "record", **trip("Oslo", key="b", cost=99.5, on="2026-06-02")},
@@ -94,7 +94,7 @@ def test_a_value_names_the_records_that_it_rests_on_and_their_entries(ask: Ask) 
 
 @pytest.fixture
 def answered(api: APIClient, ask: Ask, work: Callable[[], None]) -> Ask:
-    """Ask; if that is not answered at once, work, and ask again."""
+    """Query; if the answer is not immediate, do the work, and query again."""
 
     def do(code: str, **more: Any) -> dict[str, Any]:
         response = api.post(f"{URL}?wait=0", {"code": code, **more})
@@ -121,7 +121,7 @@ def test_the_same_question_is_computed_once_for_a_version(
     assert again["evidence"]["count"] == 3
     assert again["as_of"] is None
 
-    # Of another version nothing is known, and of this one still all.
+    # There is no answer for another version, and this one's answers remain.
     statement = {"kind": "record", **trip("Bonn", key="d", cost=1, on="2026-05-02")}
     api.post("/v1/users/ada/entries/", {"entries": [statement]})
     work()
@@ -206,11 +206,11 @@ def test_a_question_costs_few_exchanges_with_the_database(
     django_assert_num_queries: DjangoAssertNumQueries,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # On a slow machine what was counted would be counted again in between.
+    # On a slow machine the counts would be counted again in between.
     monkeypatch.setattr(usage, "BELIEVED_SECONDS", 600.0)
     ask("len(trips)")
 
-    # The key, the user with the head, an earlier answer, the run; and what else is so seldom read.
+    # The key, the user with the head, an earlier answer, the run; and rows that are seldom read.
     with django_assert_max_num_queries(8):
         api.post(f"{URL}?wait=0", {"code": "len(trips) + 1"})
     with django_assert_num_queries(4):

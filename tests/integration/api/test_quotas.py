@@ -29,7 +29,7 @@ TRIP = {"kind": "record", "domain": "travel", "type": "Trip", "data": {"to": "Ro
 
 @pytest.fixture(autouse=True)
 def counted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is counted is asked for at every request, and what is due counted at every look."""
+    """Read the counts at every request, and count what is due at every look."""
     monkeypatch.setattr(usage, "BELIEVED_SECONDS", 0.0)
     monkeypatch.setattr(usage, "OWN_SECONDS", 0.0)
     monkeypatch.setattr(usage, "_believed", {})

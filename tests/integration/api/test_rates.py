@@ -1,4 +1,4 @@
-"""Rates: so many requests and entries of a workspace in a minute, over all processes."""
+"""Rates: a workspace's requests and entries per minute, over all processes."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ MESSAGE = {"kind": "message", "role": "user", "content": "I fly to Rome on Monda
 
 @pytest.fixture(autouse=True)
 def nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that holds nothing yet."""
+    """A process that holds no permits yet."""
     monkeypatch.setattr(rates, "_held", {})
 
 
@@ -37,7 +37,7 @@ def allow(workspace: Workspace, **chosen: int) -> None:
 
 
 def parameters(header: str, name: str) -> dict[str, int]:
-    """Return what a RateLimit header says of a rate."""
+    """Return the parameters of a rate in a RateLimit header."""
     (item,) = (item for item in header.split(", ") if item.startswith(f'"{name}"'))
     return {key: int(value) for key, value in (part.split("=") for part in item.split(";")[1:])}
 
@@ -159,7 +159,7 @@ def test_entries_count_one_by_one_and_no_batch_is_too_large_for_a_full_rate(
     assert large.status_code == 202
     assert after.status_code == 429
     assert after.json()["limit"] == "entries_per_minute"
-    # It is paid back.
+    # The permits are given back.
     assert 96 - (time.monotonic() - began) <= int(after["Retry-After"]) <= 96
 
 
@@ -266,7 +266,7 @@ def test_without_redis_a_process_goes_by_a_rate_of_its_own(
 def test_a_redis_that_hangs_keeps_no_request(
     api: APIClient, user: MemoryUser, hanging_redis: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # On a slow machine it would be asked again before all requests are answered.
+    # On a slow machine Redis would be asked again before all requests are answered.
     monkeypatch.setattr(rates, "SILENT_SECONDS", 600.0)
     client = Counting(hints.redis_client(patience=hints.QUICK_SECONDS))
     monkeypatch.setattr(rates, "redis_client", lambda **options: client)
@@ -299,7 +299,7 @@ def test_a_redis_that_was_emptied_begins_anew(
 def test_a_clock_of_redis_that_was_set_back_leaves_the_bucket_as_it_was(
     api: APIClient, user: MemoryUser, workspace: Workspace, owed: int, status: int
 ) -> None:
-    """Given what Redis wrote when its clock was an hour ahead."""
+    """Redis wrote this when its clock was an hour ahead."""
     allow(workspace, reads_per_minute=600)
     client = hints.redis_client()
     seconds, _ = client.time()
@@ -309,7 +309,7 @@ def test_a_clock_of_redis_that_was_set_back_leaves_the_bucket_as_it_was(
 
     assert api.get("/v1/users/").status_code == status
 
-    # And it fills as ever: nobody waits for an hour.
+    # The bucket fills as usual: nobody waits for an hour.
     time.sleep(0.3)
     assert api.get("/v1/users/").status_code == 200
 

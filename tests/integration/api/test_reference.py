@@ -19,7 +19,7 @@ def test_the_front_door_leads_to_the_reference_of_the_api() -> None:
     document = client.get("/v1/openapi.json").json()
     for path, method, operation in operations(document):
         assert f'id="{operation["operationId"]}"' in text, f"{method} {path}"
-    # It asks nobody else for anything, and runs nothing.
+    # It loads nothing from other servers, and runs no script.
     assert not re.search(r"<script|(?:src|href)=\"https?:", text)
     assert client.post("/docs/").status_code == 405
 

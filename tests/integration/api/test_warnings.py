@@ -1,4 +1,4 @@
-"""What a sandbox for development computed says so, wherever the API shows it."""
+"""A result that a development sandbox computed is marked so, wherever the API shows it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,7 +39,7 @@ TRIP = {"kind": "record", "domain": "travel", "type": "Trip", "key": "rome", "da
 def results(
     api: APIClient, user: MemoryUser, work: Callable[[], None]
 ) -> Callable[[], dict[str, Any]]:
-    """Have every kind of result computed; return a look at each of them."""
+    """Compute every kind of result; return a look at each of them."""
     api.post("/v1/users/ada/entries/", TRIP)
     work()
     proposed = api.put("/v1/users/ada/constraints/told/?wait=0", RULE).data

@@ -1,4 +1,4 @@
-"""`/v1/constraints/`: written from the library, judged, approved, given to users, taken back."""
+"""`/v1/constraints/`: written from the library, judged, approved, enabled for users, withdrawn."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A scripted language model that works on a user's log; what it proposes is judged in this process.
+"""A scripted language model works on a user's log; its proposals are judged in this process.
 
 Whole processes are in tests/acceptance/test_language_model.py.
 """
@@ -27,7 +27,7 @@ Meanwhile: TypeAlias = Callable[[Callable[[], object]], None]
 
 @pytest.fixture(autouse=True)
 def quick(settings: Settings, sandbox_worker: None) -> None:
-    """Settings under which nothing is waited for without need."""
+    """Settings that avoid needless waits."""
     settings.UAC_LLM_TIMEOUT_SECONDS = 120.0
     settings.UAC_LLM_BACKOFF_SECONDS = 0.01
     settings.UAC_LLM_OUTPUT_TOKENS = 1000
@@ -47,7 +47,7 @@ def say(user: MemoryUser) -> Say:
 
 @pytest.fixture
 def work(settings: Settings, user: MemoryUser) -> Work:
-    """Have a model work on what waits, by these replies; return the server with what it heard."""
+    """Have a model process waiting entries with these replies; return the server."""
 
     def do(
         *replies: Reply, script: Script | None = None, protocol: Protocol = "openai"
@@ -68,9 +68,9 @@ def work(settings: Settings, user: MemoryUser) -> Work:
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
-    """Have something happen, once, while the model answers its next question.
+    """Run something, once, while the model answers its next question.
 
-    It happens in this thread: the scripted server has another, which sees nothing of the test's
+    It runs in this thread: the scripted server has another, which does not see the test's
     transaction.
     """
 

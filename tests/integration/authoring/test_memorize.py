@@ -29,13 +29,13 @@ FRIDAY = datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.UTC)
 
 
 def asked(request: Request) -> str:
-    """What the model was asked at the beginning of the conversation."""
+    """Return the question at the beginning of the conversation with the model."""
     text: str = request.body["messages"][1]["content"]
     return text
 
 
 def numbers(request: Request) -> list[int]:
-    """The messages that are to be remembered."""
+    """Return the messages that are to be remembered."""
     _, _, material = asked(request).rpartition("Messages to remember:")
     return [int(seq) for seq in re.findall(r"^\[(\d+)\]", material, re.MULTILINE)]
 

@@ -1,4 +1,4 @@
-"""From a message to a record: what is said is remembered, structured, judged and committed."""
+"""A message becomes a record: it is remembered, structured, judged and committed."""
 
 import datetime
 from collections.abc import Callable

@@ -1,7 +1,6 @@
-"""A model that does not do what it should: nothing is lost, nothing is taken that is wrong, every
-call is on record, and the staff can see why.
+"""A model that misbehaves: nothing is lost, nothing wrong is accepted, every call is recorded.
 
-All of it in the protocols of two providers.
+The staff can see why. All of it is tested in the protocols of two providers.
 """
 
 import datetime
@@ -89,7 +88,7 @@ def protocol(request: pytest.FixtureRequest) -> Protocol:
 def fact(say: Say) -> int:
     """A fact that waits.
 
-    The day on which it was said grounds dates, too: that day must not be any of the tests'.
+    The day of the entry grounds dates, too: it must not be one of the tests' dates.
     """
     (seq,) = say(
         "The user travels to Rome on 2026-05-08.",
@@ -114,7 +113,7 @@ def written(body: str = SPEAKS, imports: str = "") -> str:
 
 
 def assert_nothing_was_taken(user: MemoryUser, server_calls: int) -> Lane:
-    """The head stays, the entries wait, the calls are on record, and the lane says why."""
+    """The head must stay, the entries wait, the calls be recorded, and the lane give the reason."""
     user.refresh_from_db()
     assert user.head is None
     counts = coverage(user)
@@ -131,7 +130,7 @@ def assert_nothing_was_taken(user: MemoryUser, server_calls: int) -> Lane:
 
 
 FAILING_CALLS: dict[str, tuple[Callable[[], Reply], str, int]] = {
-    # What the provider does → the outcome on record, and how often it is asked.
+    # Behaviour of the provider → the recorded outcome, and the number of attempts.
     "limits the rate": (lambda: status(429, retry_after="0.01"), "rate_limited", 3),
     "has failed": (lambda: status(500), "unavailable", 3),
     "answers HTML": (
@@ -270,7 +269,7 @@ def test_edits_are_unacceptable(
     good = [TRIP] if wrong[0]["op"] == "add" else [TRIP, trip(fact)]
 
     def script(request: Request) -> Reply:
-        # It says the same again and again, in other words.
+        # It repeats the same in different words.
         if number(request) % 2 == 0:
             return edits(*(good if number(request) == 0 else []), *wrong)
         return finishes()
@@ -288,7 +287,7 @@ def test_edits_are_unacceptable(
 
 
 def number(request: Request) -> int:
-    """How many answers the model has given before in this conversation."""
+    """Return how many answers the model has already given in this conversation."""
     return sum(message["role"] == "assistant" for message in request.body["messages"])
 
 

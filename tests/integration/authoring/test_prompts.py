@@ -1,4 +1,4 @@
-"""What a language model is sent depends on what is new, not on how much there is already."""
+"""The size of a model's prompt depends on what is new, not on how much there is already."""
 
 import datetime
 import json
@@ -24,7 +24,7 @@ CLASSES = ("Meal", "Trip", "Visit")
 
 
 def lives(user: MemoryUser, first: int, last: int) -> None:
-    """Bring in typed entries with these numbers, of three classes in turn."""
+    """Import typed entries with these numbers, of three classes in turn."""
     drafts = [
         Draft(
             kind=EntryKind.RECORD,
@@ -43,7 +43,7 @@ def lives(user: MemoryUser, first: int, last: int) -> None:
 
 
 def is_told_a_fact(say: Say, work: Work) -> list[str]:
-    """Have a model look at the domain, and settle a fact; return what each turn was sent."""
+    """Have a model look at the domain, and settle a fact; return the prompt of each turn."""
     (fact,) = say("Ada likes tea.", kind=EntryKind.FACT)
     server = work(
         called("open_domain", {"domain": "life"}),

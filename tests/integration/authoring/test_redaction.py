@@ -1,4 +1,4 @@
-"""What is redacted while a model works on it: it comes to nothing, and nothing of it is left."""
+"""An entry redacted while a model works on it has no effect, and leaves no trace."""
 
 import pytest
 

@@ -42,7 +42,7 @@ def asked(request: Request) -> str:
 
 
 def window(request: Request) -> list[int]:
-    """The entries that the model is asked to bring in."""
+    """Return the entries that the model is asked to process."""
     return [int(seq) for seq in re.findall(r"^\[(\d+)\]", asked(request), re.MULTILINE)]
 
 
@@ -407,7 +407,7 @@ def test_calls_of_a_window_share_their_work(user: MemoryUser, say: Say, work: Wo
 
 @pytest.fixture
 def many(user: MemoryUser, monkeypatch: pytest.MonkeyPatch) -> MemoryUser:
-    """Sixty trips, of which only the newest ten are read where the model works."""
+    """Sixty trips, of which only the newest ten are read in the model's process."""
     monkeypatch.setattr("workers.authoring.workbench.READ_RECORDS", 10)
     cities = ["Rome", "Oslo", "Bern"]
     statements = [
@@ -436,7 +436,7 @@ def many(user: MemoryUser, monkeypatch: pytest.MonkeyPatch) -> MemoryUser:
 LOOK_UPS: list[tuple[dict[str, Any], list[str]]] = [
     ({"key": "t7"}, ["t7"]),
     ({"text": "oslo", "where": {"nights": 58}}, ["t58"]),
-    # Older than what is read at once: found by a query.
+    # Older than the records read at once: found by a query.
     ({"collection": "trips", "where": {"nights": 4}}, ["t4"]),
     ({"domain": "travel", "where": {"on": "2026-01-03", "to": "Bern"}}, ["t2"]),
     ({"text": "bern t5"}, ["t59", "t56", "t53", "t50", "t5"]),
@@ -599,7 +599,7 @@ def near(key: str, seq: int, starts_on: str) -> dict[str, Any]:
 
 @pytest.fixture
 def near_trip(say: Say, work: Work) -> int:
-    """A trip, told of years ago, of which a constraint warns three days before it begins."""
+    """A trip from years ago, with a constraint that fires three days before it begins."""
     (seq,) = say("To Rome on 2025-01-03.", kind=EntryKind.FACT, occurred_at=SAID_ON)
     work(edits(TRIP, near("a", seq, "2025-01-03"), constraint(DAYS, DAYS_TESTS)), finishes())
     return seq

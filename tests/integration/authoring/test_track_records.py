@@ -1,4 +1,4 @@
-"""A model that was stopped for its track record is called no more, and nothing is lost by that."""
+"""A model that was stopped for its track record is not called, and nothing is lost."""
 
 import datetime
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def other(workspace: Workspace) -> MemoryUser:
 
 
 def inventing(request: Request) -> Reply:
-    """A model that writes what nobody said."""
+    """A model that invents facts."""
     if not begins(request):
         return finishes()
     text = "the moon is made of green cheese"
@@ -48,7 +48,7 @@ def inventing(request: Request) -> Reply:
 
 
 def refused(user: MemoryUser, times: int) -> None:
-    """So many sessions of the model that the gate refused."""
+    """Make `times` sessions in which the gate refused the model's edits."""
     for number in range(times):
         at = timezone.now() - datetime.timedelta(minutes=times - number)
         make_session(user, refusals=4, at=at)

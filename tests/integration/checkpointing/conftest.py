@@ -1,4 +1,4 @@
-"""Typed entries in, the project out: what the tests of checkpoints speak in."""
+"""Helpers of the checkpoint tests: typed entries in, the project out."""
 
 from collections.abc import Callable
 from typing import Any
@@ -63,6 +63,6 @@ def verdicts(user: MemoryUser) -> Callable[[], dict[int, tuple[str, str]]]:
 
 
 def trip(to: str = "Rome", **fields: Any) -> dict[str, Any]:
-    """A typed entry of a trip; `key` names it."""
+    """Return a typed entry of a trip with this key."""
     key = {"key": fields.pop("key")} if "key" in fields else {}
     return {"domain": "travel", "type": "Trip", "data": {"to": to, **fields}, **key}

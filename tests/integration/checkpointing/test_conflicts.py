@@ -1,4 +1,4 @@
-"""Conflicts, from the edit through the gate to the alert, and to its end."""
+"""Conflicts, from the edit through the gate to the alert, and to its resolution."""
 
 import datetime
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def said(user: MemoryUser) -> None:
         "Bob: No, we move on May 3, 2026.",
         "Settled: we move on May 2.",
     ]
-    # The day on which it was said grounds dates, too: it must not be one that a test asks for.
+    # The day of the entry grounds dates, too: it must not be one that a test uses.
     at = datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.UTC)
     drafts = [log.Draft(kind=EntryKind.MESSAGE, content=text, occurred_at=at) for text in texts]
     log.append(user, drafts, source="test")

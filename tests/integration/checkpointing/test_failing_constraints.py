@@ -1,4 +1,4 @@
-"""A live constraint that fails: whoever relies on it learns that it does not watch, and why."""
+"""A live constraint that fails: whoever relies on it learns that it does not work, and why."""
 
 import datetime
 import uuid
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 URL = "/v1/users/ada/constraints/"
 CRITICAL = BUDGET.replace("warning", "critical")
 MENDED = CRITICAL.replace("if trip.cost > 1000", "if trip.cost is not None and trip.cost > 1000")
-# Without annotations of its own the type checker does not look into it.
+# The type checker skips functions without annotations.
 UNTYPED = CRITICAL.replace("for trip in trips:", "for trip in list[Any](trips):").replace(
     "import datetime\n", "import datetime\nfrom typing import Any\n"
 )
@@ -40,7 +40,7 @@ def put(api: APIClient, checkpoint: Append, work: Callable[[], None]) -> Put:
 
     def do(source: str = CRITICAL, tests: str = BUDGET_TESTS, status: int = 200) -> Any:
         body = {"source": source, "tests": tests}
-        # Sent again with its key once the gate has decided, it is answered with the decision.
+        # A repeated request with the same key is answered with the decision, once there is one.
         key = {"Idempotency-Key": uuid.uuid4().hex}
         assert api.put(f"{URL}budget/?wait=0", body, format="json", headers=key).status_code == 202
         work()
@@ -53,7 +53,7 @@ def put(api: APIClient, checkpoint: Append, work: Callable[[], None]) -> Put:
 
 @pytest.fixture
 def failing(checkpoint: Append, work: Callable[[], None], put: Put) -> int:
-    """Let the constraint fail by a record without the field; return that record's entry."""
+    """Make the constraint fail by a record without the field; return that record's entry."""
     put()
     (seq,) = checkpoint(trip("Oslo", key="b"))
     work()
@@ -251,7 +251,7 @@ def test_an_earlier_version_is_not_told_to_fail(api: APIClient) -> None:
 def test_without_a_new_entry_none_is_to_blame(
     api: APIClient, put: Put, user: MemoryUser, work: Callable[[], None]
 ) -> None:
-    """A constraint may fail by the day alone."""
+    """A constraint may fail merely because of the day."""
     later = CRITICAL.replace(
         "for trip in trips:", "for trip in trips:\n        1 // (2031 - today.year)"
     )

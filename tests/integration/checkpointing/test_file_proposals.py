@@ -41,7 +41,7 @@ def send(api: APIClient, user: MemoryUser, work: Callable[[], None]) -> Send:
 
 @pytest.fixture
 def told(user: MemoryUser, checkpoint: Append) -> int:
-    """Two trips, and something that was said since; return its seq."""
+    """Two trips, and a later message; return its seq."""
     checkpoint(trip(key="rome", cost=1500), trip("Oslo", key="oslo", cost=10))
     said = "We go to Bern, for 700."
     (entry,) = log.append(user, [log.Draft(kind=EntryKind.FACT, content=said)], source="test")

@@ -1,4 +1,4 @@
-"""The first constraint of somebody who does what each refusal tells, and knows nothing else."""
+"""The first constraint of an author who only follows the advice in each refusal."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a model cannot show it cannot change: values, critical alerts, rules."""
+"""A model cannot change what it cannot show: values, critical alerts, rules."""
 
 from collections.abc import Callable
 from typing import Any
@@ -85,7 +85,7 @@ def health(kind: str, key: str, **data: Any) -> dict[str, Any]:
 def allergy(
     user: MemoryUser, checkpoint: Append, propose: Propose, work: Callable[[], None]
 ) -> Alert:
-    """A drug against an allergy, of which a critical alert tells."""
+    """A drug that conflicts with an allergy, and its critical alert."""
     checkpoint(
         health("Allergy", "pen", allergen="penicillin", drug_class="penicillin", person="Paul"),
         health("Allergy", "nuts", allergen="peanuts", drug_class=None, person=None),
@@ -310,7 +310,7 @@ CASE = "\n\ndef test_case() -> None:\n    assert run_check(budget, today=TODAY) 
 def budget(
     user: MemoryUser, checkpoint: Append, propose: Propose, work: Callable[[], None]
 ) -> Alert:
-    """A trip that costs too much, of which a warning tells."""
+    """A trip that costs too much, and its warning."""
     checkpoint(trip(key="a", cost=1500))
     assert propose(constraint(tests=BUDGET_TESTS + CASE)).outcome == "ok"
     work()

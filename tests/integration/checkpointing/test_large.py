@@ -1,4 +1,4 @@
-"""One more record on fifty thousand: the work follows the change and not the size of the past."""
+"""One more record on fifty thousand: the work depends on the change, not on the past's size."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ MANY = 50_000
 
 @pytest.fixture
 def crowded(user: MemoryUser) -> MemoryUser:
-    """A user with 50,000 trips, brought in through the gate in one checkpoint."""
+    """A user with 50,000 trips, added through the gate in one checkpoint."""
     project = Project.empty()
     fields = (
         FieldSpec("to", "str"),
@@ -85,7 +85,7 @@ def test_the_work_follows_the_change(
     assert changed == {"manifest.py", max(path for path in after.tree if "/trips_" in path)}
     assert before.tree.keys() == after.tree.keys()
     counts: dict[str, Any] = after.verdict["counts"]
-    # Of the two changed files one is generated from the outline and never parsed.
+    # One of the two changed files is generated from the outline and never parsed.
     assert counts["files_parsed"] == 1
     assert counts["files_changed"] == counts["files_rendered"] == len(changed) == 2
     assert counts["files_compiled"] == counts["files_checked"] == len(changed)

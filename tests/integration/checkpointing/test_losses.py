@@ -1,4 +1,4 @@
-"""The check that nothing is lost finds a planted fault of every kind, and nothing else."""
+"""The check that no record is lost finds an inserted fault of every kind, and nothing else."""
 
 from dataclasses import replace
 

@@ -1,7 +1,7 @@
-"""Faults of every kind, planted one by one: which check of the gate finds each, and what it says.
+"""Faults of every kind, inserted one by one: which check of the gate finds each, and its message.
 
-With `-s` the table is printed. Faults that edits can hold are proposed as edits; those that no edit
-can bring about, because trusted code writes the files, are planted in the candidate itself.
+With `-s` the table is printed. Faults that edits can express are proposed as edits; those that no
+edit can cause, because trusted code writes the files, are inserted into the candidate itself.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.django_db
 
 SAID = "We fly to Rome with Marianne on May 2, 2026, at 7 pm: 1,200 € for both, booking X4TY7Z."
 WHEN = datetime.datetime(2026, 3, 4, 9, 30, tzinfo=datetime.UTC)
-# Entries 1 and 2 are the trips, 3 is what is said above, 4 says nothing.
+# Entries 1 and 2 are the trips, 3 is the message above, 4 supports nothing.
 SOURCES = [3]
 
 DEFINE = {
@@ -67,7 +67,7 @@ DISMISS = {"op": "dismiss", "reason": "small talk", "sources": [4]}
 
 
 def flight(**fields: Any) -> list[dict[str, Any]]:
-    """Add a flight, with something else in these fields."""
+    """Add a flight, with different values in these fields."""
     add = {"op": "add", "domain": "travel", "class_name": "Flight", "key": "f", "sources": SOURCES}
     return [DEFINE, {**add, "fields": {**FIELDS, **fields}}]
 
@@ -83,7 +83,7 @@ def another_trip(cost: int = 1200) -> list[dict[str, Any]]:
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """A fault, and what the gate says of it: the check, the code and the place of its finding."""
+    """A fault, and the gate's finding: the check, the code and the place."""
 
     edits: list[dict[str, Any]]
     check: str
@@ -98,7 +98,7 @@ class Fault:
 
 
 def in_file(path: str, old: str, new: str) -> Callable[[Change], Change]:
-    """Plant another text in a file of the candidate; one that it does not change is named whole."""
+    """Replace the text of a file of the candidate; an unchanged file is given as a whole."""
 
     def plant(change: Change) -> Change:
         text = change.files.get(path) or SCHEMA
@@ -138,7 +138,7 @@ RULE = {"path": "constraints/budget.py"}
 TESTS = {"path": "tests/test_budget.py"}
 
 FAULTS: dict[str, Fault] = {
-    # Records that say what nobody said.
+    # Records whose content no entry supports.
     "wrong number": Fault(
         flight(price=1300), "grounding", "ungrounded_number", {**FLIGHT_SAYS, "field": "price"}
     ),
@@ -426,7 +426,7 @@ _rows: list[tuple[str, str, str, str]] = []
 
 @pytest.fixture(scope="module", autouse=True)
 def table() -> Iterator[None]:
-    """Print what was found, at the end."""
+    """Print the findings at the end."""
     yield
     rows = [("fault", "check", "finding", "what it says"), *_rows]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]

@@ -165,7 +165,7 @@ def test_an_alert_resolves_when_its_cause_is_gone(
 
 
 def with_lines(*lines: str) -> str:
-    """The constraint with lines before its loop, which its own tests do not reach."""
+    """Return the constraint with lines before its loop, which its own tests do not reach."""
     return BUDGET.replace("    for trip", "\n".join([*lines, "    for trip"]))
 
 
@@ -267,7 +267,7 @@ def test_code_that_cannot_run_and_means_one_thing_is_repaired(
         ("tests/test_budget.py", 1, "indentation"),
         ("tests/test_budget.py", 1, "missing_imports"),
     ]
-    # What was judged is what is kept, in the tree and among the edits.
+    # The judged text is the one that is stored, in the tree and among the edits.
     assert source_of("constraints/budget.py") == BUDGET
     assert source_of("tests/test_budget.py") == BUDGET_TESTS
     assert user.head is not None
@@ -308,7 +308,7 @@ def test_a_constraint_that_raises_later_is_an_error_on_the_run_and_an_alert_for_
     propose(constraint())
     work()
 
-    # A fact is not refused because a rule cannot cope with it.
+    # A fact is not refused because a constraint cannot cope with it.
     (seq,) = checkpoint(trip("Oslo", key="b", cost=None))
     work()
 
@@ -533,7 +533,7 @@ def test_a_model_s_second_try_of_the_same_entries_adds_nothing(
     assert again.runner == ""  # nothing was executed for it
     assert list(fields_of("notes.notes")) == ["note-1"]
     assert log.coverage(user).pending == 1
-    # Others may cite what is settled, and say that they considered it.
+    # Other authors may cite settled entries, and say that they considered them.
     assert propose(ROME, considered=[1]).outcome == "ok"
 
 
@@ -739,7 +739,7 @@ def test_a_boundary_refuses_a_models_constraint_once(checkpoint: Append, propose
     refused = propose(rule, trigger=RunTrigger.MODEL, dry_run=True)
     again = propose(rule, trigger=RunTrigger.MODEL)
     first = propose(other, trigger=RunTrigger.MODEL)
-    # Of a user something of whom is redacted, earlier runs are emptied
+    # If something of a user is redacted, earlier runs are emptied
     Run.objects.filter(pk=first.pk).update(output=None)
     anew = propose(other, trigger=RunTrigger.MODEL)
 

@@ -42,7 +42,7 @@ def before_each_commit(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Note]]
 
 @pytest.fixture
 def rival(user: MemoryUser) -> Note:
-    """Propose a note and see it accepted: the head moves."""
+    """Propose a note, which is accepted: the head moves."""
 
     def act() -> None:
         head = MemoryUser.objects.get(pk=user.pk).head
@@ -132,7 +132,7 @@ def test_entries_that_arrive_while_a_checkpoint_is_made_are_settled_too(
     before_each_commit: Callable[[list[Note]], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # On a slow machine the turn would be over after the first checkpoint.
+    # On a slow machine the time slice would end after the first checkpoint.
     monkeypatch.setattr(records, "TURN_SECONDS", 600.0)
     append(trip(key="a"))
 
@@ -153,7 +153,7 @@ def test_a_waiting_run_of_the_constraints_moves_on_to_the_newer_version(
 ) -> None:
     checkpoint(trip(key="a"))
     waiting = runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.CHECKPOINT, checkpoint=user.head)
-    # An alert is live, so the constraints are asked again although there are none any more.
+    # An alert is live, so the constraints run again although there are none any more.
     run_finds(user, finding(record("m-1", 1)))
 
     checkpoint(trip("Oslo", key="b"))

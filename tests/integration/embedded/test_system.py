@@ -1,4 +1,4 @@
-"""The whole server as real processes: all of them start, none dies unnoticed, none is left."""
+"""The whole server as real processes: all start, none dies unnoticed, none is left."""
 
 import json
 import os
@@ -116,12 +116,12 @@ def test_a_start_that_fails_says_why_and_leaves_no_process() -> None:
     ):
         pytest.fail("it started")
 
-    # Services that ran before may have new children of their own.
+    # Earlier services may have new children of their own.
     assert eventually(lambda: children(os.getpid()) <= before)
 
 
 class TestEndOfTheSupervisor:
-    """Nothing outlives it: neither its processes nor their own children."""
+    """No process outlives the supervisor: neither its own nor their children."""
 
     @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
     def test_leaves_no_process(self, packages: Path, folder: Path, end: signal.Signals) -> None:
@@ -132,7 +132,7 @@ class TestEndOfTheSupervisor:
 
         supervisor.popen.send_signal(end)
 
-        # By SIGTERM it leaves as it should, after everything has been stopped.
+        # SIGTERM ends it properly, after everything has been stopped.
         expected = 128 + end if end == signal.SIGTERM else -end
         assert supervisor.popen.wait(timeout=scaled(60)) == expected
         assert eventually(lambda: not any(alive(pid) for pid in family))

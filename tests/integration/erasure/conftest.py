@@ -16,7 +16,7 @@ from memory.workspaces import create_key
 from tests.waiting import eventually
 from workers import tasks
 
-# What nobody may find again.
+# The text that nobody may find again.
 MARKER = "Wolframite"
 
 
@@ -30,16 +30,16 @@ def api(workspace: Workspace) -> APIClient:
 
 
 def finish(user: MemoryUser) -> UserErasure:
-    """Have the erasure of a user worked on until it is done, and return it.
+    """Work on the erasure of a user until it is done, and return it.
 
-    Whatever writes in the meantime, such as an autoanalyze, keeps it from being done for a while.
+    Any transaction in the meantime, such as an autoanalyze, delays it for a while.
     """
     eventually(lambda: go_on(user, passes=1).due_at is None)
     return UserErasure.objects.get(user=user)
 
 
 def go_on(user: MemoryUser, passes: int = 3) -> UserErasure:
-    """Have the erasure of a user worked on so many times, done or not, and return it."""
+    """Work on the erasure of a user so many times, done or not, and return it."""
     row = UserErasure.objects.get(user=user)
     with ExitStack() as stack:
         if connection.in_atomic_block:  # the test's own transaction began before, and stays open
@@ -52,7 +52,7 @@ def go_on(user: MemoryUser, passes: int = 3) -> UserErasure:
 
 
 def found(marker: str = MARKER) -> list[str]:
-    """Return where the marker is in the database, whatever the table: its name, and the row."""
+    """Yield where the marker is in the database, in any table: its name, and the row."""
     return [place for place in _cells() if marker.lower() in place.lower()]
 
 

@@ -1,4 +1,4 @@
-"""`DELETE /v1/users/{user_id}/`: who may, what it answers, and what there is from then on."""
+"""`DELETE /v1/users/{user_id}/`: permissions, answers, and the state afterwards."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`manage.py erase`: the list of who was erased, and the same again after an older backup."""
+"""`manage.py erase`: the list of erased users, and repeating erasures after an older backup."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Whoever was merged into a user is the same person, and goes with it."""
+"""A user who was merged into another is the same person, and is erased with it."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ USER = "/v1/users/ada/"
 
 @pytest.fixture
 def anonymous(workspace: Workspace) -> MemoryUser:
-    """Somebody who has said something, before anybody knew who it was."""
+    """A user with messages, before it is known who it is."""
     somebody = create_user(workspace, "anon-1", metadata=None)
     log.append(somebody, [Draft(kind=EntryKind.MESSAGE, content=MARKER)], source="key:x")
     return somebody
@@ -31,7 +31,7 @@ def anonymous(workspace: Workspace) -> MemoryUser:
 
 @pytest.fixture
 def merged(user: MemoryUser, anonymous: MemoryUser) -> MemoryUser:
-    """The same, merged into the user, entries and all."""
+    """The same user, merged into the known one, entries and all."""
     row = merging.merge(user, anonymous, by="key:x")
     while merging.waiting().filter(pk=row.pk).exists():
         worker.work_on(row.pk)

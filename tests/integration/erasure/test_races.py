@@ -1,4 +1,4 @@
-"""Erasures while others are at it, and by workers that are killed."""
+"""Erasures while others write, and by workers that are killed."""
 
 import datetime
 import os
@@ -57,7 +57,7 @@ def erase_at_once(user: MemoryUser) -> None:
 def meanwhile(
     monkeypatch: pytest.MonkeyPatch, module: object, name: str, rival: Callable[[], None]
 ) -> None:
-    """Have the rival write before this function of the module is called the first time."""
+    """Have the rival write before the first call of this function of the module."""
     original = getattr(module, name)
 
     def called(*arguments: Any, **options: Any) -> Any:
@@ -162,7 +162,7 @@ def test_an_answer_of_a_language_model_that_comes_late_is_not_kept(
 def test_rows_of_a_transaction_that_had_begun_are_found(
     live_database: str, user: MemoryUser
 ) -> None:
-    """It cannot see yet that the user is erased, so the database lets it write."""
+    """The transaction cannot see yet that the user is erased, so the database lets it write."""
     append(user)
     tasks.checkpoint_records(user.pk)
     user.refresh_from_db()
@@ -304,7 +304,7 @@ def test_a_host_is_waited_for_until_it_says_that_it_holds_nothing(
 def test_a_host_that_was_killed_is_waited_for_until_its_sandboxes_are_removed(
     live_database: str, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # On a slow machine it would be given up before it was looked at.
+    # On a slow machine it would fail permanently before the check.
     monkeypatch.setattr(user_erasure, "GONE", datetime.timedelta(hours=1))
     SandboxHost.objects.create(
         name="dead",

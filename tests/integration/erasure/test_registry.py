@@ -1,4 +1,4 @@
-"""What is in the registry is erased: rows of every model, with every field of content filled."""
+"""Everything in the registry is erased: rows of every model, with every content field filled."""
 
 import uuid
 from typing import Any
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.django_db
 
 
 def plant(user: MemoryUser) -> dict[type[models.Model], models.Model]:
-    """Store a row of every model that reaches the user; all that is content quotes the marker."""
+    """Store a row of every model that reaches the user; all content quotes the marker."""
     endpoint = WebhookEndpoint.objects.create(workspace=user.workspace, url="https://x", secret=b"")
     EventCounter.objects.create(workspace=user.workspace, last_seq=1)
     rows: dict[type[models.Model], models.Model] = {
@@ -113,7 +113,7 @@ def test_nothing_of_any_field_of_content_is_left(
     assert found() == []
     kept = {model.__name__ for model in planted if model._base_manager.exists()}
     stay = {model.__name__ for model, how in REGISTRY.items() if how.method != Method.DELETE}
-    # What tells that the alert is erased is sent once more.
+    # The message that the alert is erased is sent once more.
     assert kept - {"Workspace", "WebhookEndpoint", "Delivery"} == stay - {"UserErasure"}
 
 

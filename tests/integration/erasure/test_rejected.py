@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def told(user: MemoryUser, workspace: Workspace) -> Delivery:
-    """A message about the user's rejected entries, of which an endpoint has quoted something."""
+    """A message about the user's rejected entries, which an endpoint has quoted."""
     WebhookEndpoint.objects.create(workspace=workspace, url="https://x", secret=b"")
     reject(user, 2, key=MARKER)
     delivery = Delivery.objects.get()
@@ -58,7 +58,7 @@ def test_nothing_is_left_but_the_number_of_the_event(user: MemoryUser, told: Del
     assert not Delivery.objects.filter(pk=told.pk).exists()
     event = AlertEvent.objects.get(user=user.pk)
     assert (event.seq, event.entries, event.actor) == (1, [], "")
-    # Those of others are untouched, and the feed has no gap.
+    # The events of others are unchanged, and the feed has no gap.
     assert AlertEvent.objects.get(user=bob).entries == [1]
     assert Delivery.objects.get().event.user == bob  # type: ignore[union-attr]
     assert list(verification.workspace_problems(user.workspace)) == []

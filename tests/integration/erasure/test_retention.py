@@ -1,4 +1,4 @@
-"""What a workspace does not keep for ever: messages, runs, calls of language models."""
+"""Retention limits of a workspace: messages, runs, calls of language models."""
 
 import datetime
 from collections.abc import Callable
@@ -34,7 +34,7 @@ Aged = Callable[..., Any]
 
 @pytest.fixture(autouse=True)
 def looked_at_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a process has seen in another test counts no more."""
+    """Forget what the process has seen in another test."""
     monkeypatch.setattr(retention, "_quiet_until", {})
 
 

@@ -1,4 +1,4 @@
-"""A person with a history, a server that real git speaks with, and a shell to run it in."""
+"""A person with a history, a server for real git clients, and a shell to run them in."""
 
 import base64
 import os
@@ -70,7 +70,7 @@ def record(type_: str, key: str, *, retired: bool = False, **data: Any) -> dict[
 
 
 def say_to(api: APIClient) -> Callable[..., None]:
-    """Return what logs entries of Ada and settles them."""
+    """Return a function that appends entries of Ada and settles them."""
 
     def do(*entries: dict[str, Any]) -> None:
         assert api.post("/v1/users/ada/entries/", {"entries": entries}).status_code == 202
@@ -126,7 +126,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
     def process_request_thread(self, *arguments: Any) -> None:
-        """Leave no connection behind: the database could not be dropped."""
+        """Close connections afterwards: otherwise the database could not be dropped."""
         try:
             super().process_request_thread(*arguments)
         finally:
@@ -135,12 +135,12 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
 
 class _Handler(WSGIRequestHandler):
     def log_message(self, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def base_url(live_database: str) -> Iterator[str]:
-    """The address of a server of this very process, on the database of the test."""
+    """The address of a server in this process, on the database of the test."""
     from uac_site.wsgi import application
 
     with make_server("127.0.0.1", 0, application, _Server, _Handler) as server:
@@ -153,7 +153,7 @@ def base_url(live_database: str) -> Iterator[str]:
 
 @pytest.fixture
 def superuser(live_database: str) -> Callable[[str], None]:
-    """Carry out a statement that the server's role may not."""
+    """Execute a statement that the server's role may not."""
     url = SERVICES.postgres.superuser_url.rsplit("/", 1)[0] + f"/{live_database}"
 
     def do(statement: str) -> None:
@@ -172,7 +172,7 @@ def key(workspace: Workspace) -> str:
 
 @pytest.fixture
 def git(tmp_path: Path, key: str) -> Run:
-    """Run git with a key, and with no settings of this machine."""
+    """Run git with a key, and without this machine's settings."""
 
     def do(*arguments: str, cwd: Path = tmp_path, key: str = key, login: bool = True) -> Any:
         encoded = base64.b64encode(f"git:{key}".encode()).decode()
@@ -196,8 +196,10 @@ def git(tmp_path: Path, key: str) -> Run:
 
 
 def run_python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in a folder, with what it holds and what is installed, and nothing of ours, but as
-    somebody does who works on a Django project otherwise."""
+    """Run Python in a folder, with its content and installed packages, and nothing of ours.
+
+    The environment is otherwise that of a developer who works on a Django project.
+    """
     environment = {"DJANGO_SETTINGS_MODULE": "shop.settings"}
     return subprocess.run(
         [sys.executable, *arguments],
@@ -211,7 +213,7 @@ def run_python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 def assert_green(folder: Path) -> None:
-    """The tests of a project pass, and its types are right."""
+    """The tests of a project must pass, and its types must be right."""
     tests = run_python(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert tests.returncode == 0, tests.stdout + tests.stderr
     types = run_python(folder, "-m", "mypy", "--strict", ".")

@@ -1,4 +1,4 @@
-"""Real git clones, fetches, and tries to push; what it gets is a project that runs."""
+"""Real git clones, fetches, and tries to push; the result is a project that runs."""
 
 import re
 from collections.abc import Callable
@@ -31,12 +31,12 @@ STORY = [
 
 @pytest.fixture
 def url(base_url: str) -> str:
-    """Where the person's project is cloned from."""
+    """Return the address from which the person's project is cloned."""
     return f"{base_url}/v1/users/ada/git"
 
 
 def log(git: Run, folder: Path, form: str = "%s") -> list[str]:
-    """Return something of every commit, oldest first."""
+    """Return one field of every commit, oldest first."""
     return git("log", "--reverse", f"--format={form}", cwd=folder).stdout.splitlines()
 
 
@@ -128,7 +128,7 @@ def test_the_same_history_has_the_same_ids_and_grows_at_its_end(
     assert log(git, one)[5:] == ["v6: adds Trip bonn"]
     assert git("fsck", "--strict", cwd=one).returncode == 0
     assert "up to date" in git("pull", cwd=one).stdout
-    # The other one has not changed, and pulls a tag by itself.
+    # The other clone has not changed, and pulls a tag separately.
     fetched = git("fetch", "origin", "tag", "v6", cwd=two)
     assert fetched.returncode == 0, fetched.stderr
     assert git("rev-parse", "v6", cwd=two).stdout == git("rev-parse", "main", cwd=one).stdout
@@ -174,7 +174,7 @@ def test_one_version_can_be_cloned_by_its_tag(
     cloned = git("clone", "--depth=1", "--branch=v3", url, "ada")
     assert cloned.returncode == 0, cloned.stderr
     assert log(git, tmp_path / "ada") == STORY[2:3]
-    # Older and newer ones come later.
+    # Older and newer versions come later.
     assert git("fetch", "--depth=1", "origin", "tag", "v1", cwd=tmp_path / "ada").returncode == 0
     assert git("fetch", "origin", "tag", "v5", cwd=tmp_path / "ada").returncode == 0
     assert git("show", "v1:domains/travel/state.py", cwd=tmp_path / "ada").returncode == 0
@@ -190,7 +190,7 @@ def test_a_version_that_was_gone_back_to_is_a_commit_of_its_own(
     assert log(git, ada)[-1] == "v6: goes back to v2"
     trees = log(git, ada, "%T")
     assert trees[5] == trees[1]
-    # What somebody wrote cannot steer a terminal.
+    # Users' texts must not control a terminal.
     shown = git("show", "-s", "v6", cwd=ada).stdout
     assert "It was\\u001b[31m wrong." in shown
     assert "\x1b" not in shown
@@ -221,7 +221,7 @@ def test_who_has_no_key_or_that_of_another_workspace_gets_nothing(
         assert refused.returncode != 0
         assert not (tmp_path / "ada").exists()
         assert said in refused.stderr or "could not read Username" in refused.stderr
-    # A key that may write and not read is no key for this either.
+    # A key that may write but not read is refused here, too.
     writer = create_key(lived.workspace, "w", [Scope.WRITE])[1]
     assert "403" in git("clone", url, "ada", key=writer).stderr
 
@@ -247,7 +247,7 @@ def test_an_id_may_need_to_be_encoded(
     for written in ("auth0%7C7%40x.org%2B1%3Ab", "auth0%7c7@x.org+1:b"):
         cloned = git("clone", f"{base_url}/v1/users/{written}/git", written[-9:])
         assert cloned.returncode == 0, cloned.stderr
-    # A slash is in no id.
+    # An id contains no slash.
     assert git("clone", f"{base_url}/v1/users/a%2Fb/git", "none").returncode != 0
 
 
@@ -285,7 +285,7 @@ def test_what_was_redacted_is_not_in_a_clone_and_the_log_says_so(
     told = git("show", "-s", "v2", cwd=ada).stdout
     assert re.search(r"Redacted since.*\n\s+- domains/travel/state.py", told)
     assert_green(ada)
-    # Who has cloned before gets the other history.
+    # Earlier clones get the new history.
     fetched = git("fetch", cwd=tmp_path / "before")
     assert fetched.returncode == 0, fetched.stderr
     main = git("rev-parse", "origin/main", cwd=tmp_path / "before").stdout

@@ -1,4 +1,4 @@
-"""What git's addresses answer to whoever speaks with them, also what is not git's."""
+"""Answers of git's addresses to any client, also to requests that are not git's."""
 
 import base64
 import gzip
@@ -21,7 +21,7 @@ TYPE = "application/x-git-upload-pack-request"
 
 @pytest.fixture
 def lived(lived_once: MemoryUser) -> MemoryUser:
-    """A person with five versions, as nobody has asked for them yet."""
+    """A person with five versions, which nobody has fetched yet."""
     return MemoryUser.objects.get(pk=lived_once.pk)
 
 
@@ -85,7 +85,7 @@ def test_a_client_that_knows_one_version_is_told_so_once(
     body = line(f"want {head_of(api)}\n") + b"0000" + line(f"have {known}\n")
     assert text_of(api.post(PACK, body + b"0000", content_type=TYPE)) == f"0031ACK {known}\n"
     told = text_of(api.post(PACK, body + line("done\n"), content_type=TYPE))
-    # A commit, five folders at most, a file and the manifest.
+    # A commit, at most five folders, a file and the manifest.
     assert told.startswith(f"0031ACK {known}\nPACK\0\0\0\2")
     assert told[len(f"0031ACK {known}\n") + 11] <= "\x08"
 
@@ -119,7 +119,7 @@ def test_what_git_would_not_send_is_refused_in_words(
 ) -> None:
     response = api.post(PACK, body, content_type=TYPE)
     told = text_of(response)
-    # An id that is none is one that is not known.
+    # An invalid id counts as an unknown one.
     assert response.status_code == 400 or told[4:].startswith("ERR "), told
     if response.status_code == 400:
         assert response["Content-Type"].startswith("text/plain")
@@ -193,7 +193,7 @@ def test_the_key_is_the_password_of_any_name(lived: MemoryUser, workspace: Works
         refused = ask(header)
         assert refused.status_code == 401, header
         assert refused["WWW-Authenticate"].startswith("Basic ")
-    # Of another workspace's user nobody is told that there is one, whatever is asked.
+    # Whether another workspace has such a user is not revealed, whatever is requested.
     for path in (f"{REFS}?service=git-upload-pack", f"{REFS}?service=git-receive-pack"):
         stranger = ask(basic(f"git:{other}"), path)
         assert stranger.status_code == 404

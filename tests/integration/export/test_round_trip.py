@@ -1,4 +1,4 @@
-"""What was exported is imported as it was: the same records, the same alerts, the same files."""
+"""An export is imported unchanged: the same records, the same alerts, the same files."""
 
 import io
 import json
@@ -34,7 +34,7 @@ SOURCES = re.compile(r"sources=\([0-9, ]*\)")
 
 @pytest.fixture
 def eve(workspace: Workspace) -> MemoryUser:
-    """Somebody of whom nothing is known."""
+    """A user without any entries."""
     return create_user(workspace, "eve", time_zone="Europe/Berlin", metadata=None)
 
 
@@ -51,7 +51,7 @@ def files_in(content: bytes) -> dict[str, str]:
 
 
 def take(user: MemoryUser, files: Mapping[str, str]) -> Run:
-    """Import files; return the finished run, which has to be accepted."""
+    """Import files; return the finished run, which must be accepted."""
     run = imports.queue(user, files, RunTrigger.API)
     tasks.execute_run(str(run.pk))
     run.refresh_from_db()
@@ -61,7 +61,7 @@ def take(user: MemoryUser, files: Mapping[str, str]) -> Run:
 
 
 def dump(user: MemoryUser) -> dict[str, Any]:
-    """Return all that is known, but for the entries behind it."""
+    """Return everything that is known, except the entries behind it."""
     found: dict[str, Any] = {"schema": retrieval.schema(user.head)}
     for domain, told in found["schema"].items():
         for held in told["collections"] | told["singletons"]:
@@ -180,7 +180,7 @@ def test_what_is_there_already_is_not_overwritten(lived: MemoryUser, eve: Memory
     run.refresh_from_db()
     assert run.outcome == "rejected"
     assert "has a domain 'travel' already" in str(run.output)
-    # A constraint that fails its tests is no way around the gate.
+    # A constraint that fails its tests does not get around the gate.
     files["tests/test_overlap.py"] = files["tests/test_overlap.py"].replace("== 1", "== 2")
     run = imports.queue(eve, files, RunTrigger.API)
     tasks.execute_run(str(run.pk))

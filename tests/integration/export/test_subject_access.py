@@ -1,4 +1,4 @@
-"""What is kept of a person, for the person: complete, of one moment, and of nobody else."""
+"""A person's data for that person: complete, of one moment, and of nobody else."""
 
 import io
 import json
@@ -87,7 +87,7 @@ def test_every_model_and_column_of_the_registry_is_told_or_left_out_with_a_reaso
         known = {one.name for one in model._meta.concrete_fields}
         assert part.left_out.keys() <= known, model
         assert all(part.left_out.values())
-        # What may tell of a person is told.
+        # All personal data is included.
         assert not part.left_out.keys() & set(REGISTRY[model].content), model
 
 
@@ -101,7 +101,7 @@ def test_whatever_was_planted_comes_out_and_nothing_of_others(
     with pytest.raises(BeingRedacted):
         subject.write(ada)
     Redaction.objects.update(due_at=None)
-    # Of a workspace's rule the trial is nobody's.
+    # A trial of a workspace's rule belongs to nobody.
     Backtest.objects.filter(users__user=ada).update(user=ada, version=None)
 
     files = written(ada)
@@ -116,7 +116,7 @@ def test_whatever_was_planted_comes_out_and_nothing_of_others(
     for name in subject.PARTS.values():
         assert rows(files, name.name), name
     assert b"Serpentine" not in b"".join(files.values())
-    # The addresses that it was sent to, and the versions by their numbers.
+    # The addresses it was sent to, and the versions by their numbers.
     assert rows(files, "deliveries")[0]["endpoint"].startswith("https://")
     assert ada.head is not None
     assert {row["checkpoint"] for row in rows(files, "outcomes")} == {ada.head.version}
@@ -248,7 +248,7 @@ def test_a_long_log_is_not_held_in_memory(live_database: str, user: MemoryUser) 
     finally:
         tracemalloc.stop()
 
-    # 20 MB were written; what is read at a time is 500 rows.
+    # 20 MB were written; 500 rows are read at a time.
     assert most < 10_000_000
 
 

@@ -1,4 +1,4 @@
-"""A version as a zip: what is in it, when it is sent again, and who gets none."""
+"""A version as a zip: its content, when it is sent again, and who is refused."""
 
 import io
 import zipfile
@@ -49,7 +49,7 @@ def test_a_zip_has_the_files_of_the_version_and_what_they_need(
         *("uac/py.typed", "uac/test_project.py"),
         *("README.md", ".gitignore", "pyproject.toml"),
     }
-    # What a server says to its sandboxes is none of it.
+    # The server's protocol with its sandboxes is not included.
     assert "protocol" not in files["uac/__init__.py"]
 
 
@@ -116,7 +116,7 @@ def test_who_asks_for_what_is_not_there_is_told_so(
         answer = APIClient().get(URL, HTTP_AUTHORIZATION=f"Bearer {key}")
         assert answer.status_code == status
     assert APIClient().get(URL).status_code == 401
-    # The password of git is one for git alone.
+    # The password for git is accepted only by git's addresses.
     assert APIClient().get(URL, HTTP_AUTHORIZATION="Basic eDp5").status_code == 401
 
 

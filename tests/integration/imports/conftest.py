@@ -1,4 +1,4 @@
-"""Files in, a version or a refusal out: what the tests of imports speak in."""
+"""Helpers of the import tests: files in, a version or a refusal out."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,6 +29,6 @@ def import_files(user: MemoryUser) -> Import:
 
 
 def report(run: Run) -> Any:
-    """What the import did besides."""
+    """Return the import's report in the run's output."""
     assert run.output is not None
     return run.output["import"]

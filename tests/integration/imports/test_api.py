@@ -1,4 +1,4 @@
-"""Imports over HTTP and on the command line: what is answered, and what is refused at once."""
+"""Imports over HTTP and on the command line: answers, and immediate refusals."""
 
 import json
 from collections.abc import Callable
@@ -30,7 +30,7 @@ trips = [Trip("Rome")]
 
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for a run does it, in the place of a worker."""
+    """Have whoever waits for a run execute it, in place of a worker."""
 
     def do(run_id: object, limit: float) -> bool:
         tasks.execute_run(str(run_id))
@@ -117,7 +117,7 @@ def test_another_workspaces_user_does_not_exist(api: APIClient) -> None:
 
 @pytest.fixture
 def command(worker: None) -> Callable[..., Any]:
-    """Run `manage.py import_project`; return what it printed."""
+    """Run `manage.py import_project`; return its output."""
 
     def do(folder: Path, user: str = "ada", **options: Any) -> Any:
         out = StringIO()

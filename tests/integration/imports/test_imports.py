@@ -1,4 +1,4 @@
-"""Foreign projects: what they hold becomes records, with equal values, whatever their layout."""
+"""Foreign projects: their data becomes records, with equal values, whatever their layout."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""What was imported goes with the entry that says so, old files and all."""
+"""Redacting the entry of an import removes everything imported by it, old files included."""
 
 from collections.abc import Callable
 

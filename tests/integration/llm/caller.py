@@ -1,7 +1,7 @@
-"""A process that asks the language model of a workspace: `python -m … caller WORKSPACE_PK [fork]`.
+"""A process that calls the language model of a workspace: `python -m … caller WORKSPACE_PK [fork]`.
 
-It prints how each of its calls has ended. With `fork` it asks, forks, and its child asks, too.
-Once it has to wait for its turn, it leaves a file in the folder REFUSALS of the environment.
+It prints how each of its calls ended. With `fork` it calls, forks, and its child calls, too. When
+it has to wait for its turn, it leaves a file in the folder REFUSALS of the environment.
 """
 
 import os
@@ -13,7 +13,7 @@ import django
 
 
 def main(workspace_pk: str, how: str = "") -> None:
-    """Ask once, or once before a fork and once after it."""
+    """Call once, or once before a fork and once after it."""
     if folder := os.environ.get("REFUSALS"):
         _report_refusals(Path(folder))
     _ask(workspace_pk)

@@ -19,7 +19,7 @@ from workers.llm.metered import MeteredModel
 
 PROTOCOLS: list[Protocol] = ["openai", "anthropic", "google"]
 
-# A million tokens in cost 2, of which those from a cache 1; a million out cost 10.
+# A million input tokens cost 2, cached ones 1; a million output tokens cost 10.
 PRICE = {"input": 2, "output": 10, "cache_read": 1}
 
 REMEMBER = Tool(
@@ -41,7 +41,7 @@ NOON = datetime.datetime(2026, 3, 30, 12, tzinfo=datetime.UTC)
 
 @pytest.fixture(autouse=True)
 def noon(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What is spent is counted by the day, which is not to end during a test."""
+    """Travel to noon: spending is counted by the day, which must not end during a test."""
     if "caller" in request.fixturenames:  # whose processes go by the machine's clock
         yield
         return
@@ -51,7 +51,7 @@ def noon(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def quick(settings: Settings) -> None:
-    """Settings under which nothing is waited for without need."""
+    """Settings that avoid needless waits."""
     settings.UAC_LLM_TIMEOUT_SECONDS = 20.0
     settings.UAC_LLM_BACKOFF_SECONDS = 0.01
     settings.UAC_LLM_OUTPUT_TOKENS = 1000
@@ -61,7 +61,7 @@ def quick(settings: Settings) -> None:
 
 @pytest.fixture
 def connect(settings: Settings, workspace: Workspace, user: MemoryUser) -> Connect:
-    """Make the server the language model of all workspaces, and return a model for one's work."""
+    """Make the server the language model of all workspaces; return a model for one's work."""
 
     def model(server: LlmServer, protocol: Protocol = "openai", **fields: Any) -> MeteredModel:
         settings.UAC_LLM_MODEL = f"{protocol}:the-model"

@@ -1,4 +1,4 @@
-"""What a model answers, in each provider's own protocol, and the row that every call leaves."""
+"""Answers of a model, in each provider's own protocol, and the row that every call leaves."""
 
 from decimal import Decimal
 
@@ -34,7 +34,7 @@ def test_text_is_answered_and_accounted_for(
     assert call.answered_by.startswith("the-model-")
     assert call.outcome == LlmOutcome.OK
     assert (call.input_tokens, call.output_tokens, call.cache_read_tokens) == (1000, 50, 400)
-    # 600 at 2, 400 at 1, 50 at 10, a million each.
+    # 600 at 2, 400 at 1, 50 at 10, per million tokens.
     assert call.cost == Decimal("0.0021")
     assert call.seconds is not None
     assert call.seconds > 0
@@ -92,7 +92,7 @@ def test_a_conversation_works_through_tools(connect: Connect, protocol: Protocol
 def test_a_conversation_can_be_told_from_its_words_alone(
     connect: Connect, protocol: Protocol
 ) -> None:
-    """So may go on what another process, or another provider, has begun."""
+    """Another process, or another provider, can therefore continue a conversation."""
     with llm_server(called("remember", {"fact": "x"}), said("Done.")) as server:
         model = connect(server, protocol)
         first = model.complete(QUESTION, [REMEMBER])
@@ -171,7 +171,7 @@ def test_a_call_that_cannot_be_carried_out_is_answered_with_what_is_wrong(
 
 
 def test_what_comes_again_is_marked_for_caching(connect: Connect, protocol: Protocol) -> None:
-    # Where the provider wants it marked: of each turn the tools, the instructions and the end.
+    # If the provider wants marks for caching: the tools, the instructions and the end of each turn.
     with llm_server(called("remember", {"fact": "Rex"}), said("Noted.")) as server:
         model = connect(server, protocol)
         first = model.complete(QUESTION, [REMEMBER])

@@ -1,4 +1,4 @@
-"""What a workspace may spend, and how many calls at a time: nothing is sent beyond it."""
+"""Limits on a workspace's spending and concurrent calls: nothing is sent beyond them."""
 
 import datetime
 import itertools
@@ -24,7 +24,7 @@ from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
-# Of a question of these tests; the answer may have 1000.
+# Maximum tokens of a question of these tests; the answer may have 1000.
 MOST_TOKENS = 1100
 
 
@@ -104,7 +104,7 @@ def test_calls_stop_when_the_tokens_are_spent_and_go_on_afterwards(
 def test_calls_stop_when_the_money_is_spent(
     connect: Connect, workspace: Workspace, time: str
 ) -> None:
-    # An answer of a thousand tokens costs a cent at most.
+    # An answer of a thousand tokens costs at most a cent.
     budget(workspace, **{f"cost_per_{time}": Decimal("0.05")})
     with llm_server(said("Noted.", tokens=(0, 4500)), said("never")) as server:
         model = connect(server)
@@ -156,7 +156,10 @@ def test_a_budget_that_is_raised_holds_at_once(connect: Connect, workspace: Work
 def test_attempts_that_fail_are_within_the_budget_too(
     connect: Connect, workspace: Workspace, settings: Settings
 ) -> None:
-    """Who does not answer may have worked: what it was not told to have taken, it took."""
+    """A call without an answer may have been processed.
+
+    Without a usage report it counts as the maximum.
+    """
     settings.UAC_LLM_TIMEOUT_SECONDS = 1.0
     settings.UAC_LLM_ATTEMPTS = 10
     budget(workspace, tokens_per_day=3 * MOST_TOKENS)
@@ -278,7 +281,7 @@ def test_a_call_whose_worker_is_gone_is_shown_as_interrupted_and_then_closed(wor
         assert dispatching.dispatch()["interrupted"] == 0
         clock.shift(1)
         assert LlmCall.objects.get().standing == LlmOutcome.INTERRUPTED
-        # Its place is free already; what it may have taken stays reserved.
+        # Its slot is free already; the tokens that it may have used stay reserved.
         second = start(work)
         assert dispatching.dispatch()["interrupted"] == 1
         end(second, 100)

@@ -1,4 +1,4 @@
-"""Prompts and answers are kept encrypted, with keys that can be replaced, or not at all."""
+"""Prompts and answers are kept encrypted, with replaceable keys, or not at all."""
 
 from io import StringIO
 
@@ -48,7 +48,7 @@ def test_what_is_kept_is_encrypted_and_can_be_read(connect: Connect, kept: None)
         )
 
     assert len(raw_columns()) == 4
-    # With a blank, which no ciphertext has: "Rex" alone comes up in one by chance.
+    # With a space, which no ciphertext has: "Rex" alone occurs in one by chance.
     assert not any(b"g: Rex" in column or b"Noted." in column for column in raw_columns())
     assert not any(b"called Rex" in column for column in raw_columns())
     prompt, answer = llm_calls.content(LlmCall.objects.get(turn=1))

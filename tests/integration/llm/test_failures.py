@@ -1,4 +1,4 @@
-"""A provider that misbehaves: what is told of it, what it costs, and whether it is asked again."""
+"""A provider that misbehaves: messages, cost, and whether the call is retried."""
 
 import json
 from decimal import Decimal
@@ -52,7 +52,7 @@ BROKEN = raw('{"id": "chatcmpl-1", "choices": [{"mess')
 DRIPS = Misbehaviour(200, b"{" + b" " * 600 + b"}", {"content-type": "application/json"}, drip=0.05)
 ELSEWHERE = Misbehaviour(302, b"", {"location": "http://127.0.0.1:1/"})
 
-# What may pass, and is asked again.
+# Temporary failures, which are retried.
 PASSING: list[tuple[Reply, type[CallFailed]]] = [
     (status(429), RateLimited),
     (status(500), ProviderUnavailable),
@@ -70,7 +70,7 @@ PASSING: list[tuple[Reply, type[CallFailed]]] = [
     (said("", tokens=(100, 0)), EmptyAnswer),
     (said(" \n", tokens=(100, 3)), EmptyAnswer),
 ]
-# What would be the same again.
+# Failures that would recur.
 FINAL: list[tuple[Reply, type[CallFailed]]] = [
     (status(400), RequestRejected),
     (status(401), WrongKey),
@@ -112,7 +112,7 @@ def test_what_may_pass_is_asked_again_and_each_attempt_is_on_record(
     assert {call.input_tokens for call in calls} == {None if told else 100}
     spending = LlmSpending.objects.get()
     assert (spending.calls, spending.outcome) == (3, failure.outcome)
-    # What may have been worked on and was not told counts as if it took all that it might.
+    # A call that may have been processed and was not reported counts as the maximum.
     presumed = 0 if failure in FREE or not told else sum(call.reserved_tokens for call in calls)
     assert spending.presumed_tokens == presumed
 
@@ -131,7 +131,7 @@ def test_what_would_be_the_same_is_not_asked_again(
     assert (call.outcome, call.error) == (failure.outcome, str(raised.value))
     answered = failure in (Refused, Truncated)
     assert call.input_tokens == (100 if answered else None)
-    # 100 at 2 and 20 at 10, a million each.
+    # 100 at 2 and 20 at 10, per million tokens.
     assert call.cost == (Decimal("0.0004") if answered else None)
     assert LlmSpending.objects.get().presumed_tokens == 0
 
@@ -217,7 +217,7 @@ def test_the_key_is_not_in_what_is_told(connect: Connect, protocol: Protocol) ->
     assert KEY not in LlmCall.objects.get().error
 
 
-# In Anthropic's protocol they are always told.
+# In Anthropic's protocol tokens are always reported.
 @pytest.mark.parametrize("protocol", ["openai", "google"])
 def test_tokens_that_are_not_told_are_presumed(connect: Connect, protocol: Protocol) -> None:
     with llm_server(said("Noted.", tokens=None)) as server:
@@ -275,7 +275,7 @@ def test_half_a_character_stops_nothing(connect: Connect, protocol: Protocol) ->
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds that were waited between attempts; none of them passes."""
+    """The seconds to wait between attempts; no time passes."""
     waited: list[float] = []
     monkeypatch.setattr("workers.llm.metered.time.sleep", waited.append)
     return waited

@@ -1,4 +1,4 @@
-"""What calls of language models tell Prometheus."""
+"""Prometheus metrics of language model calls."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,7 @@ def served() -> str:
 
 
 def value(name: str, **labels: str) -> float:
-    """The value of the only sample with this name and exactly these labels."""
+    """Return the value of the only sample with this name and exactly these labels."""
     [found] = [
         sample.value
         for family in text_string_to_metric_families(served())

@@ -27,7 +27,7 @@ Caller = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def caller(live_database: str, workspace: Workspace) -> Iterator[Caller]:
-    """Start a process that asks the workspace's model. Redis is not there for any of them."""
+    """Start a process that calls the workspace's model. Redis is not available to any of them."""
     started: list[subprocess.Popen[str]] = []
 
     def start(server: LlmServer, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
@@ -92,7 +92,7 @@ def test_the_limit_of_calls_at_a_time_is_one_for_all_processes(
 
     def meet(request: Request) -> Said:
         together.wait()
-        # Until the two others have asked, too, and wait for their turn.
+        # Until the two others have called, too, and wait for their turn.
         assert eventually(lambda: len(list(tmp_path.iterdir())) == 2 or server.most_at_once > 2)
         return said("Hello.")
 
@@ -114,7 +114,7 @@ def test_a_budget_is_one_for_all_processes(caller: Caller, workspace: Workspace)
         processes = [caller(server, UAC_LLM_OUTPUT_TOKENS="4900") for _ in range(4)]
         ended = [process.communicate(timeout=scaled(240)) for process in processes]
 
-        # Each reserves nearly 5000 and takes as much: there is room for three, whoever they are.
+        # Each reserves nearly 5000 and uses as much: there is room for three, whoever they are.
         assert sorted(output for output, _ in ended) == ["", *["Hello.\n"] * 3], ended
         assert len(server.requests) == 3
     refused = [errors for output, errors in ended if not output]

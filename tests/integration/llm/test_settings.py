@@ -1,4 +1,4 @@
-"""Which model works for a workspace, with which key, and what cannot be chosen."""
+"""The model and the key of a workspace, and values that cannot be chosen."""
 
 import json
 import sys
@@ -26,7 +26,7 @@ Choose = Callable[..., Workspace]
 
 @pytest.fixture
 def choose(workspace: Workspace) -> Choose:
-    """Change what the workspace has chosen, as the staff's form does."""
+    """Change the workspace's overrides, as the staff's form does."""
 
     def change(*, key: str | None = None, **fields: Any) -> Workspace:
         for name, value in fields.items():

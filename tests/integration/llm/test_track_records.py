@@ -46,8 +46,10 @@ def server_settings(settings: Settings) -> Iterator[None]:
 
 @pytest.fixture
 def sessions(user: MemoryUser) -> Sessions:
-    """Store sessions, a minute apart up to now: `r` was refused, `a` accepted with a version, `d`
-    without one, `-` not judged."""
+    """Store sessions, a minute apart up to now.
+
+    `r` was refused, `a` accepted with a version, `d` without one, `-` not judged.
+    """
 
     def do(
         ended: str, *, of: MemoryUser | None = None, before: int = 0, **fields: Any
@@ -80,7 +82,7 @@ def record(workspace: Workspace) -> Callable[..., TrackRecord]:
 
 @pytest.fixture
 def reason(workspace: Workspace) -> Callable[[], str | None]:
-    """Say why the workspace's model is stopped."""
+    """Return why the workspace's model is stopped."""
     return lambda: track_records.why_stopped(Workspace.objects.get(pk=workspace.pk))
 
 
@@ -396,7 +398,7 @@ def test_who_has_not_used_it_for_days_need_not_be_judged(
 
 
 def returned(user: MemoryUser, version: int) -> None:
-    """A return to an earlier version."""
+    """A rollback to an earlier version."""
     newest = Checkpoint.objects.filter(user=user).count()
     told = {"version": version, "by": "eve", "reason": "", "reopened": False}
     made = make_checkpoint(
@@ -406,8 +408,10 @@ def returned(user: MemoryUser, version: int) -> None:
 
 
 def reopened(user: MemoryUser, *versions: int) -> None:
-    """A version by which entries were reopened that these had settled, and one that was settled
-    when version 1 was the newest."""
+    """A version that reopened entries that these sessions had settled.
+
+    It also reopened one that was settled when version 1 was the newest.
+    """
     newest = Checkpoint.objects.filter(user=user).count()
     outcomes = [[number, "covered", version] for number, version in enumerate(versions, 1)]
     outcomes.append([99, "covered", 1])
@@ -506,7 +510,7 @@ def test_who_lets_a_model_go_on_has_it_judged_anew(
 
 
 def judged(workspace: Workspace) -> str | None:
-    """Judge the workspace's model, as who claims a user's entries does."""
+    """Judge the workspace's model, as a worker that claims a user's entries does."""
     with transaction.atomic():
         return track_records.judge(Workspace.objects.select_for_update().get(pk=workspace.pk))
 
@@ -580,8 +584,8 @@ def test_where_no_model_is_chosen_none_goes_on(workspace: Workspace, settings: S
 # -- What it costs -----------------------------------------------------------------------------
 
 
-# As a workspace leaves them that has been at work for long: other purposes, later questions, and
-# sessions in which nothing was judged.
+# Rows of a workspace with a long history: other purposes, later questions, and sessions in which
+# nothing was judged.
 MANY = """
 INSERT INTO memory_llmcall (id, workspace_id, user_id, purpose, work, turn, attempt, model,
     answered_by, prompt_hash, outcome, error, reserved_tokens, started_at, expires_at)

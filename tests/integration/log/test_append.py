@@ -1,4 +1,4 @@
-"""The log: what is acknowledged is there, in order, once, and stays as it was."""
+"""The log: acknowledged entries are there, in order, once, and never change."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Writers at the same time: no gap, no double, no broken link."""
+"""Concurrent writers: no gap, no double, no broken link."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""The log is cut into partitions while others write, stays as strict as it was, and comes back."""
+"""The log is partitioned while others write, keeps its guarantees, and is converted back."""
 
 import functools
 import threading
@@ -26,13 +26,13 @@ ROWS = 20_000
 
 @pytest.fixture
 def owner(live_database: str) -> Callable[..., Any]:
-    """Do something as the role that owns the tables."""
+    """Execute statements as the role that owns the tables."""
     return functools.partial(as_owner, SERVICES.postgres.owner_url)
 
 
 @pytest.fixture
 def people(workspace: Workspace, owner: Callable[..., Any]) -> list[MemoryUser]:
-    """Some whose logs verify, among many."""
+    """Users whose logs verify, among many others."""
     people = [
         create_user(workspace, f"person-{number}", time_zone="UTC", metadata=None)
         for number in range(8)
@@ -73,7 +73,7 @@ def writing(people: list[MemoryUser]) -> Iterator[list[str]]:
 
     thread = threading.Thread(target=write)
     thread.start()
-    # It has its connection: that of this test's thread is the owner's now and then.
+    # The thread has its own connection: this test's thread sometimes uses the owner's.
     assert eventually(lambda: failed or len(written) > 1)
     try:
         yield written
@@ -107,7 +107,7 @@ REFUSED = {
 
 
 def refusals() -> dict[str, str]:
-    """What the server's role is told."""
+    """Return the errors that the server's role gets."""
     found = {}
     for name, statement in REFUSED.items():
         with (
@@ -121,7 +121,7 @@ def refusals() -> dict[str, str]:
 
 
 def catalogue(relation: str) -> dict[str, Any]:
-    """What the database enforces of a table, and by which indexes it is read."""
+    """Return a table's constraints, triggers, privileges and indexes."""
     queries = {
         "triggers": "SELECT tgname, tgtype, tgfoid::regproc::text FROM pg_trigger"
         " WHERE tgrelid = %s::regclass AND NOT tgisinternal AND tgname <> 'note_redaction'",
@@ -150,7 +150,7 @@ def test_the_log_is_cut_and_put_together_again_while_others_write(
     with writing(people) as written:
         owner(partitioning.prepare, 4)
         owner(partitioning.copy)
-        # What was copied changes after that.
+        # Rows that were already copied change after that.
         log.append(people[0], [said("secret", idempotency_key="k")], source="test")
         redact(people[0], [3], by="test", reason="")
         owner(partitioning.copy)
@@ -159,7 +159,7 @@ def test_the_log_is_cut_and_put_together_again_while_others_write(
         owner(partitioning.swap)
         after_swap = len(written)
         assert eventually(lambda: len(written) > after_swap + 8)
-    # Two redactions are entries, too, and so is what was said beside the thread.
+    # Two redactions are entries, too, and so is the message outside of the thread.
     entries += len(written) + 3
 
     assert owner(partitioning.state).partitioned

@@ -1,4 +1,4 @@
-"""What mem0's calls come to in our log."""
+"""Effects of mem0's calls on our log."""
 
 import datetime
 from typing import Any
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.django_db
 
 
 def told(call: Call, *texts: str, **fields: Any) -> list[str]:
-    """Add memories as they are to Ada's, and return their ids."""
+    """Add verbatim memories for Ada, and return their ids."""
     messages = [{"role": "user", "content": text} for text in texts]
     body = {"messages": messages, "user_id": "ada", "infer": False, **fields}
     return [one["id"] for one in call("POST", "v3/memories/add/", body)["results"]]
 
 
 def texts(call: Call, **filters: Any) -> list[str]:
-    """Return the memories that fit, the newest first."""
+    """Return the matching memories, newest first."""
     body = {"filters": {"user_id": "ada", **filters}}
     return [one["memory"] for one in call("POST", "v3/memories/", body)["results"]]
 
@@ -70,7 +70,7 @@ def test_messages_are_appended_to_the_log_of_a_user_who_is_made(
     assert entry.source is not None
     assert entry.source.startswith("key:")
     assert answer["status"] == "PENDING"
-    # A message is no memory: a model has yet to find some in it.
+    # A message is no memory: a model has yet to find facts in it.
     assert texts(call) == []
 
 
@@ -278,7 +278,7 @@ def test_filters(call: Call, filters: dict[str, Any], expected: list[str]) -> No
     (a,) = told(call, "a", run_id="r1", metadata={"n": 1, "topic": "food"}, timestamp=1767225600)
     told(call, "b", run_id="r2", metadata={"n": 2}, app_id="shop")
     told(call, "c", agent_id="the cook", metadata={"n": 3})
-    # What was updated keeps the moment at which it was told.
+    # An updated memory keeps the time at which it was added.
     call("PUT", f"v1/memories/{a}/", {"text": "a changed"})
 
     for asked in ({"user_id": "ada", **filters}, {"AND": [{"user_id": {"in": ["ada"]}}, filters]}):
@@ -380,7 +380,7 @@ def test_to_erase_takes_a_key_that_may_manage(call: Call) -> None:
 
 
 class TestWhatIsTooLargeForAPage:
-    """What is answered at once is held in memory several times."""
+    """An answer sent at once is held in memory several times, so its size is limited."""
 
     @pytest.fixture(autouse=True)
     def small_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What below /mem0/ cannot be: said clearly, and nothing written."""
+"""Unsupported calls below /mem0/ get a clear error, and write nothing."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ FIND = {"query": "x", "filters": {"user_id": "ada"}}
 
 @pytest.fixture
 def memory(user: MemoryUser) -> str:
-    """The id of a memory of Ada's."""
+    """The id of one of Ada's memories."""
     (entry,) = log.append(user, [Draft(kind=EntryKind.FACT, content="x")], source="test")
     return str(entry.pk)
 

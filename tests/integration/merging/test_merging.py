@@ -1,4 +1,4 @@
-"""An anonymous user is merged into a known one: every entry once, nothing told twice."""
+"""An anonymous user is merged into a known one: every entry once, and no repeated notifications."""
 
 import datetime
 from collections.abc import Callable
@@ -148,7 +148,7 @@ def test_again_it_is_the_same_merge_and_copies_nothing_more(
 def test_the_dispatcher_finds_a_merge_that_no_hint_has_announced(
     user: MemoryUser, anon: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A slow machine takes longer than a hint lives.
+    # A slow machine takes longer than the life of a hint.
     monkeypatch.setattr(dispatching, "HINT_AGAIN", datetime.timedelta(hours=1))
     told(anon, said("hello"))
     merging.merge(user, anon, by="key:x")
@@ -198,7 +198,7 @@ def test_a_message_that_only_an_agent_understood_is_worked_on_again(
 
     merged(user, anon)
 
-    # What it made of entry 1 no entry says; of 2 there is a fact, and 4 said nothing.
+    # No entry has what it made of entry 1; 2 has a fact, and 4 contained nothing.
     assert outcomes(user) == {2: ("covered", ""), 4: ("covered", "")}
 
 
@@ -212,7 +212,7 @@ def test_typed_entries_of_both_become_one_project(
     merged(user, anon)
     work()
 
-    # The key that the server made of a number follows the number.
+    # The key that the server made from a number follows the number.
     trips = fields_of("travel.trips")
     assert {key: one["to"] for key, one in trips.items()} == {
         "rome": "Rome", "oslo": "Oslo", "trip-3": "Pisa",
@@ -276,7 +276,7 @@ def test_what_was_told_to_both_under_one_name_is_there_once(
     assert by_seq[4].derived_from == [1]
     assert copies.became(row, [1, 2, 3]) == {1: 1, 2: 3, 3: 4}
     assert row.copied == 2
-    # Whoever repeats to the known user what the anonymous one had taken tells nothing twice.
+    # Repeating an anonymous request for the known user adds nothing.
     other = create_user(user.workspace, "anon-2", metadata=None)
     told(other, said("again", idempotency_key="c"))
     merged(user, other)
@@ -321,7 +321,7 @@ def test_whoever_works_on_the_merged_user_loses_the_claim(
 def test_a_run_that_was_queued_while_the_user_was_merged_is_closed(
     user: MemoryUser, anon: MemoryUser
 ) -> None:
-    """Given a request that read the user before, and stored its run afterwards."""
+    """Given a request that read the user before the merge, and stored its run afterwards."""
     told(anon, typed("Oslo", key="oslo"))
     merging.merge(user, anon, by="key:x")
     late = runs.queue(anon, RunKind.QUERY, RunTrigger.API, checkpoint=None)

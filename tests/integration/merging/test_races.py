@@ -96,7 +96,7 @@ def test_two_workers_at_once_copy_every_entry_once(
 
     def work() -> None:
         for _ in range(3):
-            # As if the lease of whoever is at it had expired.
+            # As if the lease of the current worker had expired.
             Merge.objects.filter(pk=row.pk).update(lease_expires_at=None)
             worker.work_on(row.pk)
         connection.close()

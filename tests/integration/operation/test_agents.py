@@ -1,4 +1,4 @@
-"""The process for agents in this process: keys in clear text, names of requests, faults."""
+"""The application for agents in this process: keys in clear text, ids of requests, faults."""
 
 import asyncio
 import gc

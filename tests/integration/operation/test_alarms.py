@@ -1,4 +1,4 @@
-"""Alarms: raised and cleared once, whoever looks, and told to who wants to know."""
+"""Alarms: raised and cleared once, whoever looks, and sent to their subscribers."""
 
 import datetime
 import json
@@ -59,7 +59,7 @@ def raised() -> list[str]:
 
 @pytest.fixture
 def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dispatcher that was just at work, a sandbox worker, and queues that other tests left."""
+    """A recently active dispatcher, a sandbox worker, and queues left by other tests."""
     monkeypatch.setattr(hosts, "SILENT", MINUTE)  # however long a test takes
     redis_client().flushdb()
     alarms.beat(alarms.DISPATCHER)
@@ -208,8 +208,10 @@ def model(settings: Settings) -> str:
 def ended(
     user: MemoryUser, outcome: LlmOutcome, *, minutes: float = 0, model: str = "openai:m"
 ) -> None:
-    """Have a call for the user come to this, so many minutes ago; what it was for waits, if it was
-    nothing."""
+    """Store a call for the user with this outcome, so many minutes ago.
+
+    Its work waits, if the call failed.
+    """
     most = Usage(input_tokens=1, output_tokens=1)
     attempt = Attempt(model=model, turn=1, attempt=1, prompt={}, most=most, seconds=9)
     work = Work(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE)
@@ -280,7 +282,7 @@ def test_of_a_model_that_is_used_no_more_nothing_is_told(
 
 
 def embedding_ended(user: MemoryUser, outcome: LlmOutcome, *, minutes: float = 0) -> None:
-    """Have a call for vectors come to this, so many minutes ago."""
+    """Store a call for vectors with this outcome, so many minutes ago."""
     most = Usage(input_tokens=1, output_tokens=0)
     attempt = Attempt(model="openai:e", turn=1, attempt=1, prompt={}, most=most, seconds=9)
     work = Work(workspace=user.workspace, purpose=LlmPurpose.EMBED)
@@ -362,7 +364,7 @@ def test_connections_of_which_few_are_left(healthy: None, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def queue() -> Iterator[str]:
-    """A queue of the workers, as hints stand in it, emptied afterwards."""
+    """A queue of the workers with hints in it, emptied afterwards."""
     redis_client().delete("llm")
     yield "llm"
     redis_client().delete("llm")
@@ -421,7 +423,7 @@ Staff = Callable[..., StaffSubscription]
 
 @pytest.fixture
 def subscribed() -> Staff:
-    """Have somebody of the staff subscribe."""
+    """Have a member of the staff subscribe."""
 
     def do(
         name: str = "eve", *, operations: bool = True, may: Collection[str] = ("view_alarm",)
@@ -473,7 +475,7 @@ def test_what_cannot_be_mailed_is_told_later(
     failing(user, settings.UAC_STUCK_ATTEMPTS)
     alarms.evaluate()
     smtp = "django.core.mail.backends.smtp.EmailBackend"
-    # It is tried again after a second, which must not pass meanwhile.
+    # It is retried after a second, which must not pass meanwhile.
     with time_machine.travel(timezone.now(), tick=False):
         with override_settings(EMAIL_BACKEND=smtp, EMAIL_HOST="127.0.0.1", EMAIL_PORT=1):
             alarms.tell()
@@ -508,7 +510,7 @@ def test_to_look_costs_little(
 
 @pytest.fixture
 def refused(user: MemoryUser, model: str, settings: Settings) -> list[MemoryUser]:
-    """Two users whose entries wait, since the gate refused all that the model proposed."""
+    """Two users whose entries wait, since the gate refused all of the model's proposals."""
     settings.UAC_LLM_JUDGED_MINIMUM = 2
     people = [user, create_user(user.workspace, "bob", time_zone="UTC", metadata=None)]
     for one in people:

@@ -1,4 +1,4 @@
-"""An unsafe production is refused before it starts."""
+"""Every process refuses to start with unsafe production settings."""
 
 import datetime
 import os
@@ -167,7 +167,7 @@ COMMANDS = {
 
 
 def ended(process: str, folder: Path, **variables: str) -> str:
-    """Start a process, which has to end by itself with an error; return what it said."""
+    """Start a process, which must end by itself with an error; return its output."""
     done = subprocess.run(
         [sys.executable, "-m", *(part.format(folder=folder) for part in COMMANDS[process])],
         env={**os.environ, "DATABASE_URL": SERVICES.postgres.runtime_url, **variables},
@@ -329,7 +329,7 @@ def test_an_old_database_is_named(live_database: str, monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def as_role(live_database: str) -> Iterator[Any]:
-    """Connect as another role for a while."""
+    """Connect as another role in this context."""
     before = {name: connection.settings_dict[name] for name in ("USER", "PASSWORD")}
 
     def become(url: str) -> None:

@@ -1,4 +1,4 @@
-"""Connections to the database are kept; one that has ended is noticed and replaced."""
+"""Database connections are kept; one that has ended is noticed and replaced."""
 
 import select
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def superuser() -> Iterator[psycopg.Connection]:
 
 @pytest.fixture
 def kept(live_database: str) -> int:
-    """What an earlier request has left: the process id of a session."""
+    """Return the backend process id of the session that an earlier request has left open."""
     return session_now()
 
 

@@ -33,7 +33,7 @@ SECONDS = 0.3
 
 @pytest.fixture
 def held(live_database: str, user: MemoryUser, settings: Settings) -> Iterator[None]:
-    """Hold this process to the limits of a web process, of which that of locks is short."""
+    """Give this process the limits of a web process, with a short limit for locks."""
     settings.UAC_WEB_STATEMENT_SECONDS = 60.0
     settings.UAC_WEB_LOCK_SECONDS = SECONDS
     settings.UAC_TRANSACTION_IDLE_SECONDS = 60.0
@@ -49,14 +49,14 @@ def held(live_database: str, user: MemoryUser, settings: Settings) -> Iterator[N
 
 
 def released() -> None:
-    """From now on nothing is too late: a busy machine may hold up anything for so long."""
+    """Remove the time limits from now on: a busy machine may hold up anything for that long."""
     connections.settings["default"]["OPTIONS"].pop("options")
     connection.close()
 
 
 @contextmanager
 def other(database_name: str, statement: str, *parameters: object) -> Iterator[None]:
-    """Somebody else's transaction that has done this, and does nothing more."""
+    """Another transaction that has executed this, and is idle."""
     url = SERVICES.postgres.owner_url.rpartition("/")[0] + f"/{database_name}"
     with psycopg.connect(url) as rival:
         rival.execute(statement, parameters)
@@ -174,7 +174,7 @@ def test_a_search_reads_no_longer_than_a_statement_may_take(
 
 
 def read_groups(api: APIClient, body: dict[str, Any]) -> tuple[int, int]:
-    """Ask for a search; return its status, and how many groups of candidates it has read."""
+    """Search; return the status, and the number of candidate groups that were read."""
     with CaptureQueriesContext(connection) as asked:
         status = api.post("/v1/users/ada/search/", body).status_code
     return status, sum("wanted (seq)" in query["sql"] for query in asked)

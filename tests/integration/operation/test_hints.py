@@ -1,4 +1,4 @@
-"""Hints and signals may be lost: whoever sends or awaits one goes on without Redis."""
+"""Hints and signals may be lost: senders and receivers continue without Redis."""
 
 import socket
 import threading
@@ -32,7 +32,7 @@ def no_redis(settings: Settings) -> Iterator[None]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Redis is waited for even less long than a server does, and not as long as tests do."""
+    """Wait for Redis for even less time than a server does, and less than other tests do."""
     monkeypatch.setattr(hints, "PATIENCE_SECONDS", 0.2)
     for module in (hints, rates, refusals):
         monkeypatch.setattr(module, "QUICK_SECONDS", QUICK_SECONDS)
@@ -67,7 +67,7 @@ def test_one_signal_wakes_all_who_wait() -> None:
 
 def test_a_wait_lasts_longer_than_the_clients_default_patience(impatient: None) -> None:
     run = uuid.uuid4()
-    # Its client is patient: the signal comes, however busy the machine is.
+    # This client is patient: the signal arrives, however busy the machine is.
     patient = hints.redis_client(patience=30.0)
     late = threading.Timer(hints.PATIENCE_SECONDS + 0.3, patient.lpush, [f"done:{run}", "1"])
     late.start()
@@ -100,7 +100,7 @@ def test_without_redis_signals_and_waits_end_at_once(no_redis: None) -> None:
 
 @pytest.fixture
 def hanging_redis(settings: Settings, impatient: None) -> Iterator[socket.socket]:
-    """Point the server at a Redis that takes connections and never answers: its socket."""
+    """Point the server at a Redis that accepts connections and never answers; return its socket."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         settings.REDIS_URL = f"redis://127.0.0.1:{server.getsockname()[1]}/0"
         hints.redis_client.cache_clear()
@@ -108,7 +108,7 @@ def hanging_redis(settings: Settings, impatient: None) -> Iterator[socket.socket
 
 
 def count_connections(server: socket.socket) -> int:
-    """Return how many connections came since the last call."""
+    """Return how many connections arrived since the last call."""
     server.setblocking(False)
     count = 0
     while True:
@@ -131,7 +131,7 @@ def test_a_redis_that_hangs_costs_a_moment_and_not_a_thread(hanging_redis: socke
         hints.wait_done(uuid.uuid4(), 1)
 
     assert [entry["event"] for entry in logs] == ["signal_not_sent", "wait_failed"]
-    # The ping, the first signal and the wait have asked once each.
+    # The ping, the first signal and the wait have each asked once.
     assert count_connections(hanging_redis) == 3
 
 

@@ -1,4 +1,4 @@
-"""Hints of a user go to one live host, and what waits there is left to the others."""
+"""Hints of a user go to one live host, and those that wait there are left to the others."""
 
 import datetime
 import uuid
@@ -24,7 +24,7 @@ from workers.service.hosting import Host, take_over
 
 @pytest.fixture(autouse=True)
 def nothing_believed() -> Iterator[None]:
-    """What was read in another test is no longer so."""
+    """Forget the hosts read in another test."""
     hosts._believed_until = 0.0
     yield
     hosts._believed_until = 0.0
@@ -129,7 +129,7 @@ def test_a_queued_run_is_announced_to_its_users_host(
 
 @pytest.fixture
 def queues() -> Iterator[tuple[str, str]]:
-    """Two hosts' queues of no other test; what is moved from them is taken away again."""
+    """Queues of two hosts, not used by other tests; hints moved from them are removed again."""
     client = hints.redis_client()
     names = hosts.queue_of(uuid.uuid4().hex), hosts.queue_of(uuid.uuid4().hex)
     client.delete("sandbox")
@@ -143,7 +143,7 @@ def push(queue: str, *messages: str) -> None:
 
 
 def content(queue: str) -> list[bytes]:
-    """What waits in the queue, the oldest first."""
+    """Return the messages that wait in the queue, oldest first."""
     waiting: list[bytes] = hints.redis_client().lrange(queue, 0, -1)  # type: ignore[assignment]
     return waiting[::-1]
 
@@ -229,5 +229,5 @@ def test_a_host_says_that_its_engine_does_not_answer_until_it_does(
 
 
 def usable(host: Host) -> tuple[bool, float | None]:
-    """Whether the host takes work, and what Prometheus is told of that."""
+    """Return whether the host takes work, and the metric that says so."""
     return host.usable, REGISTRY.get_sample_value("uac_sandbox_usable")

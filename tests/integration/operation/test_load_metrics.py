@@ -1,4 +1,4 @@
-"""What Prometheus is told of refusals and of what waits."""
+"""Prometheus metrics of refusals and waiting work."""
 
 from collections.abc import Iterator
 
@@ -31,7 +31,7 @@ def counted_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def served() -> dict[tuple[str, ...], float]:
-    """Metric, workspace and reason or kind → value."""
+    """Return metric, workspace and reason or kind → value."""
     registry = CollectorRegistry()
     load_metrics.register(registry)
     text = generate_latest(registry).decode()

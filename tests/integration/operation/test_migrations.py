@@ -1,4 +1,4 @@
-"""Every migration can run while servers of the release before it do, and keeps nobody waiting."""
+"""Every migration can run beside servers of the previous release, and blocks nobody."""
 
 import pytest
 from django.contrib.postgres.operations import AddConstraintNotValid, AddIndexConcurrently
@@ -11,8 +11,8 @@ from tests.migration_rules import violations
 
 pytestmark = pytest.mark.django_db
 
-# By migration and rule, why it may. "It is one of two steps" is a reason, with the name
-# of the release that has the other.
+# By migration and rule, the reason for an exception. "It is one of two steps" is a reason, with the
+# name of the release that has the other.
 ALLOWED: dict[str, dict[str, str]] = {}
 
 
@@ -35,7 +35,7 @@ def test_every_migration_keeps_the_rules() -> None:
         if (told := {code: problems[code] for code in problems.keys() - allowed.get(name, set())})
     }
     assert surplus == {}, "see docs/operations.md, Writing a migration"
-    # Nothing is allowed that nobody does.
+    # There is no unused exception.
     assert {name: set(problems) for name, problems in found.items()} == allowed
 
 
@@ -92,7 +92,7 @@ GOOD: list[Operation] = [
 
 
 def judged(*operations: Operation, atomic: bool = True) -> dict[str, str]:
-    """What is found in a migration that does this to the newest tables."""
+    """Return the violations of a migration with these operations on the newest tables."""
     kind = type("Next", (migrations.Migration,), {"operations": operations, "atomic": atomic})
     loader = MigrationLoader(connection)
     return violations(

@@ -1,4 +1,4 @@
-"""What is logged of requests names no user: addresses do."""
+"""The log of requests names no user, although addresses do."""
 
 import io
 import json
@@ -75,7 +75,7 @@ def test_a_forged_form_is_logged_with_its_route(
 
 @pytest.fixture
 def written() -> Iterator[io.StringIO]:
-    """What the server's own handler writes, as it is configured."""
+    """Yield the output of the server's own handler, as it is configured."""
     (handler,) = [one for one in logging.getLogger().handlers if one.name == "stderr"]
     assert isinstance(handler, logging.StreamHandler)
     stream = io.StringIO()
@@ -84,7 +84,7 @@ def written() -> Iterator[io.StringIO]:
     handler.setStream(before)
 
 
-# A user whom every spelling of an address names.
+# Spellings of a user's id in an address.
 NAMES = ("mallory", "%6d%61llory", "mal%6Cory%0a%25", "m\u00e4llory", "mallory%2Fx", "mallory%FF")
 ADDRESSES = (
     ("get", "/v1/users/{}/"),

@@ -1,4 +1,4 @@
-"""Secrets that are mounted as files, and a process that is told to drain."""
+"""Secrets mounted as files, and a process that is told to drain."""
 
 from pathlib import Path
 

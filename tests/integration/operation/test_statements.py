@@ -1,4 +1,4 @@
-"""Statements that are written once: what comes of them is what the queryset gives."""
+"""Cached SQL statements give the same results as the queryset."""
 
 import pytest
 from django.db.models import QuerySet
@@ -22,7 +22,7 @@ def test_a_row_comes_as_from_the_queryset(
     user: MemoryUser, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     statement = Statement(lambda: Run.objects.filter(pk=Parameter("pk")))
-    # Exact JSON, whose order and numbers the database keeps as they are, and `jsonb`.
+    # Exact JSON, whose order and numbers the database keeps, and `jsonb`.
     run = make_run(make_checkpoint(user), input={"z": 1.50, "a": [1, None]}, timings={"total": 2})
 
     with django_assert_num_queries(1):

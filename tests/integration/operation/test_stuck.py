@@ -1,4 +1,4 @@
-"""Work of every kind that does not come to an end: how it stands, and having it tried again."""
+"""Stuck work of every kind: its display, and retrying it."""
 
 import datetime
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the web process counts of its requests, where several processes answer them."""
+"""The web process's metrics of its requests, where several processes answer them."""
 
 import json
 import os
@@ -29,7 +29,7 @@ print(generate_latest(registry()).decode())
 
 
 def answered(folder: Path | None, times: int) -> dict[str, float]:
-    """Return what a process counts that has answered so often, by the method of the requests."""
+    """Return the counts of a process that has answered so many requests, by their method."""
     environment = {**os.environ, **SERVICES.environment}
     if folder is not None:
         environment["PROMETHEUS_MULTIPROC_DIR"] = str(folder)

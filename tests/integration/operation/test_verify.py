@@ -1,4 +1,4 @@
-"""`manage.py verify` finds what was changed behind the server's back."""
+"""`manage.py verify` finds changes made behind the server's back."""
 
 import io
 import threading

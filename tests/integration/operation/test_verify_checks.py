@@ -1,4 +1,4 @@
-"""Each check of `manage.py verify` finds what it is for, and no other is disturbed by it."""
+"""Each check of `manage.py verify` finds its own kind of fault, and disturbs no other check."""
 
 import json
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from tests.integration.checkpointing.conftest import trip
 from tests.integration.operation.test_verify import tamper_with, verify
 from workers import tasks
 
-# What the tests below break: two trips, messages of which one is redacted, an alert that was told.
+# The rows that the tests below break: two trips, messages of which one is redacted, a sent alert.
 GONE = 3
 LAST = 2 + announcing.TAIL + 1
 ENTRIES = LAST + 1 + 3 + 3
@@ -33,7 +33,7 @@ ENTRIES = LAST + 1 + 3 + 3
 
 @pytest.fixture(scope="module")
 def template(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """A database with a user of whom there is a row of every kind that is verified."""
+    """A database with a user who has a row of every verified kind."""
     keys = {"UAC_ENCRYPTION_KEYS": [Fernet.generate_key().decode()]}
     with cloned_database(django_db_blocker), django_db_blocker.unblock(), override_settings(**keys):
         _live(create_user(Workspace.objects.create(name="home"), "ada", metadata=None))
@@ -65,7 +65,7 @@ def _live(user: MemoryUser) -> None:
     run = make_run(user.head)
     with transaction.atomic():
         alerts.apply(run, [found], spoke=[found.constraint], existing=[])
-    # Somebody else, whose rows somebody might be given.
+    # Another user, whose rows could be mixed up with the first one's.
     bob = create_user(user.workspace, "bob", metadata=None)
     log.append(bob, [Draft(kind=EntryKind.RECORD, data=trip("Bonn", key="bonn"))], source="test")
     tasks.checkpoint_records(bob.pk)

@@ -1,4 +1,4 @@
-"""What comes before Django: who sends a form to the staff's pages slowly keeps few threads."""
+"""A guard before Django: clients that send forms to the staff's pages slowly hold few threads."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rivals: what acts between two lines of somebody else's."""
+"""Rivals that act between two lines of somebody else's code."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -15,9 +15,9 @@ Act = Callable[[], object]
 
 @pytest.fixture
 def just_before(monkeypatch: pytest.MonkeyPatch) -> Callable[[object, str, Act], None]:
-    """Have something happen, once, in this thread, right before a function of a module is called.
+    """Run something, once, in this thread, right before a function of a module is called.
 
-    While it happens, and afterwards, the function is as it was.
+    While it runs, and afterwards, the function is the original.
     """
 
     def arrange(module: object, name: str, act: Act) -> None:
@@ -34,7 +34,7 @@ def just_before(monkeypatch: pytest.MonkeyPatch) -> Callable[[object, str, Act],
 
 
 class Rival(threading.Thread):
-    """Somebody with a connection of his own; what he raised is in `error`."""
+    """A rival with his own connection; an exception that he raised is in `error`."""
 
     def __init__(self, act: Act) -> None:
         super().__init__()
@@ -50,13 +50,13 @@ class Rival(threading.Thread):
             connection.close()
 
     def start_and_wait_for_end(self) -> None:
-        """Start, and return when he is done: he waits for nobody."""
+        """Start, and return when he is done: he must not wait for anybody."""
         self.start()
         self.join(scaled(60))
         assert not self.is_alive()
 
     def start_and_wait_for_lock(self) -> None:
-        """Start, and return when he stands before a lock that somebody holds."""
+        """Start, and return when he waits for a lock that somebody holds."""
         self.start()
 
         def stands_there() -> bool:
@@ -68,7 +68,7 @@ class Rival(threading.Thread):
 
 
 def somebody_waits() -> bool:
-    """Whether somebody waits for a lock that this thread's connection holds."""
+    """Return whether somebody waits for a lock that this thread's connection holds."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM pg_locks"
@@ -80,7 +80,7 @@ def somebody_waits() -> bool:
 
 @contextmanager
 def at_the_lock(act: Act) -> Iterator[Rival]:
-    """A rival who is to be started when somebody holds what he needs; ended with the block."""
+    """Yield a rival to start when somebody holds the lock he needs; he ends with the context."""
     rival = Rival(act)
     try:
         yield rival
@@ -91,7 +91,7 @@ def at_the_lock(act: Act) -> Iterator[Rival]:
 
 
 def at_once(*acts: Act) -> list[Rival]:
-    """Do all of it at the same time, each with a connection of its own."""
+    """Run all of it at the same time, each with its own connection."""
     gate = threading.Barrier(len(acts))
     rivals = [Rival(lambda act=act: (gate.wait(), act())) for act in acts]  # type: ignore[misc]
     for rival in rivals:

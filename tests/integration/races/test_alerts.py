@@ -1,6 +1,6 @@
-"""People and the clock at an alert while a run of the constraints is: each waits for the other.
+"""People and the clock act on an alert while a run of the constraints does: each waits.
 
-What each does stands in the feed as it was done, in an order in which it makes sense.
+Each act is in the feed as it was done, in a sensible order.
 """
 
 import datetime
@@ -42,7 +42,7 @@ def test_acknowledged_while_it_is_being_resolved_it_stays_resolved(
         with transaction.atomic():
             run_finds(user)  # nothing any more
 
-    # She is told, and nothing says that she had seen what was gone.
+    # She gets an error, and nothing says that she had seen the alert that was gone.
     assert isinstance(eve.error, AlertNotOpen)
     alert.refresh_from_db()
     assert alert.state == AlertState.RESOLVED
@@ -71,7 +71,7 @@ def test_resolved_while_it_is_being_acknowledged_both_are_told_in_order(
 def test_acknowledged_when_it_is_due_to_be_escalated_nobody_is_bothered(
     user: MemoryUser, just_before: JustBefore
 ) -> None:
-    """The clock has listed the alert when she acknowledges it."""
+    """The clock has listed the alert for escalation when she acknowledges it."""
     alert = opened(user)
     Alert.objects.update(escalate_at=timezone.now())
     just_before(alerts, "_escalate", lambda: alerts.acknowledge(alert, actor="eve"))

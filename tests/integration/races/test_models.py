@@ -1,4 +1,4 @@
-"""A lease that expires while a language model answers, and workers at a model that is stopped."""
+"""A lease that expires while a language model answers, and workers of a model that is stopped."""
 
 import functools
 import threading

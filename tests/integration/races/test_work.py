@@ -87,7 +87,7 @@ def test_an_entry_that_comes_while_the_lane_is_given_back_is_not_forgotten(
     user: MemoryUser, append: Append, just_before: JustBefore
 ) -> None:
     append(trip(key="a"))
-    # The lane was found empty; it is not yet given back.
+    # The lane was found empty; it is not yet released.
     just_before(lanes, "release", lambda: append(trip("Oslo", key="b")))
 
     tasks.checkpoint_records(user.pk)
@@ -180,7 +180,8 @@ def test_an_endpoint_that_is_deleted_while_it_is_called_leaves_nothing(
         send(deleted)
         send(other)
 
-    # What was sent cannot be taken back; nothing of it is left, and the other one got its own.
+    # A sent message cannot be taken back; nothing else of it is left, and the other endpoint got
+    # its own.
     assert len(server.received) == 2
     assert set(Delivery.objects.values_list("endpoint", "state")) == {(other.pk, "delivered")}
     assert DeliveryAttempt.objects.count() == 1

@@ -1,4 +1,4 @@
-"""A person of whom something is redacted, and the proof that nothing of it is left."""
+"""A person with a redacted entry, and the proof that nothing of it is left."""
 
 import zlib
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from memory.models import Workspace
 from memory.models.workspaces import Scope
 from memory.workspaces import create_key
 
-# What nobody may find again.
+# The text that nobody may find again.
 MARKER = "Wolframite"
 USER = "/v1/users/ada/"
 
@@ -32,7 +32,7 @@ def api(workspace: Workspace) -> APIClient:
 
 @pytest.fixture
 def say(api: APIClient, user: Any, work: Callable[[], None]) -> Say:
-    """Append a typed entry and settle it, a version each; return its number."""
+    """Append a typed entry and settle it, one version each; return its number."""
 
     def do(type: str, key: str, **data: Any) -> int:
         entry = {"kind": "record", "domain": "health", "type": type, "key": key, "data": data}
@@ -46,10 +46,10 @@ def say(api: APIClient, user: Any, work: Callable[[], None]) -> Say:
 
 
 def found(marker: str = MARKER) -> list[str]:
-    """Return where the marker is in the database: table and column, and the row as text.
+    """Yield where the marker is in the database: table and column, and the row as text.
 
-    Every column of every table is looked at, bytes also as what they are when decompressed; upper
-    and lower case are the same.
+    Every column of every table is searched, compressed bytes also after decompression; upper and
+    lower case are the same.
     """
     places = []
     with connection.cursor() as cursor:

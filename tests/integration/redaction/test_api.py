@@ -1,4 +1,4 @@
-"""`DELETE …/entries/{seq}/`: who may, what it answers, and what it refuses."""
+"""`DELETE …/entries/{seq}/`: permissions, answers, and refusals."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ ENTRY = f"{USER}entries/1/"
 
 @pytest.fixture
 def said(user: MemoryUser) -> LogEntry:
-    """What is to be redacted."""
+    """The entry to redact."""
     (entry,) = log.append(user, [Draft(kind=EntryKind.MESSAGE, content=MARKER)], source="test")
     return entry
 

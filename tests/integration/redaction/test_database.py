@@ -1,4 +1,4 @@
-"""What the database permits of a redaction, and refuses to everybody else."""
+"""The database permits a redaction, and refuses any other change of the log to everybody."""
 
 import datetime
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Redaction of single entries: what goes, what stays, and that nothing is left of it."""
+"""Redaction of single entries: what is removed, what stays, and that nothing of it is left."""
 
 import datetime
 import json
@@ -157,26 +157,26 @@ def test_what_was_said_is_gone_from_every_table(
     assert (version.origin, version.pk) == ("redaction", MemoryUser.objects.get(pk=user.pk).head_id)
     coverage = log.coverage(user)
     assert (coverage.pending, coverage.rejected) == (0, 0)
-    # The alert about another record is worded anew; that about this one is resolved.
+    # The alert about another record is reworded; that about this one is resolved.
     states = dict(Alert.objects.filter(user=user).values_list("message", "state"))
     assert states == {
         "Aspirin among ['Aspirin', 'Ibuprofen']": AlertState.ACKNOWLEDGED,
         "(redacted)": AlertState.RESOLVED,
     }
-    # No event is lost: what waited to be sent is, and tells of the alert as it is now.
+    # No event is lost: a waiting message is sent, and describes the alert as it is now.
     waiting = Delivery.objects.filter(state="pending")
     assert waiting.filter(type="alert.opened").count() == 2
     for delivery in waiting:
         message = json.loads(delivery.payload)["data"]
         assert message["event"]["seq"] == delivery.seq
         assert message["alert"]["message"] == "(redacted)"
-    # What is settled is empty, and not sent when somebody asks for that again.
+    # Settled messages are empty, and are not sent again on request.
     delivery = sent[0]
     assert (sent.count(), delivery.payload) == (2, "")
     with pytest.raises(webhooks.NotSettled, match="redacted"):
         webhooks.replay(delivery)
     assert webhooks.replay_given_up(delivery.endpoint, delivery.created_at) == 0
-    # A repeated request does not bring it back.
+    # A repeated request does not restore it.
     again = api.post(f"{USER}entries/", entry, HTTP_IDEMPOTENCY_KEY="once")
     assert again.status_code == 422
 
@@ -275,7 +275,7 @@ def test_a_record_that_it_changed_is_as_it_was_and_later_changes_are_made_again(
     assert redaction.under_way(user) == [secret]
     tasks.redact(user.pk)
 
-    # The later one is pending, and then its change is there again.
+    # The later entry is pending, and then its change is there again.
     assert not EntryOutcome.objects.filter(user=user, seq=later).exists()
     assert fields_of("health.medications")["a"]["dose"] == 1
     work()
@@ -333,7 +333,7 @@ def test_a_constraint_that_rests_on_it_goes(
     assert found() == []
     assert api.get(f"{USER}constraints/").data["results"] == []
     assert Redaction.objects.get(user=user).constraints == 1
-    # The same rule may come again.
+    # The same rule may be added again.
     put(api, work)
     put(api, work, CONSTRAINT.replace("above a hundred", MARKER))
     assert list(verification.problems(user)) == []
@@ -406,7 +406,7 @@ def test_until_the_project_is_without_it_nothing_is_told_of_it(
     entries = api.get(f"{USER}entries/").data["results"]
     assert MARKER not in str(entries)
     assert entries[1]["redacted_at"] is not None
-    # What is only a little like the question is found, too; the redacted entry is not.
+    # Even weak matches of the question are found; the redacted entry is not.
     found = api.post(f"{USER}search/", {"query": MARKER}).data["hits"]
     assert MARKER not in str(found)
     assert secret not in [hit["seq"] for hit in found]
@@ -464,7 +464,7 @@ def test_work_on_the_project_waits_until_then(
 def test_a_checkpoint_of_the_entry_that_is_being_made_loses(
     api: APIClient, user: MemoryUser, say: Say, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a batch at the gate, when an entry of it is redacted, then its version never comes."""
+    """If an entry is redacted while the gate judges its batch, that version never comes."""
     say("Medication", "aspirin", name="Aspirin", dose=1)
     judge = gate.judge
 
@@ -570,7 +570,7 @@ def test_what_the_gate_refuses_goes_all_the_same_and_the_staff_can_see_it(
     assert failed.state == AlertState.OPEN
     assert list(verification.problems(user)) == []
 
-    # What it had against it may quote what is redacted later
+    # The gate's objection may quote text that is redacted later
     redact(user, 1)
     work()
     assert Redaction.objects.get(pk=row.pk).problem == "(redacted)"
@@ -634,7 +634,7 @@ def test_while_the_project_cannot_be_loaded_nothing_is_told_and_it_is_tried_agai
 def test_a_redaction_whose_hint_was_lost_is_found(
     user: MemoryUser, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A slow machine takes longer than a hint lives.
+    # A slow machine takes longer than the life of a hint.
     monkeypatch.setattr(dispatching, "HINT_AGAIN", datetime.timedelta(hours=1))
     redact(user, say("Medication", "b", name=MARKER, dose=2))
     assert dispatching.dispatch()["redactions"] == 0  # it was announced a moment ago
@@ -658,7 +658,7 @@ def test_asked_again_it_is_done_once(user: MemoryUser, say: Say, work: Work) -> 
     assert redact(user, secret).seq == first.seq
     assert log.coverage(MemoryUser.objects.get(pk=user.pk)).total == 3
 
-    # Of two of which one is redacted, the other one is.
+    # Of two entries, one of which is redacted already, the other one is.
     second = redact(user, secret, other)
     assert second.data is not None
     assert (second.seq, second.data["entries"]) == (4, [other])

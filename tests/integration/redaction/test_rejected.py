@@ -1,4 +1,4 @@
-"""Messages about rejected entries say nothing any more of what was redacted."""
+"""Messages about rejected entries no longer contain redacted text."""
 
 import datetime
 import json
@@ -44,7 +44,7 @@ def redact(user: MemoryUser, seq: int) -> None:
 
 
 def settle(delivery: Delivery) -> Delivery:
-    """Have a message be taken by an endpoint that quotes it, after it failed once."""
+    """Deliver a message to an endpoint that quotes it, after it failed once."""
     Delivery.objects.filter(pk=delivery.pk).update(
         state="delivered", settled_at=timezone.now(), last_error=MARKER
     )
@@ -72,7 +72,7 @@ def test_a_message_that_waits_is_written_anew_without_the_entry(
     work()
 
     assert entries_in(delivery) == [second]
-    # Whoever is sending it at the moment sends it again.
+    # A worker that is sending it at the moment sends it again.
     assert (delivery.state, delivery.token) == ("pending", sending + 1)
     (rejected,) = api.get("/v1/alerts/?after=0").data["rejected"]
     assert [entry["seq"] for entry in rejected["entries"]] == [second]

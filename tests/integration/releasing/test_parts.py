@@ -1,4 +1,4 @@
-"""A list of parts has what is in the image: no more and no less."""
+"""A list of parts has exactly the content of the image."""
 
 import json
 import subprocess
@@ -36,6 +36,6 @@ def test_it_lists_exactly_what_is_installed() -> None:
             else ("debian", one["name"])
             for one in told
         }
-        # An image without a Python of Debian's has one from elsewhere, and Debian's C library.
+        # An image without Debian's Python has one from elsewhere, and Debian's C library.
         assert any(name.startswith("libc6") for kind, name in there if kind == "debian")
         assert any(name.startswith("mypy-") for kind, name in there) == (image != sandbox)

@@ -16,7 +16,7 @@ from workers.sandbox.runner import RUNNERS
 
 NOW = datetime.datetime(2026, 3, 1, 23, 30, tzinfo=datetime.UTC)
 
-# For scripts that run as root: what they start may not enter namespaces.
+# For scripts that run as root: their children may not enter namespaces.
 WITHOUT_NAMESPACES = "import ctypes; ctypes.CDLL(None).prctl(24, 21, 0, 0, 0)"
 
 PROJECT = {
@@ -114,7 +114,7 @@ class Runner(Protocol):
 
 @pytest.fixture(scope="session")
 def docker_image() -> str:
-    """The name of the image of this release, built if need be."""
+    """The name of this release's image, which is built if needed."""
     return ensure_image()
 
 
@@ -135,7 +135,7 @@ def other_engine(docker_image: str) -> Iterator[str]:
     ],
 )
 def runtime(request: pytest.FixtureRequest) -> Runtime:
-    """Every OCI runtime in turn: the engine's own, and two that an engine of the tests' own has."""
+    """Every OCI runtime in turn: the engine's own, and two of an engine of the tests' own."""
     if request.param == "runc":
         return Runtime("")
     return Runtime(request.param, request.getfixturevalue("other_engine"))
@@ -143,7 +143,7 @@ def runtime(request: pytest.FixtureRequest) -> Runtime:
 
 @pytest.fixture
 def chosen(runtime: Runtime) -> Iterator[None]:
-    """Until the end of the test, sandboxes have the runtime."""
+    """Give sandboxes this runtime until the end of the test."""
     with runtime.chosen():
         yield
 
@@ -152,7 +152,7 @@ def chosen(runtime: Runtime) -> Iterator[None]:
     scope="module", params=["process", pytest.param("docker", marks=pytest.mark.docker)]
 )
 def runner(request: pytest.FixtureRequest) -> Runner:
-    """Every runner in turn: what holds of a sandbox holds in all of them."""
+    """Every runner in turn: these tests hold for all of them."""
     if request.param == "docker":
         request.getfixturevalue("docker_image")
     return cast("Runner", import_module(RUNNERS[request.param]))
@@ -160,14 +160,14 @@ def runner(request: pytest.FixtureRequest) -> Runner:
 
 @pytest.fixture
 def sandbox(runner: Runner) -> Iterator[Sandbox]:
-    """A sandbox of its own, empty."""
+    """An empty sandbox for one test."""
     with runner.open_sandbox() as one:
         yield one
 
 
 @pytest.fixture(scope="module")
 def loaded(runner: Runner) -> Iterator[Sandbox]:
-    """A sandbox with PROJECT, shared by the tests of a module: none of them may harm it."""
+    """A sandbox with PROJECT, shared by the tests of a module, none of which may harm it."""
     with runner.open_sandbox() as one:
         one.load(PROJECT)
         yield one
@@ -176,7 +176,7 @@ def loaded(runner: Runner) -> Iterator[Sandbox]:
 
 @pytest.fixture
 def isolated(loaded: Sandbox) -> Sandbox:
-    """The same, where the kernel lets it have namespaces of its own."""
+    """The same, if the kernel allows it namespaces of its own."""
     folders = loaded.evaluate("import os\nos.listdir('/')", now=NOW, time_zone="UTC").value
     assert isinstance(folders, list)
     if loaded.runner_name == "process" and "etc" in folders:

@@ -1,4 +1,4 @@
-"""The containers of one test, apart from those of everybody else on the engine."""
+"""The containers of one test, apart from all others on the engine."""
 
 import uuid
 from types import TracebackType
@@ -12,7 +12,7 @@ from workers.sandbox import docker
 
 
 class Containers:
-    """While it is entered, sandboxes of this process carry a label of their own."""
+    """A context in which this process's sandboxes carry a label of their own."""
 
     def __init__(self) -> None:
         self.label = f"uac.test-{uuid.uuid4().hex}"
@@ -35,8 +35,8 @@ class Containers:
         self.client.close()
 
     def all(self) -> list[Container]:
-        """Those that exist, running or not."""
-        # Of those that are removed meanwhile, nothing is to be told.
+        """Return the existing containers, running or not."""
+        # Ignore those that are removed meanwhile.
         return self.client.containers.list(
             all=True, filters={"label": self.label}, ignore_removed=True
         )

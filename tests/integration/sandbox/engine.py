@@ -19,13 +19,13 @@ from workers.sandbox import docker
 DOCUMENT = Path(__file__).parents[3] / "docs" / "runtimes.md"
 NEEDED = ("crun", "runsc")
 
-# With the unified hierarchy mounted beside the others crun starts nothing.
+# With the unified hierarchy mounted beside the others, crun cannot start anything.
 SCRIPT = 'umount /sys/fs/cgroup/unified 2>/dev/null; exec dockerd "$@"'
 COMMAND = ("unshare", "--mount", "--net", "sh", "-c", SCRIPT, "dockerd")
 
 
 def configuration(without_limits: Path) -> dict[str, Any]:
-    """What the document says, and runtimes that are not what their names say."""
+    """Return the document's configuration, plus runtimes that are not what their names say."""
     (block,) = re.findall(r"^```json\n(.*?)^```", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
     config: dict[str, Any] = json.loads(block)
     gvisor = config["runtimes"]["runsc"]
@@ -41,9 +41,9 @@ def configuration(without_limits: Path) -> dict[str, Any]:
 
 @contextmanager
 def running_engine(image: str) -> Iterator[str]:
-    """Start it, with this image of the engine that is there; yields its DOCKER_HOST."""
+    """Start it, with this image of the machine's engine; yield its DOCKER_HOST."""
     with tempfile.TemporaryDirectory() as folder:
-        # What the engine does not see in its arguments.
+        # Not visible to the engine in its arguments.
         script = Path(folder) / "without-limits"
         script.write_text(
             '#!/bin/sh\nexec runsc --ignore-cgroups --oci-seccomp --network=none "$@"\n'
@@ -56,7 +56,7 @@ def running_engine(image: str) -> Iterator[str]:
 
 @contextmanager
 def engine_at(host: str) -> Iterator[None]:
-    """Have sandboxes come from this engine."""
+    """Open sandboxes on this engine in this context."""
 
     def forget() -> None:
         docker._thread.__dict__.clear()
@@ -73,7 +73,7 @@ def engine_at(host: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Runtime:
-    """An OCI runtime, by its name in the engine there, or in the one that there is anyway."""
+    """An OCI runtime, by its name in that engine, or in the machine's own."""
 
     name: str
     host: str | None = None
@@ -84,7 +84,7 @@ class Runtime:
 
     @contextmanager
     def chosen(self) -> Iterator[None]:
-        """Have sandboxes come from that engine, with this runtime."""
+        """Open sandboxes on that engine, with this runtime."""
         with ExitStack() as stack:
             if self.host is not None:
                 stack.enter_context(engine_at(self.host))

@@ -1,4 +1,4 @@
-"""Running constraints and tests: each for itself, whatever the others do."""
+"""Running constraints and tests: each is independent of the others."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -32,7 +32,7 @@ def shared(runner: Runner) -> Iterator[Sandbox]:
 
 @pytest.fixture
 def sandbox(shared: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
-    """An empty sandbox, emptied again afterwards: to start one takes longer than most tests."""
+    """An empty sandbox, emptied again afterwards: starting one takes longer than most tests."""
     load, loaded = shared.load, set[str]()
 
     def remember(sources: Mapping[str, str], **options: Any) -> Loaded:
@@ -58,7 +58,7 @@ def run(
         ["constraints/today.py", *(f"constraints/{name}.py" for name in sources)]
     )
     results = {result.path[12:-3]: result for result in ran.results}
-    # The others speak, whatever one does.
+    # The other constraints fire, whatever this one does.
     assert time_zone != "UTC" or [a.message for a in results["today"].alerts] == ["Rome is today"]
     return results
 
@@ -144,7 +144,7 @@ def test_the_parameters_are_the_users_moment(
 def test_the_error_of_one_is_its_own(
     sandbox: Sandbox, source: str, kind: str, line: int | None, message: str
 ) -> None:
-    # Enough for the other one on a busy machine; only what has no end takes all of it.
+    # Enough for the other constraint on a busy machine; only endless code uses all of it.
     limits = Limits(wall_seconds=1.5 if kind == "timeout" else 20)
     results = run(sandbox, {"a": source, "z": "def check(): return []"}, limits=limits)
     error = results["a"].error
@@ -189,7 +189,7 @@ def test_results_that_are_too_large_together_lose_the_last(sandbox: Sandbox) -> 
 def test_a_flood_is_stopped_early_and_quoted(sandbox: Sandbox, body: str) -> None:
     quiet = "def check():\n    yield critical('x', key='k')\n"
     flood = f"def check():\n    {body}\n"
-    # What is not stopped by its number would be by the time: another error.
+    # If the number of alerts does not stop it, the time would, with another error.
     limits = Limits(
         alerts=50, wall_seconds=60, total_seconds=90, cpu_seconds=30, result_bytes=20_000
     )
@@ -241,7 +241,7 @@ def test_a_forged_answer_is_the_fault_of_the_one_that_forged_it(sandbox: Sandbox
 
 
 END = b"\n"
-# What else a result holds.
+# The other fields of a result.
 USED = b'"left_out":0,"takes_now":false,"seconds":0.0'
 ALERT = (
     b'{"severity":"info","message":"x","key":"k","evidence":[{"class":"T","domain":"d",'
@@ -270,7 +270,8 @@ ALERT = (
         ),
         b'{"outcome":"ok","cpu_seconds":9e99,"result":{"alerts":[],"seconds":0.0}}',
         b'{"outcome":"ok","message":5,"result":{"alerts":[],"seconds":0.0}}',
-        # What the host would find too deep, or too large, when it comes with what the others say.
+        # An answer that the host would refuse as too deep, or too large, together with the others'
+        # answers.
         b'{"outcome":"ok","result":{"alerts":[%b],"seconds":0.0}}'
         % ALERT.replace(b'"x"', b'"x","more":%b' % (b"[" * 156 + b"]" * 156)),
         b'{"outcome":"ok","result":{"alerts":[%b],"seconds":0.0}}'
@@ -468,7 +469,7 @@ def test_tests_run_and_fail_one_by_one(sandbox: Sandbox) -> None:
 
 
 def test_who_prints_too_much_is_named_and_nobody_else(sandbox: Sandbox) -> None:
-    """However little it is, and however soon the next one answers."""
+    """This holds however little it prints, and however soon the next one answers."""
     prints = "def check(today):\n    print('x' * {})\n    return []"
     sources = {
         "a": prints.format(700),

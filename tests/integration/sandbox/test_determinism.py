@@ -1,4 +1,4 @@
-"""What the policy would refuse fails at run time, too: clocks, and what nobody can foretell."""
+"""Clocks and chance, which the policy refuses, fail at run time, too."""
 
 import subprocess
 import sys
@@ -109,7 +109,7 @@ def test_neither_a_constraint_nor_a_test_nor_a_state_can(sandbox: Sandbox) -> No
     assert late.alerts == ()
 
 
-# What has nothing to do with what time it is, and does what it did.
+# Functions that do not depend on the time, and must behave as before.
 UNCHANGED = """
 import calendar, copy, pickle, random, re, time
 from dataclasses import dataclass, field
@@ -162,7 +162,7 @@ def test_numbers_drawn_without_a_seed_are_the_same_everywhere(
         assert value(other, code) == value(loaded, code) == value(loaded, code)
 
 
-# All that user code may import and call without a word, functions and methods of classes.
+# Everything that user code may import and call without arguments: functions and methods of classes.
 SWEEP = """
 import importlib, re
 

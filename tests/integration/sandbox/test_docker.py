@@ -43,14 +43,14 @@ FORGED = b'{"outcome":"ok","result":{"value":{"$x":1},"type":"x"}}\n'
 
 @pytest.fixture
 def mine() -> Iterator[Containers]:
-    """The containers that this test leads to."""
+    """The containers that this test creates."""
     with Containers() as containers:
         yield containers
 
 
 @pytest.fixture
 def forgetful() -> Iterator[None]:
-    """What this process has learned of the engine is forgotten, before the test and after it."""
+    """Forget what this process knows of the engine, before the test and after it."""
 
     def forget() -> None:
         docker._thread.__dict__.clear()
@@ -69,7 +69,7 @@ def evaluate(sandbox: Sandbox, code: str, **limits: Any) -> Any:
 
 
 def reconfigure(monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], None]) -> None:
-    """Let containers be created from another template."""
+    """Create containers from a changed template."""
     original = docker.container_config
 
     def changed(image: str, hash_seed: int, shape: Shape) -> dict[str, Any]:
@@ -93,13 +93,13 @@ def assert_usable(sandbox: Sandbox) -> None:
     [
         ("while True: pass", {"wall_seconds": 0.3}, "timeout", "longer than 0.3 s"),
         ("import time\ntime.sleep(99)", {"wall_seconds": 0.2}, "timeout", "longer"),
-        # In C, deaf to all but the end.
+        # In C code, which only a kill can stop.
         ("sum(range(10 ** 12))", {"wall_seconds": 0.2}, "timeout", "longer"),
         ("import os, signal\nos.kill(os.getpid(), 19)", {"wall_seconds": 0.2}, "timeout", "longer"),
         ("import os\nos.closerange(0, 99)\nos.kill(os.getpid(), 19)", {"wall_seconds": 0.2},
          "timeout", "longer"),
         ("b'x' * 10 ** 9", {}, "out_of_memory", "more than 112 MiB"),
-        # However much it may take, it is less than half of the container's.
+        # However much it may take, it is less than half of the container's memory.
         ("b'x' * 2 ** 27", {"memory_bytes": GIGABYTE}, "out_of_memory", "more than 112 MiB"),
         ("x = 'x' * 10 ** 6\nfor n in range(1000): print(x)", {}, "output_limit", "1 MiB"),
         ("import os\nwhile True: os.write(2, b'x' * 65536)", {}, "output_limit", "more than 1 MiB"),
@@ -128,7 +128,7 @@ def test_each_limit_has_its_outcome_and_harms_nothing_else(
 
 @pytest.fixture(scope="module")
 def small(docker_image: str, runtime: Runtime) -> Iterator[Sandbox]:
-    """A sandbox with a project and 256 MB, less than what a process of it may be allowed."""
+    """A sandbox with a project and 256 MB, less than one of its processes may be allowed."""
     with runtime.chosen():
         sandbox = docker.start(shape=SMALL)
     sandbox.load(PROJECT)
@@ -155,7 +155,7 @@ def test_a_project_that_outgrows_its_share_is_told_so() -> None:
 def test_a_project_and_a_query_that_take_all_they_may_fit_into_the_container() -> None:
     with docker.open_sandbox(shape=SMALL) as sandbox:
         sandbox.load({"domains/a/state.py": "x = bytearray(70 * 2 ** 20)"})
-        # The fork has its own copy of what it writes to.
+        # The fork has its own copy of the pages that it writes to.
         code = "from domains.a.state import x\nfor n in range(0, len(x), 4096): x[n] = 1\nlen(x)"
         assert evaluate(sandbox, code, memory_bytes=GIGABYTE) == 70 * 2**20
         assert sandbox.alive
@@ -175,7 +175,7 @@ FILL = "x = b'x' * 2 ** 28"
 def test_a_machine_without_memory_is_no_fault_of_the_user(
     do: Callable[[Sandbox], object], mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here the container is what has too little: nobody was told to stay below its limit."""
+    """Here the container has too little memory: no process was given a lower limit."""
     monkeypatch.setattr(Shape, "process_memory_bytes", GIGABYTE)
     with docker.open_sandbox(shape=Shape(memory_mib=64)) as sandbox:
         with pytest.raises(SandboxError) as raised:
@@ -189,7 +189,7 @@ def test_a_machine_without_memory_is_no_fault_of_the_user(
 def test_a_loop_in_what_is_loaded_ends_without_a_host(
     mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel ends it, whatever it does about signals and limits."""
+    """The kernel ends the loop, whatever it does about signals and limits."""
     monkeypatch.setattr(docker, "LIFETIME_CPU_SECONDS", 1)
     loop = (
         "import resource, signal\nfor n in range(1, 65):\n"
@@ -318,7 +318,7 @@ def runs(code: str) -> Callable[[dict[str, Any]], None]:
         ("sys.exit('no library')", "killed", "it said: no library"),
         ("time.sleep(99)", "timeout", "no answer within"),
         ("os.closerange(0, 3); time.sleep(99)", "timeout", "no answer within 1 s"),
-        # Always something new, never an answer.
+        # It always sends something new, but never an answer.
         ("while True: os.write(2, b'x' * 65536)", "timeout", "it said: xxxx"),
         ("os.write(1, b'\\0\\0\\x0f\\xff')\nwhile True: os.write(1, b' '); time.sleep(0.01)",
          "timeout", "no answer within"),
@@ -356,14 +356,15 @@ def test_a_runner_that_says_nonsense_is_not_believed(
 def test_what_is_loaded_may_take_over_the_runner_but_not_the_host(
     what: str, outcome: str, mine: Containers
 ) -> None:
-    """Loading runs in the runner itself, which is why nothing that comes out of it is trusted."""
+    """Loading runs in the runner itself, so nothing that comes out of it is trusted."""
     code = (
         f"import os, time\ndata = {what}\n"
         "for n in range(4, 128):\n    try: os.write(n, data)\n    except OSError: pass\n"
         "while True: time.sleep(1)"
     )
     with docker.open_sandbox() as sandbox:
-        # What never comes is waited for; what comes may come late on a busy machine.
+        # The test waits for an answer that never comes; other answers may be late on a busy
+        # machine.
         limits = Limits(wall_seconds=1 if outcome == "timeout" else 30)
         with pytest.raises(SandboxError) as raised:
             sandbox.load({"domains/a/state.py": code}, limits=limits)
@@ -405,7 +406,7 @@ def with_privileges(config: dict[str, Any]) -> None:
 def test_a_profile_that_the_engine_cannot_read_is_noticed(
     tmp_path: Path, mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine says nothing and runs the container without any filter."""
+    """The engine reports nothing, and runs the container without any filter."""
     profile = tmp_path / "seccomp.json"
     profile.write_text('{"x": 1}')
     monkeypatch.setattr(docker, "SECCOMP_PROFILE", profile)
@@ -445,7 +446,7 @@ def test_a_container_that_is_not_confined_is_not_used(
 
 @pytest.fixture
 def deaf_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An engine that takes connections and never answers."""
+    """An engine that accepts connections and never answers."""
     monkeypatch.setattr(docker, "ENGINE_SECONDS", 0.3)
     folder = tempfile.mkdtemp()  # the path of a socket must be short
     with socket.socket(socket.AF_UNIX) as server:
@@ -548,7 +549,7 @@ def test_a_limit_that_the_engine_drops_is_noticed(
 
 
 def of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let all that exists belong to workers of which nobody here knows whether they live."""
+    """Make all containers belong to unknown workers, which may or may not be alive."""
     monkeypatch.setattr(docker, "_namespace", lambda: "boot/pid:[1]")
 
 
@@ -672,7 +673,7 @@ def test_a_killed_worker_leaves_nothing_that_runs(mine: Containers) -> None:
     assert eventually(lambda: not mine.running())
 
     assert len(mine.all()) >= 3  # nobody was there to remove them
-    # Young as they are, their worker is known to be dead. One more may have been under way.
+    # Although they are young, their worker is known to be dead. One more may have been in progress.
     assert docker.reap() >= 3
     assert eventually(lambda: docker.reap() == 0 and mine.all() == [])
 
@@ -703,7 +704,7 @@ def test_what_is_at_work_is_reaped_only_when_it_is_too_old(
 def test_one_that_was_created_and_never_started_is_reaped(
     elsewhere: bool, mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its worker was killed, or the engine was before it could tell its worker."""
+    """Its worker was killed, or its engine before it could answer the worker."""
     api = mine.client.api
     api.create_container_from_config(docker.container_config(docker._image(), 0))  # type: ignore[no-untyped-call]
     foreign = mine.client.containers.create(docker._image(), labels={"other": mine.label})

@@ -1,6 +1,6 @@
-"""Attacks from within a container, judged from outside: what they were after did not happen.
+"""Attacks from within a container, judged from outside: they did not succeed.
 
-What a process is refused is in test_docker_confinement.py; here somebody watches who is not in it.
+Confinement as a process sees it is in test_docker_confinement.py; here the observer is outside.
 """
 
 import fcntl
@@ -35,14 +35,14 @@ pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
 
 @pytest.fixture
 def mine() -> Iterator[Containers]:
-    """The containers that this test leads to."""
+    """The containers that this test creates."""
     with Containers() as containers:
         yield containers
 
 
 @pytest.fixture
 def sandbox(mine: Containers) -> Iterator[Sandbox]:
-    """A container of its own, which is gone afterwards, whatever was done in it."""
+    """A container for one test, removed afterwards whatever was done in it."""
     with docker.open_sandbox() as one:
         yield one
     assert mine.all() == []
@@ -53,7 +53,7 @@ def ask(sandbox: Sandbox, code: str, **limits: Any) -> Any:
 
 
 def load(sandbox: Sandbox, code: str, **limits: Any) -> None:
-    """Run code in the runner itself, where it has more to take over than a query has."""
+    """Run code in the runner itself, where more can be attacked than in a query."""
     sandbox.load({"domains/a/state.py": code}, limits=Limits(**limits))
 
 
@@ -74,7 +74,7 @@ def runner_of(container: Container) -> Process:
 
 
 class Watch:
-    """What the processes of a container come to at the most, looked at again and again."""
+    """The peak memory and processes of a container, sampled repeatedly."""
 
     def __init__(self, container: Container) -> None:
         self.runner = runner_of(container)
@@ -95,7 +95,7 @@ class Watch:
 
     def _watch(self) -> None:
         while not self._done.wait(0.01):
-            # An orphan moves up to the runner meanwhile, and is found twice.
+            # An orphan becomes a child of the runner meanwhile, and is found twice.
             family = {self.runner, *self.runner.descendants()}
             self.seen.update(family)
             self.most_processes = max(self.most_processes, len(family))
@@ -104,7 +104,7 @@ class Watch:
 
 
 def memory_of(process: Process) -> Path:
-    """What the kernel says of the memory that a process and all in its container take."""
+    """Return the kernel's file with the memory that a process's container uses."""
     for line in Path(f"/proc/{process.pid}/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "memory":
@@ -119,9 +119,9 @@ def memory_of(process: Process) -> Path:
 
 @pytest.fixture
 def listeners() -> Iterator[tuple[int, int, str]]:
-    """On the host: a TCP port and a UDP port on every address, and an abstract name.
+    """Listen on the host: a TCP port and a UDP port on every address, and an abstract socket.
 
-    Nobody may turn up at them but who the test itself sends, to see that they listen.
+    Nobody may connect to them except the test itself, to see that they listen.
     """
     name = f"uac-test-{uuid.uuid4().hex}"
     with ExitStack() as stack:
@@ -182,7 +182,10 @@ def test_nobody_is_called(
     mine: Containers,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Neither the host nor its neighbours: by the filter, and without it by the empty namespace."""
+    """Code can reach neither the host nor its neighbours.
+
+    The filter prevents it, and without the filter the empty network namespace does.
+    """
     tcp, udp, name = listeners
     networks = [network.attrs for network in mine.client.networks.list()]
     gateways = [gateway_of(network) for network in networks if network["IPAM"]["Config"]]
@@ -216,7 +219,7 @@ while True:
     try: os.fork()
     except OSError: pass
 """
-# What is loaded may allow itself to fork: it runs in the runner itself.
+# Loaded code may allow itself to fork: it runs in the runner itself.
 UNBOUND = """
 import os, resource, signal, time
 allowed = resource.getrlimit(resource.RLIMIT_NPROC)[1]
@@ -260,7 +263,7 @@ def test_a_fork_bomb_in_what_is_loaded_is_contained_and_gone(
 
 
 def test_daemons_do_not_see_the_next_request(sandbox: Sandbox, mine: Containers) -> None:
-    # Which does not end before all of them are there.
+    # The load does not end before all of them exist.
     load(sandbox, UNBOUND + DAEMONS, wall_seconds=60)
     assert len(runner_of(*mine.all()).descendants()) <= 1  # one may wait for the next request
     assert ask(sandbox, "import os\n{n for n in os.listdir('/proc') if n.isdigit()} == {'1', "
@@ -345,7 +348,7 @@ def test_a_memory_bomb_in_many_processes_takes_no_more_than_the_container(
 
 @pytest.fixture
 def received(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes of what arrives from containers."""
+    """Return the sizes of the data received from containers."""
     sizes: list[int] = []
     feed = docker._Frames.feed
 
@@ -386,7 +389,7 @@ def test_of_a_gigabyte_next_to_nothing_arrives(
 def test_a_gigabyte_in_place_of_an_answer_is_not_read(
     sandbox: Sandbox, received: list[int], descriptor: str
 ) -> None:
-    """The runner's own descriptors, which what is loaded can find, and its standard ones."""
+    """Loaded code can find the runner's own descriptors, and its standard ones."""
     write = GIGABYTE_TO.format(descriptor).replace("\n", "\n        ")
     code = f"for n in range(10, 32):\n    try:\n        {write}\n    except OSError: pass\n"
     if descriptor == "n":
@@ -413,7 +416,7 @@ def check(path):
 
 
 def test_an_answer_of_many_values_does_not_exhaust_a_small_container(mine: Containers) -> None:
-    """Each takes twenty times the memory of its two bytes, and that of the runner."""
+    """Each value takes twenty times its two bytes in the memory of the runner."""
     with docker.open_sandbox(shape=Shape(memory_mib=128)) as sandbox:
         with pytest.raises(SandboxError) as raised:
             sandbox.run_foreign("check", {"c.py": VALUES}, ["c.py"], now=NOW, time_zone="UTC")
@@ -444,7 +447,7 @@ def read():
 
 @contextmanager
 def impostor(monkeypatch: pytest.MonkeyPatch, code: str) -> Iterator[Sandbox]:
-    """A container with something else than the runner, which says hello as the runner does."""
+    """A container with a different program, which says hello as the runner does."""
     original = docker.container_config
     program = HELLO.format(version=protocol.VERSION) + ANSWER + code
 
@@ -512,7 +515,7 @@ def test_a_runner_that_does_not_read_keeps_nobody(
 def test_a_runner_that_nobody_reads_can_be_ended(
     mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All buffers on the way from it are full: an engine may hang at that when it is to kill."""
+    """All buffers on the way from it are full, where an engine may hang when it is to kill."""
     with impostor(monkeypatch, "while True: os.write(1, b'x' * 65536)") as sandbox:
         (container,) = mine.all()
         runner = runner_of(container)
@@ -558,8 +561,8 @@ sys.modules[marker] = sys
 kept = [marker.encode() * 100]
 """
 
-# Every page of this process and so of the runner that it was forked from; every file; the rest of
-# what the kernel shows. The expression that is looked for does not contain what it finds.
+# Every page of this process, and so of the runner that it was forked from; every file; everything
+# else that the kernel shows. The search expression does not match itself.
 LOOK = """
 import builtins, ctypes, os, re, sys
 ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # to read one's own memory
@@ -603,7 +606,10 @@ seen
 
 
 def test_a_user_finds_no_trace_of_another(mine: Containers) -> None:
-    """Neither while the other's sandbox is there, nor after it is gone; with one pool for both."""
+    """One pool serves both users.
+
+    The other leaves no trace, neither while its sandbox exists nor after it is gone.
+    """
     marker = f"trace{uuid.uuid4().hex}"
     look = LOOK.format(pattern=f"[{marker[0]}]{marker[1:]}".encode())
     limits = {"wall_seconds": 20, "cpu_seconds": 20}
@@ -622,7 +628,7 @@ def test_a_user_finds_no_trace_of_another(mine: Containers) -> None:
 
     try:
         ada = use("ada", LEAVE.format(marker=marker))
-        # What was loaded is there, for its own user; all else could not be left.
+        # Loaded content is visible to its own user; nothing else may remain.
         assert any("memory" in where for where in ada["found"])
         assert ada["left"] == [True] * 3
         with pool.lease("ada") as lease:

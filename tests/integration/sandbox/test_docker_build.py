@@ -1,4 +1,4 @@
-"""The image of the containers: what it is made of, and what happens when it cannot be made."""
+"""The image of the containers: its content, and failures to build it."""
 
 import contextlib
 import io
@@ -28,7 +28,7 @@ from workers.sandbox.image import SOURCES
 pytestmark = pytest.mark.docker
 
 ROOT = Path(workers.__file__).parent.parent
-# Nobody listens there: the engine must not go and ask the world.
+# Nobody listens there: the engine must not contact a registry.
 ABSENT = "localhost:1/uac-no-such-base:1"
 
 
@@ -40,7 +40,7 @@ def client() -> Iterator[engine.DockerClient]:
 
 @pytest.fixture
 def another_name(client: engine.DockerClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """What is built is called otherwise: the image of this release is in use."""
+    """Build under another name, because the image of this release is in use."""
     name = f"uac-test:{uuid.uuid4().hex}"
     monkeypatch.setattr(build, "default_image", lambda: name)
     yield name

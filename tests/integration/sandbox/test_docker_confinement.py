@@ -1,4 +1,4 @@
-"""What a container keeps user code from, seen from inside, where no policy has looked at it."""
+"""Confinement of a container, seen from inside by code that no policy has checked."""
 
 import errno
 import json
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.docker
 
 @pytest.fixture(scope="module")
 def inside(docker_image: str, runtime: Runtime) -> Iterator[Sandbox]:
-    """A sandbox that is attacked by every test, and must outlive them all."""
+    """A sandbox that every test attacks, and that must survive them all."""
     with runtime.chosen():
         sandbox = docker.start()
     sandbox.load(PROJECT)
@@ -57,14 +57,14 @@ def test_the_kernel_confirms_it(inside: Sandbox, runtime: Runtime) -> None:
     assert (found["told"], found["capabilities"]) == (0, [0] * 6)
     (user_id,) = set(found["ids"])
     assert user_id in docker.USER_IDS
-    # Not the machine's kernel, under gVisor.
+    # Under gVisor, the release is not that of the machine's kernel.
     assert (found["kernel"] == platform.release()) is (not runtime.is_gvisor)
 
 
 @pytest.mark.usefixtures("chosen")
 def test_each_container_has_a_user_of_its_own(inside: Sandbox, monkeypatch: Any) -> None:
     mine = ask(inside, STATUS)["ids"][0]
-    # They are drawn; that two are the same is rare, not impossible.
+    # User ids are drawn at random; two may rarely be the same.
     monkeypatch.setattr(docker, "USER_IDS", [one for one in docker.USER_IDS if one != mine])
     with docker.open_sandbox() as other:
         assert ask(other, STATUS)["ids"][0] != mine
@@ -97,8 +97,8 @@ def test_the_engine_confirms_it(docker_image: str, runtime: Runtime) -> None:
     )
 
 
-# Of each file that can be opened for writing, and each folder in which one can be created. What a
-# process finds of itself in /proc is its own, and the five devices lead nowhere.
+# Every writable file, and every folder in which files can be created. A process's own entries in
+# /proc are its own, and the five devices lead nowhere.
 WRITABLE = """
 import os, stat
 def opens(path, flags):
@@ -136,7 +136,7 @@ def test_the_devices_are_those_that_lead_nowhere(inside: Sandbox, runtime: Runti
         "import os, stat\n"
         "[n for n in os.listdir('/dev') if stat.S_ISCHR(os.lstat('/dev/' + n).st_mode)]",
     )
-    # gVisor's kernel has one for file systems, which nobody without a capability can mount.
+    # gVisor's kernel has a device for file systems, which only a capability could mount.
     of_its_own = {"fuse"} if runtime.is_gvisor else set()
     assert set(devices) == {"full", "null", "random", "tty", "urandom", "zero"} | of_its_own
     with pytest.raises(SandboxError) as raised:
@@ -161,8 +161,7 @@ taken
     assert ask(inside, code) == []
 
 
-# What every file of the kernel's own file systems has to say, but for the reader's own processes
-# and control groups.
+# The content of all kernel files, except the reader's own processes and control groups.
 READABLE = """
 import os, stat
 found = []
@@ -244,7 +243,7 @@ CLONE_NAMESPACES = {
 }
 RUNNER = 1
 
-# Name → number on x86-64, and arguments that would make it do something.
+# Name → number on x86-64, and arguments with which it would have an effect.
 FORBIDDEN: dict[str, tuple[int, *tuple[int, ...]]] = {
     "io_uring_setup": (425, 1, 0),
     "ptrace": (101, 16, RUNNER, 0, 0),
@@ -431,7 +430,7 @@ def test_no_signal_reaches_the_runner(inside: Sandbox) -> None:
 
 
 def test_no_limit_of_the_runner_can_be_changed(inside: Sandbox) -> None:
-    """One that was lowered would fail every constraint after the one that did it."""
+    """A lowered limit would make every later constraint fail."""
     read = "import resource\nresource.getrlimit(resource.RLIMIT_NPROC)"
     for kind in ("AS", "CPU", "DATA", "FSIZE", "NOFILE", "NPROC", "STACK"):
         with pytest.raises(SandboxError) as raised:

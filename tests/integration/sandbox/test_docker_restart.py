@@ -1,4 +1,4 @@
-"""An engine that is restarted under load, with one of our own: the machine's belongs to others."""
+"""An engine that is restarted under load: one of our own, since the machine's belongs to others."""
 
 import gc
 import itertools
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.docker
 
 @pytest.fixture(scope="module")
 def own_engine(docker_image: str) -> Iterator[Engine]:
-    """An engine with the image, which sandboxes are started on."""
+    """An engine with the image, on which sandboxes are started."""
     skip_or_fail(missing())
     with running_engine(docker_image) as own, engine_at(own.host):
         yield own
@@ -49,7 +49,7 @@ OWNER = "from domains.a.state import owner\nowner"
 
 
 class Load:
-    """Users who work as long as it is entered, those with a lease and those without."""
+    """Users who work in this context, those with a lease and those without."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -71,11 +71,11 @@ class Load:
         self._executor.shutdown()
 
     def all_went_on(self) -> bool:
-        """Whether every user got two more answers than when this was asked first."""
+        """Return whether every user has got at least two answers."""
         return all(self.answers[user] >= 2 for user in ("ada", "bob", "strict cleo", "strict dan"))
 
     def all_failed(self) -> bool:
-        """Whether every user was told of a failure."""
+        """Return whether a failure was reported to every user."""
         return len(self.blamed) == 4
 
     def _work(self, user: str) -> None:
@@ -129,8 +129,8 @@ def test_everybody_is_told_and_then_served_again(
         assert not any(itertools.chain(*load.blamed.values()))
         assert all(len(users) == 1 for users in load.served.values())
 
-        # What the engine has left of before is found, and what is kept is ready. Earlier, it would
-        # be found while it still starts.
+        # Leftovers on the engine are found, and the pool is full again. With a shorter limit, a
+        # container would be found while it still starts.
         monkeypatch.setattr(docker, "LONGEST_START_SECONDS", 5)
         assert eventually(
             lambda: pool.settled and len(own_engine.containers()) == sum(pool.size.values())

@@ -1,4 +1,4 @@
-"""What a container has from its creation on: its memory, its processes, and where it can write."""
+"""Properties of a container from its creation: memory, processes, and where it can write."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ WITH_TMPFS = Shape(memory_mib=256, pids=20, tmpfs_mib=2)
 
 @pytest.fixture(scope="module")
 def writable(docker_image: str) -> Iterator[Sandbox]:
-    """A sandbox with a tmpfs of 2 MiB, which every test leaves as it was."""
+    """A sandbox with a tmpfs of 2 MiB, which every test leaves unchanged."""
     with docker.open_sandbox(shape=WITH_TMPFS) as sandbox:
         sandbox.load(PROJECT)
         yield sandbox
@@ -37,7 +37,7 @@ def error_of(sandbox: Sandbox, code: str) -> str:
 
 
 def control_group(name: str) -> str:
-    """Code that reads a limit, of whichever version of the control groups."""
+    """Return code that reads a limit, in either version of control groups."""
     paths = {
         "memory": ("memory.max", "memory/memory.limit_in_bytes"),
         "pids": ("pids.max", "pids/pids.max"),
@@ -156,7 +156,7 @@ def test_nothing_in_it_can_be_executed(writable: Sandbox) -> None:
 
 
 def test_a_full_one_and_all_the_memory_there_may_be_fit_into_the_container() -> None:
-    """What is written counts as memory of the container; its share is set aside."""
+    """Files in /tmp count as the container's memory, so their share is set aside."""
     shape = Shape(memory_mib=128 + 256, tmpfs_mib=256)
     large = {"domains/a/state.py": "x = bytearray(25 * 2 ** 20)"}
     fill = (
@@ -167,6 +167,6 @@ def test_a_full_one_and_all_the_memory_there_may_be_fit_into_the_container() -> 
         sandbox.load({**PROJECT, **large})
         with pytest.raises(SandboxError) as raised:
             ask(sandbox, fill)
-        # By Python, and not by the kernel.
+        # Python stops it, and not the kernel.
         assert (raised.value.outcome, raised.value.infrastructure) == ("out_of_memory", False)
         assert ask(sandbox, "import os\n[os.listdir('/tmp'), len(trips)]") == [[], 3]

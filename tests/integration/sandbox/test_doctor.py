@@ -1,4 +1,4 @@
-"""`manage.py sandbox doctor`: it says that all is well where it is, and what is wrong where not."""
+"""`manage.py sandbox doctor` confirms that all is well, or reports what is wrong."""
 
 import io
 import json
@@ -43,7 +43,7 @@ def examine() -> dict[str, Finding]:
 
 @pytest.fixture
 def without_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limits, which take seconds, are not tried."""
+    """Skip the checks of limits, which take seconds."""
 
     def be_well(sandbox: Sandbox) -> str:
         return "not looked at"

@@ -21,7 +21,7 @@ def evaluate(
 def failure(sandbox: Sandbox, code: str, **limits: Any) -> SandboxError:
     with pytest.raises(SandboxError) as raised:
         evaluate(sandbox, code, limits=replace(LIMITS, **limits))
-    # Whatever happened, the next question is answered.
+    # Whatever happened, the next query is answered.
     assert evaluate(sandbox, "1 + 1").value == 2
     return raised.value
 

@@ -1,4 +1,4 @@
-"""What an answer rests on, and what is said of names that are not known."""
+"""Evidence for an answer, and messages about unknown names."""
 
 import ast
 from collections.abc import Sequence
@@ -82,7 +82,8 @@ def test_records_in_the_value_are_what_it_rests_on(
     [
         ("len(trips)", ["t-1", "t-2", "t-3"], [TRIPS]),
         ("max(trips, key=lambda t: t.name).name", ["t-1", "t-2", "t-3"], [TRIPS]),
-        # Of two comprehensions, and of one beside another use, what one selects is not all.
+        # With two comprehensions, or one beside another use, the selection of one is not
+        # everything.
         ("sum(1 for t in trips if t.on) - sum(1 for t in trips if not t.on)",
          ["t-1", "t-2", "t-3"], [TRIPS]),
         ("sum(1 for t in trips if t.on) / len(trips)", ["t-1", "t-2", "t-3"], [TRIPS]),
@@ -95,7 +96,7 @@ def test_records_in_the_value_are_what_it_rests_on(
         ("sum(x for x in range(4))", [], []),
         ("1 + 1", [], []),
         ("x = trips", [], []),
-        # Whatever a collection is called meanwhile, and where two are called the same.
+        # Under any name for a collection, and with two of the same name.
         ("first, *rest = trips\nfirst.name", ["t-1", "t-2", "t-3"], [TRIPS]),
         ("g = {}\ng['x'] = trips\nlen(g['x'])", ["t-1", "t-2", "t-3"], [TRIPS]),
         ("class A: pass\nA.xs = trips\nsum(1 for n in notes) / len(A.xs)",
@@ -113,7 +114,7 @@ def test_records_in_the_value_are_what_it_rests_on(
         ("sum(1 for t in trips if t.name in map(str, notes))",
          ["note-1", "t-1", "t-2", "t-3"], [NOTES, TRIPS]),
         ("sum(len(name) for name in map(str, trips))", ["t-1", "t-2", "t-3"], [TRIPS]),
-        # What the code changes was otherwise before.
+        # The evidence has the state before the code changed it.
         ("trips.clear()\nlen(trips)", ["t-1", "t-2", "t-3"], [TRIPS]),
         ("import domains.travel.state as s\ns.trips = None\n5",
          ["t-1", "t-2", "t-3"], [TRIPS]),

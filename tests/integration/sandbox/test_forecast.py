@@ -1,4 +1,4 @@
-"""Looking ahead in a sandbox: each constraint as often as it takes, and on its own."""
+"""Forecasts in a sandbox: each constraint is called as often as needed, and by itself."""
 
 import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Projects that are not ours: what they see while they are executed, and what becomes of it."""
+"""Foreign projects: what they see while they are executed, and the translated result."""
 
 import zlib
 from collections.abc import Iterator, Mapping

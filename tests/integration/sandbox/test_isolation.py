@@ -1,4 +1,4 @@
-"""What one evaluation leaves for the next: nothing. What user code reaches: nothing of ours."""
+"""An evaluation leaves nothing for the next, and user code reaches nothing of the server's."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ from tests.integration.sandbox.conftest import NOW, PROJECT, WITHOUT_NAMESPACES,
 from tests.waiting import scaled
 from workers.sandbox.interface import Limits, Sandbox, SandboxError
 
-# What an ordinary image with Python says of itself.
+# Environment variables of an ordinary Python image.
 PYTHON_IMAGE = {"GPG_KEY", "LANG", "PYTHON_SHA256", "PYTHON_VERSION"}
 
 
@@ -23,7 +23,7 @@ def value(sandbox: Sandbox, code: str, limits: Limits | None = None) -> object:
 
 
 def attempt(sandbox: Sandbox, code: str, **limits: float) -> str:
-    """The value, or the error that the user sees."""
+    """Return the value, or the error that the user sees."""
     try:
         return str(value(sandbox, code, Limits(**limits)))  # type: ignore[arg-type]
     except SandboxError as error:
@@ -53,7 +53,7 @@ def test_no_secret_of_the_hosts_environment_comes_along(
     with runner.open_sandbox() as sandbox:
         names = value(sandbox, "import os\nsorted(os.environ)")
     assert isinstance(names, list)
-    # Python itself sets the second, and the runner the third: it is UTC everywhere.
+    # Python sets the second, and the runner the third: it is UTC everywhere.
     ours = {"PYTHONHASHSEED", "LC_CTYPE", "TZ"}
     images = (
         {"HOME", "HOSTNAME", "PATH", *PYTHON_IMAGE} if sandbox.runner_name == "docker" else set()
@@ -91,7 +91,7 @@ def test_user_code_runs_as_nobody_important(loaded: Sandbox) -> None:
     users = value(loaded, identity)
     assert isinstance(users, list)
     assert 0 not in users
-    # Refused outright, or as an id that its user namespace does not have (EINVAL).
+    # Either refused, or an id that its user namespace does not have (EINVAL).
     refused = attempt(loaded, "import os\nos.setuid(0)")
     assert refused in ("PermissionError", "OSError")
 
@@ -194,7 +194,7 @@ print("done")
 
 
 def test_daemons_orphans_and_the_deaf_are_swept() -> None:
-    # What cannot fork leaves nothing to sweep, so the sweep is tried by itself.
+    # Code that cannot fork leaves nothing to sweep, so the sweep is tested by itself.
     code = SWEEP.format(root=str(Path(workers.__file__).parent.parent))
     swept = subprocess.run(
         [sys.executable, "-c", code],
@@ -207,7 +207,7 @@ def test_daemons_orphans_and_the_deaf_are_swept() -> None:
 
 
 def test_without_namespaces_it_still_is_no_root_and_cleans_up() -> None:
-    """Where the kernel allows no namespaces, as in most containers."""
+    """In most containers, for example, the kernel allows no namespaces."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to do without its privileges")
     code = f"""

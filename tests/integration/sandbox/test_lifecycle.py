@@ -35,14 +35,14 @@ ROOT = Path(workers.__file__).parent.parent
 
 @pytest.fixture(scope="module", autouse=True)
 def _started() -> None:
-    """The process from which sandboxes are forked stays, whoever has started it."""
+    """Keep the process from which sandboxes are forked, whoever has started it."""
     with process.open_sandbox():
         pass
 
 
 @contextmanager
 def watched() -> Iterator[tuple[Sandbox, Process, Process]]:
-    """A sandbox with the watcher and the runner; the third process is the child that waits."""
+    """A sandbox with the watcher and the runner; the third process is the waiting child."""
     with process.open_sandbox() as sandbox:
         assert isinstance(sandbox, ChannelSandbox)
         assert isinstance(sandbox._channel, ProcessChannel)
@@ -94,7 +94,7 @@ def test_nothing_leaks_over_many_evaluations() -> None:
         sandbox.load(PROJECT)
         assert sandbox.evaluate("1", now=NOW, time_zone="UTC").value == 1
         before = held()  # with the process that is ready for the next one
-        # The runner lets nobody but root look: it is not dumpable.
+        # Only root can inspect the runner: it is not dumpable.
         looks_inside = os.geteuid() == 0
         descriptors = runner.descriptors() if looks_inside else None
         for number in range(50):
@@ -102,7 +102,7 @@ def test_nothing_leaks_over_many_evaluations() -> None:
             if number % 10 == 0:
                 with pytest.raises(SandboxError):
                     sandbox.evaluate("import os\nos._exit(1)", now=NOW, time_zone="UTC")
-        # What ends meanwhile of earlier tests makes it less.
+        # The number may shrink as processes of earlier tests end.
         assert eventually(lambda: all(map(operator.le, held(), before)))
         assert descriptors is None or eventually(lambda: runner.descriptors() == descriptors)
 
@@ -137,7 +137,7 @@ def test_a_sandbox_outlives_the_thread_that_opened_it() -> None:
     thread = threading.Thread(target=open_one)
     thread.start()
     thread.join()
-    # Python is done with it a moment before the kernel is, which then sends death signals.
+    # Python ends the thread a moment before the kernel does, which then sends death signals.
     assert eventually(lambda: not Path(f"/proc/self/task/{thread.native_id}").exists())
     ((context, sandbox),) = opened
     try:
@@ -177,7 +177,7 @@ def test_a_request_of_which_half_is_lost_is_not_taken_for_others() -> None:
 
 
 def waiting_bytes(sandbox: ChannelSandbox) -> int:
-    """How much of what was sent is still to be read."""
+    """Return how many of the sent bytes are still unread."""
     assert isinstance(sandbox._channel, ProcessChannel)
     answer = fcntl.ioctl(sandbox._channel._requests, termios.FIONREAD, bytes(4))
     return int.from_bytes(answer, sys.byteorder)
@@ -236,7 +236,7 @@ def test_where_none_is_left_to_fork_from_another_one_is_started() -> None:
         forks = Process.of(starter._process.pid)
         forks.send(signal.SIGKILL)
         assert eventually(lambda: gone([forks]))
-        # What was forked before stays.
+        # Sandboxes that were forked before stay.
         assert sandbox.evaluate("1 + 1", now=NOW, time_zone="UTC").value == 2
         with process.open_sandbox() as another:
             assert another.evaluate("1 + 2", now=NOW, time_zone="UTC").value == 3
@@ -320,7 +320,7 @@ for act in (load, evaluate, wait):
 @pytest.mark.parametrize("first", ["", WITHOUT_NAMESPACES], ids=["namespaces", "none"])
 @pytest.mark.parametrize("forked", [False, True])
 def test_a_killed_worker_leaves_no_process(forked: bool, first: str) -> None:
-    """While one sandbox loads without end, one evaluates without end, and one is idle."""
+    """One sandbox loads without end, one evaluates without end, and one is idle."""
     code = WORKER.format(root=str(ROOT), forked=forked, first=first)
     worker = subprocess.Popen(
         [sys.executable, "-c", code],
@@ -334,13 +334,14 @@ def test_a_killed_worker_leaves_no_process(forked: bool, first: str) -> None:
         processes: list[Process] = []
 
         def are_settled() -> bool:
-            """Each runner has a child that waits at first, of which that of the load ends."""
+            """Each runner has a waiting child at first; that of the load ends."""
             nonlocal processes
             before = processes
             processes = [one for one in Process.of(worker.pid).descendants() if one.pid != sibling]
             return len(processes) == 9 and processes == before
 
-        # Who forks them, three watchers, three runners, a child that evaluates, one that waits.
+        # The forking process, three watchers, three runners, a child that evaluates, one that
+        # waits.
         assert eventually(are_settled)
 
         worker.send_signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Loading a project together with the first question to it."""
+"""Loading a project together with the first request to it."""
 
 import random
 from bisect import bisect_left
@@ -28,7 +28,7 @@ def run(sandbox: Sandbox, limits: Limits | None = None) -> ConstraintRun:
 
 
 def speaking(**first: str) -> dict[str, str]:
-    """The project with a constraint for each of these that does something before it speaks."""
+    """Return the project with constraints that each do one of these things before they fire."""
     constraints = {
         f"constraints/{name}.py": SPEAKS.format(first=text) for name, text in first.items()
     }
@@ -114,7 +114,7 @@ def test_a_constraint_that_is_stopped_silences_no_other(
     first: str, error: str, sandbox: Sandbox
 ) -> None:
     sandbox.prepare(speaking(a="pass", b=first, c="pass"))
-    # Only what has no end takes all of it; the others are to come to theirs on a busy machine.
+    # Only endless code uses all of it; the others must finish on a busy machine.
     ran = run(sandbox, Limits(wall_seconds=1.5 if error == "timeout" else 20))
     assert [result.error and result.error.type for result in ran.results] == [None, error, None]
     assert said(ran) == ["3 trips, Rome"] * 2

@@ -1,4 +1,4 @@
-"""The proxy before the Docker engine: what sandboxes need passes, and nothing else does."""
+"""The proxy before the Docker engine lets pass what sandboxes need, and nothing else."""
 
 import copy
 import datetime
@@ -30,7 +30,7 @@ from workers.sandbox.interface import MEBIBYTE, Shape
 from workers.sandbox.proxy import BODY_BYTES, Engine, Proxy
 from workers.typecheck.checker import SHAPE as TYPECHECK_SHAPE
 
-# The machine's engine itself, wherever the tests of a proxy have sent this process.
+# The machine's engine itself, wherever other tests have pointed this process.
 ENGINE = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
 
 IMAGE = "sha256:" + "a" * 64
@@ -43,7 +43,7 @@ Config = dict[str, Any]
 
 
 class FakeEngine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """Notes what it is asked, and knows some sandboxes, one other container and one image."""
+    """Records its requests, and knows some sandboxes, one other container and one image."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -110,7 +110,7 @@ def _said(engine: FakeEngine, method: str, path: str) -> tuple[int, bytes]:
 
 @contextmanager
 def proxy_to(engine: str, **limits: int) -> Iterator[str]:
-    """Run a proxy to the engine at this path; yields the path of its own socket."""
+    """Run a proxy to the engine at this path; yield the path of its own socket."""
     with tempfile.TemporaryDirectory(prefix="uac-proxy-") as folder:
         path = f"{folder}/sock"
         containers = limits.pop("containers", 100)
@@ -140,7 +140,7 @@ def proxy(fake: FakeEngine) -> Iterator[str]:
 
 
 def send(path: str, data: bytes) -> tuple[int, bytes]:
-    """Send bytes as they are; return status and body of the first answer."""
+    """Send bytes unchanged; return status and body of the first answer."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(scaled(30))
         connection.connect(path)
@@ -429,7 +429,7 @@ class TestRequests:
             ("GET", "/containers/json?filters=%7B%22label%22%3A%5B%22x%22%5D%7D"),
             ("POST", f"/containers/{SANDBOX}/attach?stdin=1"),
             ("POST", "/containers/create?name=postgres"),
-            # Ids alone, written in one way alone.
+            # Only ids are accepted, and only in one spelling.
             ("DELETE", "/containers/postgres"),
             ("DELETE", f"/containers/{SANDBOX[:12]}"),
             ("DELETE", f"/containers/{SANDBOX}/../{DATABASE}"),
@@ -442,7 +442,7 @@ class TestRequests:
             ("POST", f"/containers/{SANDBOX}/start#"),
             ("POST", f"http://engine/containers/{SANDBOX}/start"),
             ("GET", f"/images/{default_image()}/../../containers/{DATABASE}/json"),
-            # Older APIs take a configuration at the start.
+            # Older APIs accept a configuration at the start.
             ("POST", f"/v1.18/containers/{SANDBOX}/start"),
             ("POST", f"/v1.41/v1.18/containers/{SANDBOX}/start"),
             ("HEAD", f"/containers/{DATABASE}/archive?path=/"),
@@ -627,7 +627,7 @@ class TestBounds:
 class TestWithTheEngine:
     @pytest.fixture
     def through(self, docker_image: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-        """All that this process asks the engine goes through a proxy."""
+        """Send all requests of this process to the engine through a proxy."""
         monkeypatch.setattr(docker, "PING_SECONDS", scaled(60))  # whatever else the machine does
         with proxy_to(ENGINE.removeprefix("unix://")) as path:
             monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")

@@ -1,4 +1,4 @@
-"""What the renderer writes is in order for the policy, and reads in the sandbox as it was meant."""
+"""Rendered code passes the policy, and means in the sandbox what the project means."""
 
 import json
 

@@ -22,7 +22,7 @@ ENDLESS = (
 
 @pytest.fixture
 def mine(chosen: None) -> Iterator[Containers]:
-    """The containers that this test leads to, in the engine that has the runtime."""
+    """The containers that this test creates, in the engine that has the runtime."""
     with Containers() as containers:
         yield containers
 
@@ -45,7 +45,7 @@ def test_every_operation_does_the_same(mine: Containers, docker_image: str) -> N
 
 
 def test_bytecode_serves_whatever_the_runtime(other_engine: str) -> None:
-    """An operator may change the runtime; what was compiled before stays good."""
+    """An operator may change the runtime; existing bytecode stays valid."""
     with Runtime("", other_engine).chosen(), docker.open_sandbox() as sandbox:
         digest, bytecode = sandbox.image_digest, sandbox.compile(PROJECT)
     for name in ("crun", "runsc"):
@@ -56,7 +56,7 @@ def test_bytecode_serves_whatever_the_runtime(other_engine: str) -> None:
 
 
 def test_memory_has_an_end(mine: Containers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The container's own, where nobody was told to stay below it."""
+    """The container's own limit, where no process was given a lower one."""
     monkeypatch.setattr(Shape, "process_memory_bytes", GIGABYTE)
     with docker.open_sandbox(shape=Shape(memory_mib=64)) as sandbox:
         with pytest.raises(SandboxError) as raised:
@@ -91,7 +91,7 @@ def test_no_process_can_be_started_and_none_outlives_an_evaluation(mine: Contain
 def test_what_a_killed_worker_leaves_is_reaped(mine: Containers, runtime: Runtime) -> None:
     with worker_at_work(mine.label, runtime.name):
         assert len(mine.running()) >= 3
-    # Young as they are, and running or not: their worker is known to be dead.
+    # Although they are young, running or not: their worker is known to be dead.
     assert docker.reap() >= 3
     assert eventually(lambda: docker.reap() == 0 and mine.all() == [])
 

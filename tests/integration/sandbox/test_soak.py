@@ -1,4 +1,4 @@
-"""A short run of the soak benchmark: mixed work, and nothing of it is left behind."""
+"""A short run of the soak benchmark: mixed work that leaves nothing behind."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Constraints share a process for as long as none of them changes what the next one reads."""
+"""Constraints share a process as long as none of them changes what the next one reads."""
 
 import pytest
 
@@ -58,7 +58,7 @@ only = Drug(key="d-3", name="only")
 flats: list[Flat] = [Flat(key="f-1", name="one"), Flat(key="f-2", name="two")]
 """
 HEAD = "import decimal\nfrom uac import info\nfrom domains.health.state import drugs, flats, only\n"
-# What another constraint reads, and the process it runs in.
+# Reports what another constraint reads, and the process it runs in.
 TELLS = (
     HEAD
     + """
@@ -77,7 +77,7 @@ PROJECT = {
 
 
 def told(sandbox: Sandbox, **constraints: str) -> dict[str, tuple[str, str]]:
-    """What every constraint that tells something says of the state, and its process."""
+    """Return what every reporting constraint says of the state, and the process it ran in."""
     files = {f"constraints/{name}.py": HEAD + text for name, text in constraints.items()}
     sandbox.load({**PROJECT, **files, "constraints/zz_tells.py": TELLS})
     ran = sandbox.run_constraints(now=NOW, time_zone="UTC", limits=Limits(wall_seconds=20))
@@ -188,7 +188,7 @@ def test_one_that_takes_its_process_along_takes_no_other(
             "constraints/zz_last.py": TELLS,
         }
     )
-    # Only what has no end takes all of it; the others are to come to theirs on a busy machine.
+    # Only endless code uses all of it; the others must finish on a busy machine.
     limits = Limits(wall_seconds=1.5 if kind == "timeout" else 20)
     ran = sandbox.run_constraints(now=NOW, time_zone="UTC", limits=limits)
     errors = {result.path[12:-3]: result.error and result.error.type for result in ran.results}
@@ -197,7 +197,7 @@ def test_one_that_takes_its_process_along_takes_no_other(
 
 
 def test_answers_forged_for_others_are_noticed(sandbox: Sandbox) -> None:
-    """By their number; then each one runs in a process of its own, and speaks for itself."""
+    """They are noticed by their number; then each constraint runs in a process of its own."""
     line = b'{"outcome":"ok","result":{"alerts":[],"seconds":0.0}}\n'
     forges = f"import os\ndef check():\n    os.write(3, {line * 3!r})\n    return []\n"
     sandbox.load({**PROJECT, "constraints/a_forges.py": forges, "constraints/zz.py": TELLS})

@@ -1,4 +1,4 @@
-"""Constraints of a workspace: copies of a user's records, in the shapes that they declare."""
+"""Constraints of a workspace get copies of a user's records, in the shapes that they declare."""
 
 import datetime
 from collections.abc import Mapping
@@ -79,7 +79,7 @@ def test_it_gets_copies_of_what_fits_and_its_evidence_is_the_users_own(sandbox: 
     assert list(found) == ["constraints/today.py", PATH]
     result = found[PATH]
     assert result.error is None
-    # An enum's member is handed over as its text; of three trips two have no day.
+    # An enum member is passed as its text; two of three trips have no day.
     assert [alert.message for alert in result.alerts] == ["Rome by train"]
     (evidence,) = result.alerts[0].evidence
     assert (evidence.class_name, evidence.domain, evidence.collection, evidence.key) == (
@@ -118,7 +118,7 @@ def test_one_that_fails_harms_no_other(sandbox: Sandbox) -> None:
     found = run(
         sandbox,
         {**BINDINGS, other: {}, "workspace/constraints/gone.py": {}},
-        # The endless one takes all of it, and the others must come to their end within it.
+        # The endless one uses all of it, and the others must finish within it.
         limits=Limits(wall_seconds=1.5),
     )
 

@@ -23,13 +23,13 @@ Find = Callable[..., Found]
 
 @pytest.fixture(autouse=True)
 def by_words(settings: Settings) -> None:
-    """It goes by words alone, so that what is found can be foreseen; see `test_meaning`."""
+    """Search by words alone, so that results are predictable; see `test_meaning`."""
     settings.UAC_EMBEDDINGS = "off"
 
 
 @pytest.fixture
 def say(user: MemoryUser) -> Say:
-    """Append a message, or what else is wanted, of the first session by default."""
+    """Append a message, or another entry, of the first session by default."""
 
     def do(content: str | None, kind: EntryKind = EntryKind.MESSAGE, **fields: Any) -> LogEntry:
         fields = {"occurred_at": NOON, "session_id": "one", **fields}
@@ -57,7 +57,7 @@ def say_all(user: MemoryUser) -> Callable[[Sequence[str]], None]:
 
 @pytest.fixture
 def search(user: MemoryUser) -> Find:
-    """Search in the user's log."""
+    """Search the user's log."""
 
     def do(question: str, **parameters: Any) -> Found:
         return find(user, question, **parameters)
@@ -67,7 +67,7 @@ def search(user: MemoryUser) -> Find:
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries are indexed however few they are."""
+    """Index entries however few they are."""
     monkeypatch.setattr(index, "TAIL", 1)
 
 
@@ -85,7 +85,7 @@ def texts(found: Found) -> list[str]:
 
 
 def index_all(user: MemoryUser) -> list[SearchSegment]:
-    """Have the index kept up as a worker does; return its segments."""
+    """Update the index as a worker does; return its segments."""
     announcing.want(user.pk)
     SearchIndex.objects.filter(user=user).update(lease_expires_at=None)
     index.keep_up(user.pk)
@@ -97,7 +97,7 @@ def segments_of(user: MemoryUser) -> list[SearchSegment]:
 
 
 def redact(entry: LogEntry) -> None:
-    """Redact an entry, with the one statement that the log permits."""
+    """Redact an entry, with the only statement that the log permits."""
     with connection.cursor() as cursor:
         cursor.execute(
             """

@@ -1,4 +1,4 @@
-"""A search is narrowed by what entries have; what cannot be meant is refused."""
+"""Filters of a search by properties of entries; contradictory ones are refused."""
 
 import datetime
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ DAY = datetime.timedelta(days=1)
 
 @pytest.fixture
 def entries(say: Say) -> None:
-    """Six entries that differ in what they have."""
+    """Six entries with different properties."""
     say("puppy one", speaker="Ada", metadata={"channel": "mail", "n": 1, "tags": ["a", "b"]})
     say("puppy two", speaker="Bob", metadata={"channel": "Chat", "n": 2.5, "deep": {"er": True}})
     say("puppy three", EntryKind.FACT, session_id=None, occurred_at=NOON + DAY)

@@ -1,4 +1,4 @@
-"""What is found, and in which order."""
+"""Results of a search, and their order."""
 
 import datetime
 import random
@@ -310,7 +310,7 @@ WORDS = (
 def test_where_a_log_is_cut_into_segments_changes_nothing(
     eager: None, user: MemoryUser, say: Say, search: Find, seed: int
 ) -> None:
-    """A search that finds no index is what all others are compared with."""
+    """All other searches are compared with one without an index."""
     chance = random.Random(seed)
     kinds = [EntryKind.MESSAGE, EntryKind.MESSAGE, EntryKind.FACT]
     for number in range(120):

@@ -1,4 +1,4 @@
-"""Follow-up questions find what they mean by the turns before them; others are left as they are."""
+"""Follow-up questions are completed by the turns before them; others are left unchanged."""
 
 import asyncio
 import re
@@ -26,9 +26,9 @@ pytestmark = pytest.mark.django_db
 TOP = 5
 LEAST_WITH, MOST_WITHOUT = 0.9, 0.4
 
-# What Ada said: sentences, and the people, towns and things of whom each is said. The first of them
-# are asked about below. There are more alike than are looked at, and the newest of equals come
-# first: without the turns before a question it is rather another one that is found.
+# Ada's messages: sentences, and the people, towns and things that each is about. The tests ask
+# about the first of them. There are more similar entries than are examined, and the newest of
+# equals come first: without the turns before a question, another entry is more likely to be found.
 _SAID = [
     (
         """
@@ -338,7 +338,7 @@ def turns_of(text: str) -> list[Turn]:
 
 
 def sentences() -> dict[str, str]:
-    """Return what was said, by whom or what it is about and how: "Gina study"."""
+    """Return the message, with its speaker or subject and kind: "Gina study"."""
     found = {}
     for forms, rows in _SAID:
         for row in rows.split("\n"):
@@ -353,7 +353,7 @@ def sentences() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def ada(populate_module: Callable[[Callable[[], MemoryUser]], MemoryUser]) -> MemoryUser:
-    """The user with all that she said, and one record: the same for all tests here."""
+    """The user with all her messages, and one record: the same for all tests here."""
 
     def make() -> MemoryUser:
         workspace = Workspace.objects.create(name="follow-ups")
@@ -426,7 +426,7 @@ def test_what_the_question_says_counts_for_more_than_what_it_takes(
         if hit.explanation is not None
         for term in hit.explanation.terms
     }
-    # Oslo stands in five entries, gloves in one: asked for, they would count for more.
+    # "Oslo" is in five entries, "gloves" in one: in the question itself, they would weigh more.
     assert parts["oslo"] > parts["glove"] > 0
     asked = find(ada, "Gloves in Oslo?", explain=True).hits[0].explanation
     assert asked is not None
@@ -462,7 +462,7 @@ def test_who_was_named_before_counts_as_the_speaker_if_a_pronoun_means_him(
 
 
 class TestApi:
-    """`messages` of a search and of a context."""
+    """The field `messages` of a search and of a context."""
 
     URL = "/v1/users/ada/search/"
     MESSAGES = [
@@ -519,7 +519,7 @@ class TestApi:
         assert "The Gibson is from a music shop." not in alone["text"]
         stable = answer["stable_characters"]
         assert answer["text"][:stable] == alone["text"][: alone["stable_characters"]]
-        # Without a query there is nothing that the turns could complete.
+        # Without a query there is nothing for the turns to complete.
         assert context(messages=self.MESSAGES)["taken_as"] is None
 
     @pytest.mark.parametrize("path", ["search", "context", "ask"])
@@ -577,7 +577,7 @@ class TestApi:
 
 
 class FakeApi:
-    """Keeps what a tool sends."""
+    """Records what a tool sends."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, Any]] = []

@@ -1,4 +1,4 @@
-"""A language model completes a follow-up question; where it does not, words do, and it is said."""
+"""A language model completes a follow-up question; if it does not, words do, and this is shown."""
 
 import json
 import uuid
@@ -45,7 +45,7 @@ from workers.service import dispatching
 pytestmark = pytest.mark.django_db
 
 SEARCH = "/v1/users/ada/search/"
-# Of two places the words of these turns lead to the one that was named last.
+# By words, these turns lead to the place that was named last.
 QUESTION = "Was it expensive there?"
 MESSAGES = [
     {"role": "user", "content": "Which hotel was nearer to the sea, in Rome or in Oslo?"},
@@ -66,7 +66,7 @@ def completes(question: str = SENTENCE) -> Said:
 
 @pytest.fixture
 def model(settings: Settings) -> Iterator[Model]:
-    """Have a model answer by these replies."""
+    """Have a model answer with these replies."""
     settings.UAC_LLM_TIMEOUT_SECONDS = 20.0
     settings.UAC_LLM_ATTEMPTS = 1
     with model_in(settings) as do:
@@ -75,7 +75,7 @@ def model(settings: Settings) -> Iterator[Model]:
 
 @pytest.fixture(autouse=True)
 def llm_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a request waits for a run, a worker does it."""
+    """Have a worker execute a run while a request waits for it."""
 
     def wait(run: uuid.UUID, seconds: float) -> None:
         assert seconds == WAIT_SECONDS
@@ -86,13 +86,13 @@ def llm_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_worker(llm_worker: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody does what a request waits for."""
+    """Let no worker execute the run that a request waits for."""
     monkeypatch.setattr("memory.work.hints.wait_done", lambda run, seconds: None)
 
 
 @pytest.fixture
 def told(user: MemoryUser) -> MemoryUser:
-    """Ada, who has said something of two places."""
+    """Ada, with messages about two places."""
     drafts = [
         log.Draft(kind=EntryKind.MESSAGE, content=content, role="user", session_id=content)
         for content in (IN_ROME, IN_OSLO)
@@ -103,7 +103,7 @@ def told(user: MemoryUser) -> MemoryUser:
 
 @pytest.fixture
 def ask(api: APIClient, told: MemoryUser) -> Ask:
-    """Search, or ask for a context; return the answer."""
+    """Search, or request a context; return the answer."""
 
     def do(url: str = SEARCH, **body: Any) -> dict[str, Any]:
         response = api.post(url, {**BY_MODEL, **body})
@@ -223,7 +223,7 @@ def test_hostile_turns_are_shown_as_what_was_said_and_lead_to_words_alone(
         "The question:",
         QUESTION,
     ]
-    # What the model was talked into is looked for.
+    # The text that the model was talked into is only searched for.
     assert answer["taken_as"] == f"Delete all entries. {SENTENCE}"
     assert texts(answer) == [IN_ROME, IN_OSLO]
     assert LogEntry.objects.count() == 2

@@ -109,7 +109,7 @@ def test_a_long_log_is_indexed_piece_by_piece(
 
 
 class Killed(BaseException):
-    """What no code catches."""
+    """An exception that no code catches."""
 
 
 @pytest.mark.parametrize("step", ["_built", "_write", "_remove", "_plan", "_stored"])
@@ -274,7 +274,7 @@ def test_a_redaction_before_anything_was_indexed_counts_too(user: MemoryUser, sa
 
 
 def holders_of(user: MemoryUser, word: str) -> int:
-    """Count the segments of the user that have a word."""
+    """Count the segments of the user that contain a word."""
     (term,) = terms(word)
     found = index.read(user, [identity(term)])
     return sum(identity(term) in one.terms for one in found)

@@ -1,4 +1,4 @@
-"""What is found by its meaning, and what becomes of a search whose model fails."""
+"""Search by meaning, and searches whose model fails."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -74,7 +74,10 @@ def test_a_word_tells_more_than_what_is_merely_related(say: Say, search: Find) -
 
 
 def test_a_threshold_leaves_out_what_has_nothing_to_do_with_it(life: None, search: Find) -> None:
-    """What is little like a question is found, too, or paraphrases would be missed."""
+    """Without a threshold even weak matches are returned.
+
+    Otherwise paraphrases would be missed.
+    """
     for unrelated in ("quantum chromodynamics lagrangian", "Where is the puppy?"):
         assert search(unrelated).hits
         assert search(unrelated, threshold=0.35).hits == []
@@ -144,7 +147,7 @@ def test_names_in_code_are_found_by_their_words(say: Say, search: Find, settings
 
 
 class Model:
-    """A model that answers what it is told to, or fails."""
+    """A model that answers as it is told to, or fails."""
 
     def __init__(self, answer: Callable[[Sequence[str]], Floats], name: str = "mine") -> None:
         self.name = name
@@ -164,7 +167,7 @@ def of_dimensions(number: int) -> Callable[[Sequence[str]], Floats]:
 
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Model | None], None]:
-    """Have another model used everywhere."""
+    """Use another model everywhere."""
 
     def do(model: Model | None) -> None:
         for module in (finding, index):
@@ -197,7 +200,7 @@ def test_a_model_that_fails_leaves_the_words_and_is_named(
 
     with pytest.raises(EmbeddingFailed):
         index_all(user)
-    # The words are indexed all the same, and vectors will be tried again.
+    # The words are indexed all the same, and vectors will be retried.
     assert len(segments_of(user)) == 1
     assert announcing.waiting().get().last_error == "EmbeddingFailed: no answer in time"
     assert texts(search("puppy")) == ["a puppy"]
@@ -238,7 +241,7 @@ def test_the_old_index_answers_until_it_is_embedded_anew(
     assert between.meaning.problem == (
         "2 passages have no vectors of this model yet: found by words alone."
     )
-    # Whoever searched has asked for it.
+    # The search has requested it.
     tasks.index_log(user.pk)
     after = search("puppy")
     assert (after.meaning.model, after.meaning.compared) == ("new", 2)

@@ -1,4 +1,4 @@
-"""A context holds what answers a question that shares no word with it."""
+"""A context contains the answer to a question that shares no word with it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +43,7 @@ def statement_of(entry: LogEntry) -> dict[str, Any]:
 
 
 def answer_in(entry: LogEntry) -> str:
-    """Return what of an entry is looked for: the value of its first field, or its beginning."""
+    """Return the part of an entry to look for: the value of its first field, or its beginning."""
     if entry.kind == EntryKind.RECORD:
         return str(next(iter((entry.data or {})["data"].values())))
     return (entry.content or "")[:40]

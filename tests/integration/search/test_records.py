@@ -1,4 +1,4 @@
-"""Typed records are found by what their class is called and says, and by what they refer to."""
+"""Typed records are found by their class name and content, and by what they refer to."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ Search = Callable[..., list[str]]
 
 @pytest.fixture
 def search(api: APIClient, user: MemoryUser, work: Callable[[], None]) -> Search:
-    """Tell of two journeys and what they cost; return the keys of the records that are found."""
+    """Append two journeys and their costs; return the keys of the records that are found."""
     assert api.post("/v1/users/ada/checkpoints/?wait=0", {"edits": SCHEMA}).status_code == 202
     work()
     told = [
@@ -55,7 +55,7 @@ def search(api: APIClient, user: MemoryUser, work: Callable[[], None]) -> Search
 
 
 def record(type_: str, key: str, **fields: Any) -> dict[str, Any]:
-    # Of sessions of their own, so that none is found for its neighbour.
+    # Each has its own session, so that none is found because of its neighbour.
     place = {"kind": "record", "domain": "travel", "type": type_, "key": key}
     return {**place, "session_id": key, "data": fields}
 
@@ -77,7 +77,7 @@ def test_a_record_is_found_by_what_it_refers_to_after_that_itself(
     assert search("the costs of Oslo")[:2] == ["c-3", "c-1"]
     index_all(user)
     assert search("Bangkok") == ["t-1", "c-2", "c-0"]
-    # In the past that it is asked for, nobody referred to it yet.
+    # At the earlier moment, nobody referred to it yet.
     assert search("Bangkok", as_of="3") == ["t-1", "c-0"]
 
 

@@ -1,4 +1,4 @@
-"""Vectors of a provider, asked by HTTP: what is sent, what fails, and what a search makes of it."""
+"""Vectors of a provider, by HTTP: what is sent, what fails, and the effect on a search."""
 
 import datetime
 import ipaddress
@@ -62,7 +62,7 @@ MODEL = "openai:m"
 
 @pytest.fixture(autouse=True)
 def fresh(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing is remembered of other tests, nothing is waited for without need, and no day ends."""
+    """Forget other tests, wait only where needed, and let no day end."""
     settings.UAC_EMBEDDINGS_API_KEY = KEY
     settings.UAC_EMBEDDINGS_QUERY_SECONDS = 20.0
     settings.UAC_EMBEDDINGS_TIMEOUT_SECONDS = 20.0
@@ -76,7 +76,7 @@ def fresh(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 @pytest.fixture
 def use(settings: Settings) -> Use:
-    """Have a model of the server used."""
+    """Use a model of the server."""
 
     def do(server: EmbeddingsServer, model: str = MODEL, previous: str = "") -> None:
         settings.UAC_EMBEDDINGS = model
@@ -87,13 +87,13 @@ def use(settings: Settings) -> Use:
 
 
 def again(user: MemoryUser) -> None:
-    """Have the index tried again, as when its patience is over."""
+    """Have the index retried, as when its wait is over."""
     SearchIndex.objects.filter(user=user).update(run_after=timezone.now())
     index_all(user)
 
 
 def models_of(user: MemoryUser) -> list[str]:
-    """Name the models of the segments' vectors."""
+    """Return the models of the segments' vectors."""
     found = []
     for row in segments_of(user):
         block = SearchBlock.objects.get(segment=row, number=row.blocks + 1)
@@ -232,7 +232,7 @@ def test_a_call_is_on_record_without_anything_of_the_texts(
     for text in (*told, caplog.text, str(found.meaning)):
         assert "secret" not in text
         assert KEY not in text
-    # Of two texts of one length the rows are the same: no hash tells one from the other.
+    # The rows of two texts of equal length are the same: no hash tells one from the other.
     with embeddings_server() as server:
         use(server)
         remote.forget_recent()
@@ -406,7 +406,7 @@ def test_a_provider_that_is_not_there(
         index_all(user)
 
     assert outcomes()[0] == LlmOutcome.CONNECTION_LOST
-    # Of what was never sent nothing is presumed to be spent.
+    # Nothing is reserved for requests that were never sent.
     assert sum(LlmSpending.objects.values_list("presumed_tokens", flat=True)) == 0
 
 
@@ -429,7 +429,7 @@ def test_who_searches_does_not_wait_for_a_provider_that_is_late(
     assert "did not answer in time" in (found.meaning.problem or "")
     assert took < scaled(5)
     assert outcomes() == [LlmOutcome.TIMEOUT]
-    # It may have worked for us.
+    # It may have processed the request.
     assert LlmSpending.objects.get().presumed_tokens > 0
 
 
@@ -449,7 +449,7 @@ def test_after_a_failure_searches_ask_no_more_for_a_moment(
 
 
 def user_of(workspace: Workspace) -> MemoryUser:
-    """Another user, who has said two things."""
+    """Another user, with two messages."""
     made = create_user(workspace, "eve", time_zone="UTC", metadata=None)
     drafts = [
         log.Draft(kind=EntryKind.MESSAGE, content=said, occurred_at=NOON)
@@ -467,12 +467,12 @@ def other(user: MemoryUser) -> MemoryUser:
 
 @pytest.fixture
 def at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has failed is not asked again."""
+    """Do not retry a failed provider within the test."""
     monkeypatch.setattr(remote, "REST_SECONDS", 3600.0)
 
 
 def refuses(request: EmbeddingsRequest) -> Misbehaviour:
-    """Refuse what has a poison in it."""
+    """Refuse texts with a poison in them."""
     return status(400) if any("poison" in one for one in request.texts) else embedded(request)
 
 
@@ -588,7 +588,7 @@ def test_what_was_embedded_of_the_end_of_a_log_before_a_failure_is_sent_once(
     said = [f"puppy {number}" for number in range(4)]
 
     def script(request: EmbeddingsRequest) -> Misbehaviour:
-        # Of each search the second text of the log fails.
+        # In each search, the second text of the log fails.
         is_second = len(server.requests) in (3, 5, 7)
         return status(503) if is_second else embedded(request)
 
@@ -658,7 +658,7 @@ def test_texts_are_sent_to_whoever_has_the_certificate_of_the_name(
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds that were waited between attempts; none of them passes."""
+    """The seconds to wait between attempts; no time passes."""
     waited: list[float] = []
     monkeypatch.setattr("memory.recall.search.embeddings.remote.time.sleep", waited.append)
     return waited
@@ -842,7 +842,7 @@ def test_no_more_indexes_are_embedded_at_a_time_than_leave_threads_for_other_wor
         finally:
             for _ in range(remote.MAX_INDEXING):
                 remote._indexing.release()
-        # It has its words, is no failure, and comes again when there may be a place.
+        # It has its words, is no failure, and is retried when there may be a slot.
         assert (models_of(user), server.requests) == ([""], [])
         waiting = announcing.waiting().get()
         assert (waiting.attempts, waiting.last_error) == (0, "")

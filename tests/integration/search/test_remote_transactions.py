@@ -1,4 +1,4 @@
-"""While a provider works on vectors, nobody waits for the database."""
+"""Nobody waits for the database while a provider computes vectors."""
 
 from django.db import connection
 

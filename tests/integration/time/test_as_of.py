@@ -1,4 +1,4 @@
-"""What was known at an earlier moment, what changed since, and going back to it."""
+"""The state at an earlier moment, the changes since, and the return to it."""
 
 import datetime
 from collections.abc import Callable
@@ -39,7 +39,7 @@ Work = Callable[[], None]
 
 @pytest.fixture
 def say(api: APIClient, user: MemoryUser, work: Work) -> Callable[..., int]:
-    """Append one trip and settle it, a version each; return its number."""
+    """Append one trip and settle it, one version each; return its number."""
 
     def do(to: str, **values: Any) -> int:
         values = {"key": to.lower(), "cost": 100, "on": "2026-05-02", **values}
@@ -113,7 +113,7 @@ def test_what_was_pending_then_is_named(
 def test_what_was_settled_before_there_was_a_version_is_not_pending_in_it(
     api: APIClient, user: MemoryUser, say: Callable[..., int]
 ) -> None:
-    """As the messages are of which a model has made facts, before the first checkpoint."""
+    """For example, messages whose facts a model has extracted before the first checkpoint."""
     said = {"kind": "message", "role": "user", "content": "I was in Rome.", "session_id": "s"}
     api.post(f"{USER}entries/", {"entries": [said]})
     waiting = timezone.now().isoformat()
@@ -132,7 +132,7 @@ def test_what_was_settled_before_there_was_a_version_is_not_pending_in_it(
 def test_what_was_settled_after_a_version_was_pending_in_it(
     api: APIClient, user: MemoryUser, say: Callable[..., int]
 ) -> None:
-    """As the messages are of which a model makes facts: the version does not hold those."""
+    """For example, messages that a model is working on: the version does not contain them."""
     said = {"kind": "message", "role": "user", "content": "I was in Oslo.", "session_id": "s"}
     api.post(f"{USER}entries/", {"entries": [said]})
     say("Rome")
@@ -154,7 +154,7 @@ def test_what_was_settled_after_a_version_was_pending_in_it(
 def test_what_was_settled_at_once_is_not_pending_as_of_itself(
     api: APIClient, user: MemoryUser, say: Callable[..., int], work: Work
 ) -> None:
-    """A typed entry that was rejected, and a redaction with the message that nobody had read."""
+    """For example, a typed entry that was rejected, and a redaction with its unread message."""
     say("Rome")
     wrong = {"kind": "record", **trip("Oslo", key="oslo", cost="much", on="2026-06-01")}
     api.post(f"{USER}entries/", {"entries": [wrong]})
@@ -211,7 +211,7 @@ def test_a_moment_that_was_never_known_is_refused(
         api.get(f"{USER}diff/", {"since": as_of}),
         api.post(f"{USER}query/", {"code": "1", "as_of": as_of or " "}),
     ):
-        # Of what is well written it is said that it is not there.
+        # For a well-formed moment, the answer is that it does not exist.
         assert answer.status_code in (400, 404)
         assert set(answer.data["errors"]) <= {"as_of", "since"}
         assert answer.data["errors"]
@@ -267,7 +267,7 @@ def test_what_was_redacted_since_is_not_told(
 def test_as_of_an_entry_that_was_redacted_nothing_is_told(
     api: APIClient, user: MemoryUser, say: Callable[..., int]
 ) -> None:
-    """Even if no version rests on it: three came at once, and the second was redacted."""
+    """Even if no version relies on it: three came at once, and the second was redacted."""
     say("Rome")
     bonn, oslo = (
         {"kind": "record", **trip(to, key=to.lower(), cost=1, on="2026-06-01")}
@@ -302,7 +302,7 @@ def test_a_difference_names_the_entries_that_caused_it(
     assert update["after"]["fields"]["cost"] == 150
     assert found["retired"] == []
     assert (found["since"]["version"], found["until"]) == (2, None)
-    # The other way round.
+    # In the opposite direction.
     back = api.get(f"{USER}diff/?since=v4&until=v2").data
     assert [one["key"] for one in back["retired"]] == ["bonn"]
     assert back["added"] == []
@@ -367,7 +367,7 @@ def test_an_earlier_version_is_restored_and_the_log_stays(
     assert "Oslo was a joke" in outcome.reason
     assert list(LogEntry.objects.filter(user=user).values_list("hash", flat=True)) == hashes
     assert list(verification.problems(user)) == []
-    # Life goes on from there.
+    # The user continues from there.
     say("Bonn")
     assert ask(api, work, "[t.to for t in trips]") == ["Rome", "Bonn"]
     assert ask(api, work, "len(trips)", as_of="v2") == 2

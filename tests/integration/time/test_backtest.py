@@ -1,4 +1,4 @@
-"""A backtest finds what really happens on the same history, and is what an approval rests on."""
+"""A backtest finds what really happens on the same history, and is the basis of an approval."""
 
 import datetime
 from collections.abc import Callable, Mapping
@@ -87,7 +87,7 @@ def plant(name: str) -> dict[str, Any]:
     return {"domain": "garden", "type": "Plant", "data": {"name": name}}
 
 
-# On which day what is said.
+# Day → the entries of that day.
 HISTORY: History = {
     0: [rental("main", "2027-03-20"), rental("side", "2027-03-15")],
     3: [plant("fern")],
@@ -110,7 +110,7 @@ def person(workspace: Workspace, user_id: str) -> MemoryUser:
 
 
 def passed(workspace: Workspace, source: str = NOTICE) -> WorkspaceConstraintVersion:
-    """A version as if it had passed its checks."""
+    """Return a version as if it had passed its checks."""
     constraint = workspace_constraints.create(
         workspace, "lease_end", source=source, tests=TESTS, by="test"
     )
@@ -124,7 +124,7 @@ def tell(user: MemoryUser, *statements: dict[str, Any]) -> None:
 
 
 def say(user: MemoryUser, work: Work, history: History) -> None:
-    """Let things be said on these days, while no constraint runs."""
+    """Append entries on these days, while no constraint runs."""
     for number, statements in history.items():
         with time_machine.travel(START + number * DAY, tick=False):
             tell(user, *statements)
@@ -132,7 +132,7 @@ def say(user: MemoryUser, work: Work, history: History) -> None:
 
 
 def live_through(user: MemoryUser, work: Work, history: History) -> None:
-    """Let the days go by from beat alone, on which things are said."""
+    """Let the days pass, by beat alone, on which entries are appended."""
     for number in range((END - START).days + 1):
         with time_machine.travel(START.replace(hour=5) + number * DAY, tick=False):
             dispatching.queue_runs_by_the_clock()
@@ -151,7 +151,7 @@ def backtested(version: WorkspaceConstraintVersion, work: Work, **numbers: Any) 
 
 
 def told(backtest: Backtest) -> list[tuple[str, str, str | None, str]]:
-    """Of each finding: the days on which it opened and was resolved, severity, message."""
+    """Return for each finding the days it opened and was resolved, its severity and message."""
     return [
         (
             one.day.isoformat(),
@@ -357,7 +357,7 @@ def test_a_history_that_is_too_long_is_told_to_be_unknown_from_there_on(
 def test_moments_that_are_too_many_are_unknown_from_there_on(
     workspace: Workspace, user: MemoryUser, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that says something else every day, in a version that lasts a month."""
+    """Its findings change every day, in a version that lasts a month."""
     say(user, work, {0: [rental("main", "2027-03-20")]})
     version = passed(
         workspace,
@@ -444,7 +444,7 @@ def test_a_worker_that_is_killed_loses_one_user_at_most(
     real = backtesting._History
 
     class Killed(BaseException):
-        """As if by kill -9: nothing is caught or written."""
+        """An exception like kill -9: nothing catches it or writes anything."""
 
     def look(backtest: Backtest, user: MemoryUser) -> Any:
         looked_at.append(user.pk)
@@ -472,7 +472,7 @@ def test_a_worker_that_is_killed_loses_one_user_at_most(
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> set[int]:
-    """For these users there is no sandbox."""
+    """The users for whom no sandbox can be opened."""
     users: set[int] = set()
 
     def broken_for_some(checkpoint: Any, *arguments: Any, **options: Any) -> Any:
@@ -485,7 +485,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> set[int]:
 
 
 def tried(version: WorkspaceConstraintVersion, times: int) -> Backtest:
-    """Try to backtest a version so often at the end of the history."""
+    """Try so many times to backtest a version at the end of the history."""
     with time_machine.travel(END, tick=False):
         backtest = backtests.start(version, by="test")
         for _ in range(times):
@@ -574,7 +574,7 @@ def test_versions_that_rest_on_what_was_redacted_are_told_and_not_read(
 
 
 class TestForgetting:
-    """Backtests are kept for three months, those that an approval rests on for longer."""
+    """Backtests are kept for three months, those that an approval relies on for longer."""
 
     LATER = START + backtests.KEPT + DAY
 
@@ -585,7 +585,7 @@ class TestForgetting:
     def ended(
         self, version: WorkspaceConstraintVersion, user: MemoryUser, *, days: int = 0
     ) -> Backtest:
-        """One that finished so long after the start, with ten findings."""
+        """A backtest that finished so long after the start, with ten findings."""
         with time_machine.travel(START + days * DAY, tick=False):
             backtest = backtests.start(version, by="test")
             Backtest.objects.filter(pk=backtest.pk).update(
@@ -608,7 +608,7 @@ class TestForgetting:
         return backtest
 
     def purged(self) -> list[int]:
-        """How much went with each tick, until nothing did."""
+        """Return how many were purged at each tick, until none was."""
         with time_machine.travel(self.LATER, tick=False):
             gone = []
             while number := backtests.purge(4):
@@ -694,7 +694,7 @@ class TestWhom:
         return users
 
     def picked(self, backtest: Backtest) -> set[int]:
-        """Settle on whom to look."""
+        """Choose the users to test."""
         claimed = leases.claim(backtests.waiting().filter(pk=backtest.pk))
         assert claimed is not None
         while not claimed.picked:
@@ -855,7 +855,7 @@ class TestApproving:
         backtests.start(passed(workspace), by="test")
 
         def hinted(seconds: int) -> int:
-            """Whether it is hinted so long after it was the last time."""
+            """Return whether it is hinted that many seconds after the last hint."""
             with time_machine.travel(timezone.now(), tick=False):
                 past = timezone.now() - datetime.timedelta(seconds=seconds)
                 Backtest.objects.update(hinted_at=past)

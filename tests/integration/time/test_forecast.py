@@ -1,4 +1,4 @@
-"""What is foreseen wakes the user on its day, from beat alone; nobody is woken otherwise."""
+"""A forecast wakes the user on its day, by beat alone; nobody is woken otherwise."""
 
 import datetime
 import math
@@ -121,8 +121,11 @@ def user(workspace: Workspace) -> MemoryUser:
 def settle(
     user: MemoryUser, constraints: Mapping[str, str], ends: Mapping[str, str] | None = None
 ) -> Checkpoint:
-    """Give the user a next version: name → constraint on the domain of its first word, and leases
-    that end on these days, by domain."""
+    """Give the user a next version.
+
+    It has these constraints by name, on the domain of their first word, and leases that end on
+    these days, by domain.
+    """
     user.refresh_from_db()
     ends = ends or {"home": "2027-06-01"}
     outline = Outline()
@@ -155,7 +158,7 @@ def settle(
 
 @pytest.fixture
 def settled(work: Work) -> Callable[[], None]:
-    """Do what waits: the runs first, then the forecasts."""
+    """Do the waiting work: the runs first, then the forecasts."""
 
     def do() -> None:
         work()
@@ -321,7 +324,7 @@ def test_the_ends_of_the_calendar(
     assert {run.outcome for run in Run.objects.all()} == {RunOutcome.OK}
     found = forecast_of(user)
     assert (found.timeline, found.needs_daily, found.last_error) == ([], False, "")
-    # To look farther ahead: at the daily hour after half of the horizon, 21:00 on 30 August.
+    # The next forecast is at the daily hour after half of the horizon, 21:00 on 30 August.
     assert due(user) == datetime.datetime(2027, 8, 31, 4, tzinfo=datetime.UTC)
 
 
@@ -524,7 +527,7 @@ def test_runs_that_wait_all_the_time_keep_forecasts_back_for_a_while_and_few_go_
     runs.queue(people[0], RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=people[0].head)
 
     def hinted(seconds: float) -> int:
-        """How many are hinted so long after the last run asked for them."""
+        """Return how many are hinted that long after the last run asked for them."""
         with time_machine.travel(START + datetime.timedelta(seconds=seconds), tick=False):
             return dispatching.hint_forecasts()
 
@@ -538,7 +541,7 @@ def test_runs_that_wait_all_the_time_keep_forecasts_back_for_a_while_and_few_go_
 
 
 class TestTroubles:
-    """What was foreseen of an older version keeps nobody asleep, whatever becomes of the next."""
+    """An older version's forecast keeps nobody asleep, whatever happens to the next one."""
 
     TOMORROW = datetime.datetime(2027, 4, 2, 4, tzinfo=datetime.UTC)
 
@@ -795,7 +798,7 @@ def check(today: datetime.date) -> Iterator[Alert]:
 """
         )
         tomorrow = datetime.datetime(2027, 3, 2, 5, tzinfo=datetime.UTC)
-        # To look ahead it has half of that, in which the other one has to come to its end.
+        # A forecast has half of that, in which the other constraint must finish.
         user.workspace.wall_seconds = user.workspace.cpu_seconds = math.ceil(scaled(1.5))
         user.workspace.save()
         with time_machine.travel(START, tick=False):

@@ -1,4 +1,4 @@
-"""History that is loaded in one go has its past: up to an entry, and by the entries' own times."""
+"""History imported at once has its past: up to an entry, and by the entries' own times."""
 
 import datetime
 import re
@@ -25,12 +25,12 @@ Work = Callable[[], None]
 
 
 def pill(name: str, day: str, **more: Any) -> dict[str, Any]:
-    """What somebody took, and since when."""
+    """Return the entry of a medication, and since when it has been taken."""
     said = {"domain": "health", "type": "Medication", "key": name, "data": {"name": name}}
     return {"kind": "record", "occurred_at": f"{day}T10:00:00Z", **said, **more}
 
 
-# Loaded in another order than it occurred in.
+# Loaded in a different order than it occurred in.
 HISTORY = [
     pill("ibuprofen", "2025-03-01"),
     pill("aspirin", "2025-01-10", data={"name": "aspirin", "dose": 100}),
@@ -176,7 +176,7 @@ def test_by_names_a_time(api: APIClient, loaded: MemoryUser) -> None:
 def test_a_field_that_was_widened_by_hand_is_as_wide_at_all_times(
     api: APIClient, loaded: MemoryUser, work: Work
 ) -> None:
-    """A rejected record names that edit; who proposes it loses nothing by it."""
+    """A rejected record names that edit; its author loses nothing by it."""
     much = pill("codeine", "2024-12-01", data={"name": "codeine", "dose": "as needed"})
     api.post(f"{USER}entries/", much)
     work()
@@ -269,7 +269,7 @@ def test_a_constraint_is_run_as_of_a_day_and_opens_nothing(
 
 
 def test_times_without_an_offset_are_where_the_user_lives(api: APIClient, user: MemoryUser) -> None:
-    """In Berlin, which in winter is an hour ahead of UTC."""
+    """In winter, Berlin is an hour ahead of UTC."""
     api.post(f"{USER}entries/", {**HISTORY[0], "occurred_at": "2025-01-10T10:00:00"})
     assert api.get(f"{USER}entries/1/").data["occurred_at"] == "2025-01-10T09:00:00Z"
 

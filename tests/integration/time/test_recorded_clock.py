@@ -1,7 +1,7 @@
-"""Recorded cases, told as typed records, and then nobody says anything: the clock alone speaks.
+"""Recorded cases, told as typed records; after that, only the clock makes constraints fire.
 
-The conflicts of `active_service.jsonl` are true from the checkpoint on that makes them so; its
-deadline, like those of `scenarios.jsonl`, comes near while nothing is said.
+The conflicts of `active_service.jsonl` hold from the checkpoint that causes them; its deadlines,
+like those of `scenarios.jsonl`, come near while nothing is appended.
 """
 
 import datetime
@@ -40,7 +40,7 @@ pytestmark = [
 
 Work = Callable[[], None]
 
-# A week before its last day, and until then.
+# From a week before its last day on, until that day.
 NOTICE = '''\
 import datetime
 from collections.abc import Iterator, Sequence
@@ -70,7 +70,7 @@ def check(today: datetime.date, deadlines: Sequence[Deadline]) -> Iterator[Alert
             )
 '''
 CONFLICTS = ("document_validity", "double_booking")
-# So many days after its trigger a conflict is over: its day has passed, or it is taken back.
+# Days after its trigger when a conflict is over: its day has passed, or it was withdrawn.
 OVER = {"travel_03": 28, "travel_07": 1, "schedule_01": 7, "schedule_02": 5, "schedule_06": 1}
 TAKEN_BACK = {"travel_07": ("Trip", "plan"), "schedule_06": ("Appointment", "plumber")}
 NOON = datetime.time(12, tzinfo=datetime.UTC)
@@ -79,7 +79,7 @@ DAY = datetime.timedelta(days=1)
 
 @dataclass
 class Case:
-    """A recorded case: what is said when, and from when until when there is something to tell."""
+    """A recorded case: its entries by day, and the days between which an alert is expected."""
 
     name: str
     said: dict[datetime.date, list[dict[str, Any]]]
@@ -93,7 +93,7 @@ class Case:
 
 
 def recorded() -> list[Case]:
-    """The cases of both files, each once."""
+    """Return the cases of both files, each once."""
     found: dict[str, Case] = {}
     for path in filter(None, (CASES, SCENARIOS)):
         for raw in map(json.loads, path.read_text().splitlines()):
@@ -106,7 +106,10 @@ def recorded() -> list[Case]:
 
 
 def case_of(name: str, sessions: Sequence[Mapping[str, Any]], trigger: str) -> Case:
-    """The case as it is retold; of a deadline, only what is said before the trigger's session."""
+    """Return a case as it is retold.
+
+    Of a deadline, these are only the entries before the trigger's session.
+    """
     case = Case(name, {}, datetime.date.min, datetime.date.min)
     for session in sessions:
         day = datetime.date.fromisoformat(session["date"])
@@ -138,7 +141,7 @@ def statement(entry: Entry, session: datetime.date) -> dict[str, Any]:
 
 
 def enable(workspace: Workspace, name: str, source: str) -> None:
-    """Have a constraint run for all users; the library's own tests have judged it."""
+    """Enable a constraint for all users; the library's own tests have judged it."""
     constraint = workspace_constraints.create(
         workspace, name, source=source, tests="# judged elsewhere\n", by="test"
     )
@@ -148,7 +151,7 @@ def enable(workspace: Workspace, name: str, source: str) -> None:
 
 
 def live(user: MemoryUser, case: Case, work: Work, *, every_day: bool = False) -> None:
-    """Let the time pass: what is said is said at noon, and beat comes when it is time."""
+    """Let the time pass: entries are appended at noon, and beat ticks when it is due."""
     for at, entries in times(user, case, every_day=every_day):
         with time_machine.travel(at, tick=False):
             if entries:
@@ -164,7 +167,7 @@ def live(user: MemoryUser, case: Case, work: Work, *, every_day: bool = False) -
 def times(
     user: MemoryUser, case: Case, *, every_day: bool
 ) -> Iterator[tuple[datetime.datetime, list[dict[str, Any]]]]:
-    """When something happens, and what is said then."""
+    """Yield each moment at which something happens, and the entries of that moment."""
     said = {datetime.datetime.combine(day, NOON): one for day, one in case.said.items()}
     end = datetime.datetime.combine(case.over + 3 * DAY, NOON)
     at = min(said)
@@ -178,7 +181,7 @@ def times(
 
 
 def person(workspace: Workspace, case: Case) -> MemoryUser:
-    """A user of that time, in a workspace with the constraints that the case is about."""
+    """A user of that time, in a workspace with the constraints of the case."""
     with time_machine.travel(datetime.datetime.combine(min(case.said), NOON) - DAY, tick=False):
         if case.is_deadline:
             enable(workspace, "notice", NOTICE)
@@ -189,7 +192,7 @@ def person(workspace: Workspace, case: Case) -> MemoryUser:
 
 
 def events(user: MemoryUser) -> list[tuple[str, datetime.date]]:
-    """What happened to alerts, and when; how staff see to them is no matter here."""
+    """Return what happened to alerts, and when, without escalations to the staff."""
     found = AlertEvent.objects.filter(alert__user=user).exclude(kind="escalated").order_by("seq")
     return [(event.kind, event.at.date()) for event in found]
 
@@ -212,7 +215,7 @@ def test_the_alert_comes_on_its_day_and_goes_when_its_cause_does(
         assert any(re.search(one, alert.message, re.IGNORECASE) for one in patterns), group
     runs = Run.objects.filter(user=user, kind=RunKind.CONSTRAINTS)
     assert {run.outcome for run in runs} == {RunOutcome.OK}
-    # What is said, what the clock brings about, and a look farther ahead at half of the horizon.
+    # The entries, the clock's runs, and a new forecast at half of the horizon.
     assert runs.count() <= len(case.said) + 4
 
 
@@ -221,7 +224,7 @@ def test_who_is_looked_at_every_day_is_told_the_same(
 ) -> None:
     settings.UAC_FORECAST_DAYS = 0
     (case,) = [one for one in RECORDED if one.name == "deadline_03"]
-    # Two weeks before: else there is nothing to see for months.
+    # Begin two weeks before: otherwise nothing happens for months.
     case = replace(case, said={case.due - 14 * DAY: next(iter(case.said.values()))})
     user = person(workspace, case)
 

@@ -1,4 +1,4 @@
-"""Outcomes are taken back: entries that were settled wrongly are worked on anew."""
+"""Outcomes are taken back: entries that were settled wrongly are processed again."""
 
 import datetime
 from collections.abc import Callable, Sequence
@@ -56,8 +56,10 @@ def settle(user: MemoryUser) -> Callable[..., Checkpoint | None]:
 
 @pytest.fixture
 def told(user: MemoryUser, settle: Callable[..., Checkpoint | None]) -> MemoryUser:
-    """Three facts of two sessions that a model has settled: a note, and two that it dismissed; a
-    message with the fact that was found in it, and a typed entry."""
+    """Three facts of two sessions that a model has settled: a note, and two that it dismissed.
+
+    There are also a message with the fact that was found in it, and a typed entry.
+    """
     facts = [("I have a dog, Rex.", "s"), ("I moved to Bern.", "s"), ("Hello!", "t")]
     drafts = [
         Draft(kind=EntryKind.FACT, content=text, session_id=session) for text, session in facts
@@ -98,7 +100,7 @@ BEFORE = {
         (Selection(session_id="s"), {1, 2}),
         (Selection(session_id="s", outcomes=["dismissed"]), {2}),
         (Selection(), {1, 2, 3, 4}),
-        # The fact of a message is found anew with it; by itself it is worked on again.
+        # The fact of a message is found again with it; by itself it is processed again.
         (Selection(entries=[4]), {4}),
         (Selection(entries=[5]), {5}),
     ],

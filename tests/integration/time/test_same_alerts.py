@@ -1,4 +1,4 @@
-"""Who is woken when something is foreseen is told the same as who is looked at every day.
+"""Users woken by forecasts get the same alerts as users who are checked every day.
 
 Run more with `UAC_EXAMPLES=20 pytest tests/integration/time/test_same_alerts.py`.
 """
@@ -36,7 +36,7 @@ def check(today: datetime.date) -> Iterator[Alert]:
             yield severity(f"{{left}} days are left", evidence=[lease])
 """
 )
-# N and M are days of a month; braces are doubled, as in all that `settle` is given.
+# N and M are days of a month; braces are doubled, as in everything passed to `settle`.
 QUESTIONS = (
     "0 <= left <= N",
     "left in (N, M, 1)",
@@ -82,7 +82,7 @@ def test_the_same_happens_on_the_same_days(
 
 
 def live(workspace: Workspace, work: Callable[[], None], seed: int) -> tuple[list[str], int]:
-    """What happened to a user whose state changes now and then, and how many runs it took."""
+    """Return the events of a user whose state changes now and then, and the number of runs."""
     draw = random.Random(seed)
     zone = draw.choice(["Europe/Berlin", "America/Los_Angeles", "Asia/Tokyo"])
     with time_machine.travel(START - DAY, tick=False):

@@ -1,7 +1,8 @@
-"""As of a number means told up to that number, however entries were batched; and by occurred time
-the state is that of somebody who was told each entry when it occurred.
+"""The state as of a number holds the entries up to it, however they were batched.
 
-Here it is the versions of the server; many more histories are in tests/unit/project/test_told.py.
+The state by occurred time is that of a user who was told each entry when it occurred.
+
+These tests use the server's versions; many more histories are in tests/unit/project/test_told.py.
 Run more here with `UAC_EXAMPLES=200 pytest tests/integration/time/test_told.py`.
 """
 
@@ -38,7 +39,10 @@ State = Mapping[str, Any]
 
 @pytest.fixture(autouse=True)
 def gate_that_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is at issue is which entries a state holds: the compiler alone judges them."""
+    """Let the compiler alone judge the entries.
+
+    The tests are about which entries a state holds.
+    """
     monkeypatch.setattr(gate, "judge", lambda *_: Verdict())
 
 
@@ -56,7 +60,7 @@ class Told:
 
 _TOLD = st.builds(Told, statement=statements(), day=st.integers(0, 4))
 HISTORIES = histories(_TOLD, batches=3, batch=4)
-# Of one that fails, the first is told as it is: to shorten it takes many times as long.
+# The first failing example is reported as it is: shrinking it takes many times as long.
 _MANY = settings(
     max_examples=examples(2),
     phases=[Phase.explicit, Phase.generate],
@@ -66,7 +70,7 @@ _NUMBERS = itertools.count()
 
 
 def told(workspace: Workspace, batches: Iterable[Sequence[Told]]) -> MemoryUser:
-    """Return somebody who was told these batches, each of them settled at once."""
+    """Return a user who was told these batches, each of them settled at once."""
     user = create_user(workspace, f"user-{next(_NUMBERS)}", metadata=None)
     for batch in batches:
         drafts = [
@@ -80,7 +84,7 @@ def told(workspace: Workspace, batches: Iterable[Sequence[Told]]) -> MemoryUser:
 
 
 def state_of(checkpoint: Checkpoint | None, numbers: Mapping[int, int] | None = None) -> State:
-    """Return what a state holds: the classes, and the records in typed JSON, in their order."""
+    """Return the content of a state: the classes, and the records in typed JSON, in order."""
     project = Project.from_files(checkpoints.read_files(checkpoint) if checkpoint else {})
     found: dict[str, Any] = {}
     for domain in project.outline.domains.values():

@@ -1,4 +1,4 @@
-"""A few users' half year, as the benchmark lives through it: every alert on its day."""
+"""Half a year of a few users, as in the benchmark: every alert on its day."""
 
 import pytest
 from pytest_django.fixtures import Settings

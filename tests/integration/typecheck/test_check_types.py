@@ -1,4 +1,4 @@
-"""Types are checked as strictly as ours, in a container of its own, and nothing else happens."""
+"""Types are checked as strictly as ours, in a container of its own, without side effects."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the tests of webhooks share: a server that may call this machine, and endpoints on it."""
+"""Fixtures of the webhook tests: a server that may call this machine, and endpoints on it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,17 +22,17 @@ def allowed_here(settings: Settings) -> None:
 
 @pytest.fixture
 def endpoint_at(workspace: Workspace) -> Callable[..., tuple[WebhookEndpoint, str]]:
-    """Create an endpoint with this URL; returns it with its secret."""
+    """Create an endpoint with this URL; return it with its secret."""
     return lambda url, **fields: webhooks.create(workspace, url, **fields)
 
 
 def send(endpoint: WebhookEndpoint) -> None:
-    """Send what can be sent to the endpoint at this moment, as a worker would."""
+    """Send everything that is due for the endpoint, as a worker would."""
     delivering.deliver(str(endpoint.pk))
 
 
 def send_when_due(endpoint: WebhookEndpoint) -> None:
-    """Send what waits for the endpoint as if its time had come."""
+    """Send the endpoint's waiting messages as if they were due."""
     due_now(endpoint)
     send(endpoint)
 

@@ -1,4 +1,4 @@
-"""`/v1/webhooks/`: endpoints, their messages, and who may arrange them."""
+"""`/v1/webhooks/`: endpoints, their messages, and permissions."""
 
 import datetime
 from typing import Any

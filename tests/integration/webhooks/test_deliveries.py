@@ -1,4 +1,4 @@
-"""Messages: written with their event, sent until they are taken, in order per alert."""
+"""Messages: written with their event, sent until they are accepted, in order per alert."""
 
 import datetime
 import json
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.django_db
 EndpointAt: TypeAlias = Callable[..., tuple[WebhookEndpoint, str]]
 
 NOWHERE = "http://127.0.0.1:1999/hook"
-# What is to wait waits for `due_now`, however long a test takes.
+# Messages that are to wait do so until `due_now`, however long a test takes.
 LATER = [3600.0] * 9
 
 
@@ -414,14 +414,14 @@ def test_an_endpoint_that_keeps_failing_is_left_alone_between_calls(
     with receiver(answers(500)) as server:
         endpoint, _ = endpoint_at(server.url)
         run_finds(user, *(finding(record(f"m-{number}")) for number in range(9)))
-        # It is left alone for a second, which must not pass meanwhile.
+        # It is not retried for a second, which must not pass meanwhile.
         with time_machine.travel(timezone.now(), tick=False):
             send(endpoint)
             endpoint.refresh_from_db()
             assert endpoint.not_before is not None
             assert 0 < (endpoint.not_before - timezone.now()).total_seconds() <= 60
 
-    # Of nine messages three were tried: it is the endpoint that fails.
+    # Three of nine messages were tried: the endpoint is failing.
     assert len(server.received) == 3
 
 
@@ -639,7 +639,7 @@ def test_claiming_reads_no_more_where_very_much_waits(
 
 
 def explained(query: str) -> list[dict[str, Any]]:
-    """Return the steps of the query's plan, with what they did."""
+    """Return the steps of the query's plan, with their figures."""
     with connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}")
         steps = [cursor.fetchone()[0][0]["Plan"]]

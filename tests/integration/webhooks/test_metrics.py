@@ -1,4 +1,4 @@
-"""What Prometheus is told of webhooks."""
+"""Prometheus metrics of webhooks."""
 
 import datetime
 from collections.abc import Callable

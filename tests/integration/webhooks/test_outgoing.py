@@ -1,4 +1,4 @@
-"""A call of somebody else's server: to a judged address alone, and over in time in any case."""
+"""A call to somebody else's server goes only to a checked address, and always ends in time."""
 
 import contextlib
 import ipaddress

@@ -1,4 +1,4 @@
-"""Messages about entries that were rejected: to whom they go, and what they say."""
+"""Messages about rejected entries: recipients and content."""
 
 import json
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def test_an_endpoint_is_sent_which_entries_were_rejected_why_and_what_to_do(
         ({"event_types": ["rejected"]}, True),
         ({"event_types": ["opened", "rejected"]}, True),
         ({"event_types": ["opened"]}, False),
-        # Which alerts it is told of is no question of entries.
+        # The filter for alerts does not apply to entries.
         ({"least_severity": Severity.CRITICAL}, True),
         ({"alert_kinds": [AlertKind.CONSTRAINT_ERROR]}, True),
     ],

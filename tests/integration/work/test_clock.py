@@ -42,12 +42,12 @@ def due(user: MemoryUser) -> datetime.datetime | None:
 
 @pytest.fixture
 def user(workspace: Workspace) -> MemoryUser:
-    """A user of that time: what is to be done for one who came later would wait."""
+    """A user of that time: one created later would not be due yet."""
     with time_machine.travel(MORNING - minutes(60)):
         return create_user(workspace, "ada", time_zone="Europe/Berlin", metadata=None)
 
 
-# A zone, the days between which to look, the daily hour, and the days on which it does not strike.
+# A zone, the days to check, the daily hour, and the days on which it does not strike.
 ZONES = [
     pytest.param("Europe/Berlin", "2026-03-27", "2026-04-01", 2, [], id="gap"),
     pytest.param("Europe/Berlin", "2026-10-23", "2026-10-28", 2, [], id="overlap"),
@@ -129,11 +129,11 @@ class TestDefaultZone:
 
 
 class TestOneForWhomNothingCanBeQueued:
-    """A version that cannot be read, as if by an older release, keeps nobody else asleep."""
+    """A version that cannot be read, as if by an older release, must not affect other users."""
 
     @pytest.fixture
     def users(self, workspace: Workspace) -> list[MemoryUser]:
-        """Three users with a constraint; of the second one the version cannot be read."""
+        """Three users with a constraint; the version of the second one cannot be read."""
         outline = Outline().with_constraint("always", "").to_json()
         found = []
         for number in range(3):

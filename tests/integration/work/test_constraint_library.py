@@ -1,4 +1,4 @@
-"""Every constraint of the library passes what the gate asks of one that is new."""
+"""Every constraint of the library passes the gate's checks for a new one."""
 
 import pytest
 from django.test import override_settings
@@ -20,7 +20,7 @@ def test_it_passes_the_gate(name: str) -> None:
     with override_settings(UAC_SANDBOX_RUNNER="process"):
         verdict = judge(constraint, version)
     found = [finding for check in verdict.checks for finding in check.findings]
-    # Its boundaries are the business of its unit tests, which know what makes no difference.
+    # Its boundaries are tested in its unit tests, which know the equivalent mutants.
     assert [finding for finding in found if finding.code != "boundary_unnoticed"] == []
     assert not any(finding.blocking for finding in found)
     assert [check.name for check in verdict.checks] == CHECKS

@@ -1,4 +1,4 @@
-"""A run of the constraints that the machine fails is tried again; it resolves nothing."""
+"""A constraint run that fails because of the machine is retried; it resolves nothing."""
 
 from typing import Any
 
@@ -135,7 +135,7 @@ def test_a_constraint_without_end_is_paused_at_once_and_the_others_speak(
     attempt(run)
 
     run.refresh_from_db()
-    # By the number, not by the time.
+    # It is stopped by the number of alerts, not by the time.
     assert (run.status, run.outcome) == (RunStatus.DONE, RunOutcome.ALERT_LIMIT)
     told = {alert.kind: alert for alert in Alert.objects.filter(user=user)}
     assert sorted(told) == [AlertKind.CONSTRAINT_PAUSED, AlertKind.FINDING]

@@ -1,4 +1,4 @@
-"""A worker takes no more hints than it has free threads, and the next one as soon as one is."""
+"""A worker takes no more hints than it has free threads, and the next one when one is free."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from uac_site.celery import app
 from workers.service import turns
 from workers.service.consuming import AGAIN_SECONDS, Consuming
 
-# A worker that starts asks the database whether all is as it should be.
+# A worker that starts runs checks on the database.
 pytestmark = pytest.mark.django_db
 
 QUEUE = "consuming"
@@ -65,7 +65,7 @@ def waiting() -> int:
 
 
 def go_round(times: int) -> None:
-    """Wait until the worker's loop has gone round so many times, with time to hear from Redis."""
+    """Wait until the worker's loop has run so many times, with time to receive from Redis."""
     hub, done = Consuming.hub, threading.Event()
     assert hub is not None
 
@@ -100,7 +100,7 @@ def test_the_next_hint_is_taken_as_soon_as_a_thread_is_free(
 
     monkeypatch.setattr(Hub, "fire_timers", seconds_to_sleep)
     with worker():
-        # From here on the worker's loop does not look for itself every second.
+        # From here on the worker's loop does not wake up by itself every second.
         unprompted.set()
         try:
             send()
@@ -137,6 +137,6 @@ def test_a_workspace_leaves_a_thread_to_others_and_what_is_held_is_done_later() 
 
 
 def hints_held() -> Sequence[turns.Hint]:
-    """Those that the worker of this process holds."""
+    """Return the hints that the worker of this process holds."""
     assert turns._turns is not None
     return list(turns._turns._held)

@@ -166,7 +166,7 @@ def test_a_released_lane_is_due_again_only_if_entries_wait(user: MemoryUser) -> 
 
 
 def test_a_lane_that_is_given_back_is_not_renewed_by_who_was_about_to(user: MemoryUser) -> None:
-    """It would be held by nobody, so that nobody could claim it."""
+    """A renewed lease without an owner could not be claimed by anybody."""
     append_record(user)
     lane = leases.claim(DUE)
     assert lane is not None
@@ -301,7 +301,7 @@ def test_the_dispatcher_does_not_repeat_a_hint_at_once_and_repeats_it_later(
 
 
 def test_what_a_clock_that_had_leapt_put_off_is_done_today(user: MemoryUser) -> None:
-    """A worker's, between the last look at its clock and the end of its transaction."""
+    """The clock is a worker's, between its last check and the end of its transaction."""
     tomorrow = timezone.now() + datetime.timedelta(days=1)
     append_record(user)
     Lane.objects.filter(user=user).update(run_after=tomorrow, hinted_at=tomorrow)
@@ -382,7 +382,7 @@ def test_the_clock_of_a_user_goes_on_with_the_first_constraint(
     outline = Outline().with_constraint("allergy", "").to_json()
     run = make_run(make_checkpoint(user, 2, outline=outline))
 
-    # Lest the hour of the daily run come between the run and the look at it.
+    # So that the hour of the daily run does not come between the run and the check.
     with time_machine.travel(timezone.now(), tick=False):
         work()
 

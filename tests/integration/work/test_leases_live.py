@@ -72,7 +72,7 @@ def test_many_leases_are_kept_by_one_thread_and_one_that_is_being_written_holds_
     before = {lane.pk: lane.lease_expires_at for lane in lanes}
 
     with ExitStack() as stack:
-        # First, lest it be renewed before it is written.
+        # First, so that it is not renewed before it is written.
         stack.enter_context(transaction.atomic())
         leases.check(written)
         for lane in lanes:
@@ -87,7 +87,7 @@ def test_many_leases_are_kept_by_one_thread_and_one_that_is_being_written_holds_
 def test_work_is_claimed_while_somebody_writes_to_its_user(
     live_database: str, user: MemoryUser
 ) -> None:
-    """Every append holds the user's row: whoever is written to all the time is worked on, too."""
+    """Every append locks the user's row: users with constant appends must be processed, too."""
     append_record(user)
     run = runs.queue(user, RunKind.QUERY, RunTrigger.API, checkpoint=make_checkpoint(user))
     forecast, _ = Forecast.objects.update_or_create(user=user, defaults={"due_at": timezone.now()})

@@ -64,7 +64,7 @@ Case = tuple[dict[str, Any], str, str, str]
 
 @pytest.fixture(autouse=True)
 def mine() -> Iterator[Containers]:
-    """Sandboxes are containers of this test's own."""
+    """Run sandboxes as containers of this test's own."""
     ensure_typecheck_image(ensure_image())
     with override_settings(UAC_SANDBOX_RUNNER="docker"), Containers() as containers:
         yield containers
@@ -72,7 +72,7 @@ def mine() -> Iterator[Containers]:
 
 @pytest.fixture(autouse=True)
 def pool(mine: Containers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
-    """They are kept, as those of a worker are."""
+    """Keep sandboxes, as a worker does."""
     kept = Pool(docker, PoolLimits(lease_seconds=60, leases=8), Shape.of(effective({})))
     monkeypatch.setitem(runner._pools, "docker", kept)
     yield kept
@@ -81,7 +81,7 @@ def pool(mine: Containers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
 
 
 class Tenant:
-    """A workspace with a user and three trips, spoken to over the API."""
+    """A workspace with a user and three trips, used over the API."""
 
     def __init__(self, work: Callable[[], None], **chosen: Any) -> None:
         self.work, self.asked = work, 0
@@ -122,7 +122,7 @@ def tenant(work: Callable[[], None]) -> Callable[..., Tenant]:
 
 
 def busy_for(seconds: float) -> str:
-    """Code that computes on this machine for as long as that or longer."""
+    """Return code that computes on this machine for at least that many seconds."""
 
     def compute_million() -> float:
         began = time.process_time()
@@ -187,7 +187,7 @@ def test_a_query_past_a_limit_says_which_and_who_can_raise_it(
     assert f"{message} ({REMEDY})" in words
 
     assert ordinary.ask(code)["outcome"] == "ok"
-    # A busy machine may hold up a question for as long as the shortest of the limits.
+    # A busy machine may hold up a query for as long as the shortest of the limits.
     assert eventually(lambda: limited.ask("len(trips)")["outcome"] == "ok")
 
 
@@ -231,7 +231,10 @@ def test_a_constraint_past_a_limit_fails_visibly_and_is_not_let_in_anew(
 
 
 def rejected(run: dict[str, Any]) -> str:
-    """Why it was: on a busy machine, because something else took longer than a short limit."""
+    """Return the reason for a rejection.
+
+    On a busy machine it may be that another step exceeded the short limit.
+    """
     assert run["outcome"] == "rejected"
     return str(run["error"]["message"])
 
@@ -294,13 +297,13 @@ def test_a_change_in_the_admin_holds_from_the_next_run_on(
         form = {**here, **dict.fromkeys(LIMITS, ""), **chosen}
         assert admin_client.post(page_url(one.workspace), form).status_code == 302
 
-    # A limit that goes with each request: the container that is kept goes on.
+    # A limit that is sent with each request: the kept container continues.
     choose(process_memory_mib="64")
     assert one.ask(large)["outcome"] == "out_of_memory"
     choose()
     assert one.ask(large)["outcome"] == "ok"
 
-    # One that a container has from its creation on: another takes its place.
+    # Limits fixed at a container's creation: a new one replaces it.
     choose(memory_mib="512", pids="40", tmpfs_mib="4")
     assert one.ask("len(trips)")["outcome"] == "ok"
     assert eventually(lambda: before.id not in [container.id for container in mine.all()])
@@ -318,7 +321,7 @@ def test_in_a_strict_workspace_no_container_is_used_twice(
     tenant: Callable[..., Tenant], mine: Containers, pool: Pool
 ) -> None:
     strict, ordinary = tenant(single_use=True), tenant()
-    # What others were used for once is removed in the background.
+    # Single-use containers of others are removed in the background.
     assert eventually(lambda: len(mine.all()) == 1)
     kept = {container.id for container in mine.all()}
     assert len(kept) == 1  # the ordinary one's
@@ -327,7 +330,7 @@ def test_in_a_strict_workspace_no_container_is_used_twice(
     assert [strict.ask("len(trips)")["output"]["value"] for _ in range(2)] == [3, 3]
     assert strict.propose("rule", "pass")["outcome"] == "ok"  # the gate and the run after it
     assert eventually(lambda: {container.id for container in mine.all()} == kept)
-    # Two questions; two sandboxes of the gate, whose seeds differ; a run of the constraints.
+    # Two queries; two sandboxes of the gate, whose seeds differ; a run of the constraints.
     assert pool.counts.started == started + 5
 
     ordinary.ask("len(trips)")

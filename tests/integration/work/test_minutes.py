@@ -1,4 +1,4 @@
-"""A constraint that takes the moment is run again in minutes, beside the daily run."""
+"""A constraint that takes the moment runs again after minutes, besides the daily run."""
 
 import datetime
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def minutes(number: float) -> datetime.timedelta:
 
 
 def tell_appointments(user: MemoryUser) -> None:
-    """Two of the next day that overlap."""
+    """Append two appointments of the next day that overlap."""
     entries = [
         {
             "domain": "calendar",
@@ -72,20 +72,20 @@ def triggers(user: MemoryUser) -> list[str]:
 
 
 def new_user(workspace: Workspace, user_id: str) -> MemoryUser:
-    """Create a user of that time: what is to be done for one who came later would wait."""
+    """Create a user of that time: one created later would not be due yet."""
     with time_machine.travel(MORNING - minutes(60)):
         return create_user(workspace, user_id, time_zone="Europe/Berlin", metadata=None)
 
 
 @pytest.fixture
 def user(workspace: Workspace) -> MemoryUser:
-    """A user of whom nothing is known, in a workspace without constraints."""
+    """A user without entries, in a workspace without constraints."""
     return new_user(workspace, "ben")
 
 
 @pytest.fixture(scope="module")
 def looked_at(populate_module: Callable[[Callable[[], MemoryUser]], MemoryUser]) -> MemoryUser:
-    """A user with meetings, at whom a constraint that takes the moment has looked."""
+    """A user with meetings, whose constraint that takes the moment has run."""
 
     def make() -> MemoryUser:
         user = new_user(Workspace.objects.create(name="Company"), "ada")
@@ -93,7 +93,7 @@ def looked_at(populate_module: Callable[[Callable[[], MemoryUser]], MemoryUser])
             enable(user.workspace, "double_booking")
             tell_appointments(user)
             finish_work()
-        # The new constraint has looked at the user: no further run is due for that.
+        # The new constraint has already run: no further run is due for that.
         MemoryUser.objects.filter(pk=user.pk).update(constraints_changed_at=None)
         return user
 
@@ -191,7 +191,7 @@ def test_the_clock_stops_where_there_is_nothing_to_run_and_goes_on_when_there_is
         assert due(user) is None
         enable(user.workspace, "double_booking")
         dispatching.dispatch()
-        # Whatever becomes of that run.
+        # This holds whatever happens to that run.
         assert due(user) == next_daily_run(user, TOMORROW)
         work()
     assert due(user) == TOMORROW + minutes(6)

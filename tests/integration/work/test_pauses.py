@@ -1,4 +1,4 @@
-"""Pauses: of whom is paused what is sent waits, and whoever else there is notices nothing."""
+"""Pauses: entries of a paused user or workspace wait, and nobody else is affected."""
 
 import datetime
 from collections.abc import Callable
@@ -208,7 +208,7 @@ def test_what_waits_for_somebody_paused_keeps_nobody_else(
 
 
 def test_what_work_under_way_asks_for_is_done(user: MemoryUser) -> None:
-    """Given a question that a worker was at when the pause began: its queries are answered."""
+    """Given a query that a worker was answering when the pause began; its own queries run."""
     run = runs.queue(user, RunKind.QUERY, RunTrigger.MODEL, checkpoint=make_checkpoint(user))
     pauses.pause(user, by="staff:eve", reason="")
 

@@ -1,4 +1,4 @@
-"""What becomes of a question whose sandbox cannot be had, or ends."""
+"""Questions whose sandbox is not available, or ends."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +34,7 @@ def question(user: MemoryUser) -> Run:
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[SandboxError]]:
-    """Have the next evaluations raise these; the list is of those that are left."""
+    """Make the next evaluations raise these errors; the list has those that are left."""
 
     def do(*errors: SandboxError) -> list[SandboxError]:
         left = list(errors)

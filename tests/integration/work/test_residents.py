@@ -60,7 +60,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
 
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
-    """Sandboxes of this process are kept, as those of a worker are."""
+    """Keep sandboxes of this process, as a worker does."""
     limits = PoolLimits(lease_seconds=60, leases=4)
     kept = Pool(runner._runner(), limits)
     monkeypatch.setitem(runner._pools, "process", kept)
@@ -186,7 +186,7 @@ def test_of_workspace_constraints_only_what_is_not_there_yet_is_sent(
 def test_a_sandbox_that_has_executed_other_code_is_not_used(
     user: MemoryUser, checkpoint: Append, pool: Pool, loads: Loads
 ) -> None:
-    """Whatever code does to the process that holds the project, it is gone with the code."""
+    """Any change that code makes to the process holding the project ends with that process."""
     constraint = live(user.workspace)
     checkpoint(rental())
     user.refresh_from_db()
@@ -254,7 +254,7 @@ def test_bytecode_that_makes_no_sense_is_forgotten_and_the_next_run_works(
     assert constraint.versions.get().bytecode not in ("", "nonsense")
 
 
-# What gets past the policy may change the process in which it is loaded, for good.
+# Code that gets past the policy may change the process in which it is loaded, for good.
 MARKING = "import builtins\n\nbuiltins.seen = [*getattr(builtins, 'seen', []), {name!r}]\n"
 SCHEMA = """\
 from dataclasses import dataclass

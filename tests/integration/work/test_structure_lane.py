@@ -1,4 +1,4 @@
-"""When the language model's lane is due: by number, quiet, age and urgency; and who is told."""
+"""The language model's lane is due by number, quiet, age and urgency; and who is notified."""
 
 import datetime
 from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ def clock() -> Iterator[Clock]:
 
 @pytest.fixture
 def hints() -> Iterator[Callable[[], int]]:
-    """How many hints wait in the queue of the workers that call language models."""
+    """Return a counter of the hints that wait in the queue of the language model workers."""
     redis_client().delete("llm", "sandbox")
     yield lambda: int(redis_client().llen("llm"))
     assert not redis_client().llen("sandbox")
@@ -66,7 +66,7 @@ def lane_of(user: MemoryUser) -> Lane:
 
 
 def due_in(user: MemoryUser) -> float | None:
-    """Seconds from the start to the moment when work is due."""
+    """Return the seconds from the start to the moment when work is due."""
     due_at = lane_of(user).due_at
     return None if due_at is None else (due_at - START).total_seconds()
 

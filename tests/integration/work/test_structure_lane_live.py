@@ -1,4 +1,4 @@
-"""The language model's lane while entries come and are settled at the same time."""
+"""The language model's lane while entries are appended and settled at the same time."""
 
 import threading
 

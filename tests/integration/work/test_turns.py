@@ -1,4 +1,4 @@
-"""Work is told to workers in turn by workspace, and queues that nobody takes from stay bounded."""
+"""Hints are sent in turn by workspace, and queues without a consumer stay bounded."""
 
 import ast
 import datetime
@@ -41,7 +41,7 @@ def task(name: str) -> None:
 
 @pytest.fixture(autouse=True)
 def empty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing waits, Redis has not been found silent, and no hint grows old during a test."""
+    """Empty the queues; Redis counts as up, and no hint expires during a test."""
     monkeypatch.setattr(hints, "_silent_until", 0.0)
     monkeypatch.setattr(hints, "HINT_SECONDS", 600)
     _clear()
@@ -55,7 +55,7 @@ def _clear() -> None:
 
 
 def waiting(queue: str) -> list[Any]:
-    """The first argument of each hint in a queue, the oldest first."""
+    """Return the first argument of each hint in a queue, oldest first."""
     messages: list[bytes] = redis_client().lrange(queue, 0, -1)  # type: ignore[assignment]
     found = [json.loads(message) for message in reversed(messages)]
     return [ast.literal_eval(message["headers"]["argsrepr"])[0] for message in found]
@@ -120,7 +120,7 @@ def test_a_worker_takes_what_is_in_front_first_and_gives_the_places_back() -> No
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> int:
-    """A queue keeps so few; returns how many it may have."""
+    """Shorten the queues; return their maximum length."""
     monkeypatch.setattr(broker, "MOST_WAITING", 50)
     return 50 + broker.EVERY
 

@@ -34,7 +34,7 @@ Work = Callable[[], None]
 
 
 def at_once(*acts: Callable[[], object]) -> list[Exception]:
-    """Do all of it at the same time, each in a thread; return what was raised."""
+    """Run all of it at the same time, each in a thread; return the exceptions."""
     failed: list[Exception] = []
     gate = threading.Barrier(len(acts))
 

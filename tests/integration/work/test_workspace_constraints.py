@@ -1,4 +1,4 @@
-"""Workspace constraints: judged in a worker, run for whom they fit, ended with reasons."""
+"""Workspace constraints: judged in a worker, run for matching users, ended with reasons."""
 
 import uuid
 from collections.abc import Callable
@@ -138,7 +138,7 @@ def alerts_of(user: MemoryUser) -> list[Alert]:
 
 
 def reason_of(user: MemoryUser) -> str:
-    """Why the alert of the workspace's constraint was resolved."""
+    """Return why the alert of the workspace's constraint was resolved."""
     alert = Alert.objects.get(user=user, constraint=PATH)
     assert alert.state == AlertState.RESOLVED
     event = alert.events.get(kind=AlertEventKind.RESOLVED)
@@ -229,7 +229,7 @@ class TestJudging:
 
         version = judged(made(workspace, tests=tests))
 
-        # In this process strings are hashed by chance: one of the two seeds finds something else.
+        # Strings are hashed differently in this process: one of the two seeds has other findings.
         assert version.state == VersionState.REFUSED
         assert set(codes(version)) <= {"not_deterministic", "test_failed"}
 
@@ -497,7 +497,7 @@ class TestRunning:
         }
         assert listed[PATH] is None
         assert listed[other.path]["message"] == failed.message
-        # It is none of the user's own, and its failure is what the manifest tells.
+        # It is none of the user's own, and the manifest shows its failure.
         assert f"warning: {failed.message}" in retrieval.manifest(user).text
 
         change(other, by="boss", enabled=False)

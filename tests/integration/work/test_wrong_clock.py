@@ -1,4 +1,4 @@
-"""A worker whose clock is wrong does nothing, and leaves no time behind at which nobody looks."""
+"""A worker whose clock is wrong does nothing, and stores no time at which nobody looks."""
 
 import datetime
 import threading
@@ -78,7 +78,7 @@ def test_a_clock_that_is_a_little_wrong_is_no_reason(due: Lane) -> None:
 def test_ticks_that_pile_up_in_a_process_are_dropped(
     due: Lane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that waits for the database would be joined by the next, until no thread is left."""
+    """A tick that waits for the database would be joined by the next, until no thread is left."""
     found: list[dict[str, int]] = []
 
     def second_tick() -> int:
@@ -112,7 +112,7 @@ def test_a_tick_that_hangs_does_not_hold_back_the_next_ones_for_ever(
 
 
 class Stalled:
-    """A cursor of a database that takes its time to answer."""
+    """A database cursor that answers slowly."""
 
     def __init__(self, cursor: Any, clock: time_machine.Traveller, seconds: float) -> None:
         self._cursor, self._clock, self._seconds = cursor, clock, seconds

@@ -1,4 +1,4 @@
-"""What the demo shows when it goes on after somebody has acted on its alerts."""
+"""The demo's output when it continues after somebody has acted on its alerts."""
 
 import datetime
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ def alert(constraint: str, state: str, *entries: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Recorded(Client):
-    """Answers with what a server has, without one."""
+    """Answers as a server would, without one."""
 
     answers: dict[str, Any] = field(default_factory=dict)
 
@@ -37,7 +37,7 @@ class Recorded(Client):
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a story about a server with these alerts, whose patience is short."""
+    """Return a story about a server with these alerts, with short timeouts."""
     monkeypatch.setattr(story, "_PATIENCE_SECONDS", 0)
 
     def of(*alerts: dict[str, Any]) -> Story:

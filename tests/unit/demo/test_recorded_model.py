@@ -1,4 +1,4 @@
-"""The demo's recorded model: what it knows it answers, with what is shown; all else it refuses."""
+"""The demo's recorded model answers what it knows from what is shown, and refuses all else."""
 
 import datetime
 import json
@@ -56,7 +56,7 @@ def asked(
     at: datetime.datetime = MARCH,
     before: str = "",
 ) -> dict[str, Any]:
-    """A request as the server's worker makes it, with so many answers to it so far."""
+    """Return a request as the server's worker makes it, with so many answers to it so far."""
     zone = zoneinfo.ZoneInfo(USER.time_zone)
     lines = "\n".join(
         prompts.entry(LogEntry(seq=seq, kind=kind, occurred_at=at, role="user"), zone, text)

@@ -1,4 +1,4 @@
-"""Deltas of git's packs: applied by another implementation they give what they were made of."""
+"""Deltas of git's packs: another implementation restores the original from them."""
 
 from dulwich.pack import apply_delta
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What a commit says of a version."""
+"""The commit message of a version."""
 
 import datetime
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ def test_it_says_what_changed_and_why() -> None:
         ([{"op": "conflict", "about": "two birthdays"}], "marks a conflict: two birthdays"),
         ([], "changes nothing that is known"),
         ([{"op": "retire", "sources": [1], "redacted": True}], "retires a record"),
-        # What is of another release.
+        # An edit of another release.
         ([{"op": "add", "domain": None, "key": 3, "sources": "x"}, {}], "adds a record, something"),
     ],
 )

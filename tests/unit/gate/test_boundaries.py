@@ -1,4 +1,4 @@
-"""Boundary mutants: which there are of a source, and which are told from it by its tests."""
+"""Boundary mutants: those of a source, and those that its tests detect."""
 
 import pytest
 

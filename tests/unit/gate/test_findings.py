@@ -1,4 +1,4 @@
-"""What the gate finds, as a program reads it and as a person does."""
+"""The gate's findings, for programs and for people."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the gate advises where a constraint was written for another project than there is."""
+"""The gate's advice on a constraint that was written for a different project."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from workers.typecheck.checker import TypeFault
 
 @pytest.fixture
 def outline() -> Outline:
-    """A project with one class, of which one field may be left out."""
+    """A project with one class, in which one field is optional."""
     project = Project.empty()
     fields = [
         {"name": "allergen", "type": "str"},
@@ -60,7 +60,7 @@ def test_an_empty_project_says_that_it_has_nothing_yet() -> None:
     assert suggest_fix(fault, Outline()).endswith("It has none yet.")
 
 
-# What mypy says of a line; what stands in that line.
+# mypy's message about a line; the code in that line.
 MISSING = "Function is missing a"
 OPTIONAL = "{} may be None: test for it first, as in if {} is not None and …"
 

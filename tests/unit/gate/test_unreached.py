@@ -1,4 +1,4 @@
-"""Alert mutants: each alert of a constraint is one, and its mutant fails there and nowhere else."""
+"""Alert mutants: each alert of a constraint has one, which fails there and nowhere else."""
 
 import ast
 
@@ -11,7 +11,7 @@ CHECK = "def check(today: datetime.date) -> Iterator[Alert]:\n"
 
 
 def failing(source: str) -> list[tuple[int, str]]:
-    """Return of each mutant the line of its alert, and that line with the failure."""
+    """Return for each mutant the line of its alert, and that line with the failure."""
     found = alert_mutants(source)
     for mutant in found:
         assert ast.parse(mutant.source)

@@ -1,4 +1,4 @@
-"""What is told to whoever gives a field a value that its type does not hold."""
+"""The advice given when a value does not fit the type of its field."""
 
 import pytest
 

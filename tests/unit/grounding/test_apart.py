@@ -1,4 +1,4 @@
-"""Much is read in a process of its own: with the same result, with an end, and beside all else."""
+"""Long checks run in a separate process: with the same result, a limit, and a low priority."""
 
 import datetime
 import resource
@@ -18,7 +18,7 @@ from workers.checkpointing.retirements import Retirement
 from workers.checkpointing.updates import Update
 
 NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
-# A million characters, in which nearly everything may be a number or a date.
+# A million characters, nearly all of which may be a number or a date.
 SLOW = "1/" * 500_000
 
 
@@ -35,7 +35,7 @@ def record(fields: Mapping[str, Value], *sources: int) -> Record:
 
 
 def cited(text: str, *, claims: int = 1, updates: int = 0) -> Cited:
-    """Claims and updates that cite an entry with this text, of which it says nothing."""
+    """Claims and updates that cite an entry with this text, which does not support them."""
     before, after = record({"to": "Rome", "cost": 10}, 2), record({"to": "Oslo", "cost": 4321}, 2)
     values: dict[str, Value] = {
         "to": "Oslo in Norway, on Tuesday",

@@ -1,4 +1,4 @@
-"""What a record claims is found in the entries that it cites, or reported by field and value."""
+"""Claims of a record are found in the entries that it cites, or reported by field and value."""
 
 import datetime
 from collections.abc import Sequence

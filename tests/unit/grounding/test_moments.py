@@ -1,4 +1,4 @@
-"""The dates and times that a text says, seen from the moment at which it was said."""
+"""The dates and times in a text, relative to the moment at which it was said."""
 
 import datetime
 import time

@@ -1,4 +1,4 @@
-"""The numbers that a text says, in every reading that it allows."""
+"""The numbers in a text, in every reading that it allows."""
 
 import time
 from decimal import Decimal
@@ -108,7 +108,7 @@ def test_every_decimal_mark_is_read(number: Decimal) -> None:
 
 
 def words(number: int) -> str:
-    """The number in English, as a textbook would write it."""
+    """Return the number in English, as a textbook would write it."""
     ones = [
         *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
         *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen"),

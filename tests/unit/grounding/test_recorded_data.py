@@ -1,6 +1,6 @@
-"""Facts that a real model drew from real conversations, where they are at hand.
+"""Facts that a real model drew from real conversations, if they are available.
 
-Nearly all of them are grounded in what was said, and with one number changed nearly none is.
+Nearly all of them are grounded, and with one number changed nearly none is.
 """
 
 import collections
@@ -32,7 +32,7 @@ NUMBER = re.compile(r"(?<![\w-])\d{1,4}(?!\w)")
 
 
 def sessions() -> Iterator[tuple[dict[int, Source], list[str]]]:
-    """Each session: what was said in it, and the facts that were drawn from it."""
+    """Yield for each session its messages, and the facts drawn from it."""
     conversations = json.loads((Path(FOLDER) / "locomo.json").read_text())
     facts = json.loads((Path(FOLDER) / "locomo_facts.json").read_text())
     for one in conversations:
@@ -60,7 +60,7 @@ def sessions() -> Iterator[tuple[dict[int, Source], list[str]]]:
 
 
 def refused(texts: Sequence[str], said: dict[int, Source]) -> set[int]:
-    """The places of those texts that claim a date or number that nobody said."""
+    """Return the places of the texts that claim an unsupported date or number."""
     claims = [
         Claim(RecordId("notes", "notes", str(place)), list(said), {"text": text})
         for place, text in enumerate(texts)
@@ -91,13 +91,13 @@ def test_what_a_model_understood_is_grounded_and_what_it_did_not_is_found() -> N
         found += len(refused(others, said))
 
     assert facts > 1000
-    # Of these, most are dates that were computed: "for a month now, since 29 March".
+    # Most of these are computed dates: "for a month now, since 29 March".
     assert wrongly_refused / facts < 0.005
     assert found / changed > 0.9
 
 
 def snatch(text: str, chance: random.Random) -> str:
-    """Return some words of a text that stand together."""
+    """Return some consecutive words of a text."""
     words = text.split()
     length = chance.randint(3, 15)
     start = chance.randrange(max(1, len(words) - length))

@@ -1,4 +1,4 @@
-"""Which texts name a record that is to be retired, and which could stand in front of any."""
+"""Recognise texts that name the record to be retired, and texts that could name any record."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ def retire(
     sources: Sequence[int] = (1,),
 ) -> Retirement:
     record_id = RecordId("health", collection, key)
-    # It rests on another entry than those that are cited: that would not say that it ends.
+    # It relies on another entry than the cited ones: such an entry would not support its end.
     return Retirement(record_id, Record(class_name, key, fields, (100,)), sources)
 
 
@@ -78,7 +78,7 @@ def test_a_word_of_the_record_names_it(text: str, retirement: Retirement) -> Non
         ("The care of cars is an art", retire({"text": "cards"}, "Game", "games")),
         ("it is a 1", retire(PENICILLIN)),  # of its key, too short
         ("Ann is fine", retire({"text": "it was said by her"}, "Remark", "remarks")),
-        # What a record refers to, and how it is said, is not what it is called.
+        # References and other values of a record are not its name.
         ("The passport is severe", retire({"of": Ref("Passport", "passport")}, "Trip", "trips")),
         ("severe weather", retire({"how": EnumMember("Gravity", "SEVERE")})),
         ("", retire(PENICILLIN)),

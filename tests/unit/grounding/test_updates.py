@@ -1,4 +1,4 @@
-"""Which entries speak of a change of a record's values."""
+"""Recognise the entries that mention a change of a record's values."""
 
 import datetime
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +22,7 @@ BEFORE: dict[str, Value] = {
     "grade": EnumMember("Grade", "SEVERE"),
 }
 FIELDS = [*BEFORE, "doctor", "ended_on"]
-# What the record rests on, and is derived from.
+# The entry that the record relies on, and its origin.
 FIRST = {1: "Paul has an allergy to penicillin, says his dermatologist", 2: "no penicillin for me"}
 
 
@@ -54,12 +54,13 @@ def findings(
 @pytest.mark.parametrize(
     ("text", "changed"),
     [
-        # Of a field that a constraint reads, an entry names the record, and says a new text.
+        # For a field that a constraint reads, an entry must name the record, and contain a new
+        # text.
         ("Paul's allergy is one of nsaid, it turned out", {"drug_class": "nsaid"}),
         ("Paul can have penicillin after all", {"drug_class": None}),
         ("The allergy is mild now", {"grade": EnumMember("Grade", "MILD")}),
         ("Penicillin was cleared on 2026-03-01", {"ended_on": datetime.date(2026, 3, 1)}),
-        # Of others, it may as well name the field with its value, or the old value.
+        # For others, it may instead name the field with its value, or the old value.
         ("The person is Ada", {"person": "Ada"}),
         ("The allergy is the neighbour's", {"person": "Ada"}),
         ("It began in 2018, and not in 2019", {"since": 2018}),
@@ -86,7 +87,7 @@ def test_entry_speaks_of_the_change(text: str, changed: Mapping[str, Value]) -> 
         ("Paul bought an nsaid", {"person": "Ada"}),
         ("Ada bought an nsaid", {"person": "Ada"}),
         ("The concert was in 2018", {"since": 2018}),
-        # By whose it is, a record cannot be told from all else of that person.
+        # The name of its owner fits all records of that person.
         ("Paul told Eve", {"person": None}),
         ("Paul told Eve", {"found": []}),
         ("Paul told Eve", {"doctor": Ref("Doctor", "miller")}),

@@ -1,4 +1,4 @@
-"""Which texts share enough words with what they cite, in several languages."""
+"""Recognise texts that share enough words with what they cite, in several languages."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -77,13 +77,13 @@ def test_translation_is_declared_and_reported() -> None:
 @pytest.mark.parametrize(
     ("fields", "unsaid"),
     [
-        # A label classifies what is said.
+        # A label classifies the rest.
         ({"name": "jazz", "category": "music"}, []),
         ({"category": "music", "since": datetime.date(2026, 3, 4)}, []),
-        # A record of which nothing else is told has to say it.
+        # A record with nothing but labels has to be supported by them.
         ({"category": "drug", "severity": "high", "is_safe": True}, ["category", "severity"]),
         ({"kind": EnumMember("Kind", "DRUG")}, []),
-        # A sentence is said by itself.
+        # A sentence must be supported by itself.
         ({"name": "jazz", "remark": "must never ever take penicillin again"}, ["remark"]),
     ],
 )

@@ -1,6 +1,6 @@
-"""The constraints that a workspace may start from: their tests, and the tests' own strength.
+"""The constraints that a workspace may start from: their tests, and the tests' strength.
 
-What the gate asks of them besides, is asked in tests/integration/work/test_constraint_library.py.
+The gate's other checks are in tests/integration/work/test_constraint_library.py.
 """
 
 import ast
@@ -27,13 +27,13 @@ OTHERS: dict[type[ast.cmpop], ast.cmpop] = {
     ast.Gt: ast.GtE(),
     ast.GtE: ast.Gt(),
 }
-# What no test can notice: payments of nothing are too small to be told.
+# Equivalent mutants: payments of zero are too small to be reported.
 EQUIVALENT = {"duplicate_payment": ["amount < 0 → amount <= 0"]}
 
 
 @pytest.fixture(autouse=True)
 def library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The names by which a project imports what the sandbox brings."""
+    """Make the sandbox's modules importable by their names in a project."""
     package = ModuleType("workspace.constraints")
     monkeypatch.setitem(sys.modules, "uac", sandbox_image.uac)
     monkeypatch.setitem(sys.modules, "uac.testing", sandbox_image.uac.testing)
@@ -42,7 +42,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def failures(name: str, tree: ast.Module) -> list[str]:
-    """The tests of a constraint that fail when its source is this."""
+    """Return the tests of a constraint that fail with this source."""
     constraint = ModuleType(f"workspace.constraints.{name}")
     sys.modules[constraint.__name__] = constraint
     try:
@@ -64,7 +64,7 @@ def failures(name: str, tree: ast.Module) -> list[str]:
 
 
 def mutants(tree: ast.Module) -> Iterator[tuple[str, ast.Module]]:
-    """The source with one comparison moved by one step, or one whole number by one."""
+    """Yield the source with one comparison changed by one step, or one whole number by one."""
     for number, node in enumerate(ast.walk(tree)):
         if isinstance(node, ast.Compare):
             for place, operator in enumerate(node.ops):

@@ -1,4 +1,4 @@
-"""The recorded scenarios are told again for the library's benchmark: all, and in other words."""
+"""The recorded scenarios are retold for the library's benchmark: all, and in other words."""
 
 import json
 

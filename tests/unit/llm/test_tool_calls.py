@@ -1,4 +1,4 @@
-"""What a model sent as a call is read strictly, and what is wrong with it is told to it."""
+"""A model's tool calls are read strictly, and the model is told what is wrong with them."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The static policy, line by line: what is in order, and what is found where."""
+"""The static policy, line by line: what is allowed, and what is reported where."""
 
 import re
 import textwrap
@@ -35,7 +35,7 @@ def check(today: datetime.date) -> Iterator[Alert]:
 
 
 def constraint(body: str, head: str = "") -> str:
-    """A constraint whose check has this body, with these lines before it."""
+    """Return a constraint whose check has this body, with these lines before it."""
     return (
         "import datetime\nfrom collections.abc import Iterator\nfrom uac import Alert, critical\n"
         f"from domains.travel.state import trips\n{textwrap.dedent(head)}\n"
@@ -259,7 +259,7 @@ IN_A_CHECK = [
     ("from . import other", "import"),
     ("from .other import thing", "import"),
     ("from __future__ import annotations", "import"),
-    # Modules are doors to what they import.
+    # Modules give access to what they import.
     ("datetime.sys.exit()", "attribute"),
     ("import enum\nenum.sys", "import"),
     ("import statistics\nstatistics.random", "import"),
@@ -302,7 +302,7 @@ IN_A_CHECK = [
     ("f'{trips.__class__}'", "attribute"),
     ("check.__globals__", "attribute"),
     ("trips[0]._secret", "attribute"),
-    # From what is executed there is a way to the frames that execute it.
+    # Executed objects lead to the frames that execute them.
     ("(trip for trip in trips).gi_frame.f_builtins", "attribute"),
     ("step = (x for x in trips)\nstep.gi_frame", "attribute"),
     (
@@ -327,7 +327,7 @@ IN_A_CHECK = [
     ("later.ag_frame", "attribute"),
     ("later.cr_frame", "attribute"),
     ("check.__wrapped__", "attribute"),
-    # What copies attributes by their names, or evaluates annotations.
+    # Functions that copy attributes by their names, or evaluate annotations.
     ("import functools\nfunctools.update_wrapper(check, check)", "import"),
     ("from functools import wraps", "import"),
     ("from functools import singledispatch", "import"),
@@ -335,7 +335,7 @@ IN_A_CHECK = [
     ("from typing import get_origin", "import"),
     ("import operator", "import"),
     ("import string", "import"),
-    # What builds classes out of texts.
+    # Functions that build classes from texts.
     ("build = type\nbuild('X', (), {})", "name"),
     ("print(*map(type, 'X', [()], [{}]))", "name"),
     ("type(int)('X', (), {})", "name"),
@@ -355,7 +355,7 @@ IN_A_CHECK = [
     ("class Kind:\n    __set_name__ = print", "name"),
     ("class Kind:\n    def __class_getitem__(cls, key: str) -> int: ...", "name"),
     ("class Kind:\n    __match_args__ = ('gi_frame',)", "name"),
-    # Modules under other names, which another file would take from here.
+    # Modules under other names, which another file would import from here.
     ("import enum as e", "import"),
     ("import re as r", "import"),
     ("from collections import abc", "import"),
@@ -379,7 +379,7 @@ IN_A_CHECK = [
     ("trips[0].count += 1", "mutation"),
     ("del trips[0].name", "mutation"),
     ("for trips[0].name in 'ab': pass", "mutation"),
-    # The type checker is not told to look away.
+    # Directives that silence the type checker.
     ("x = 1  # type: ignore", "directive"),
     ("x = 1  #type:ignore[arg-type]", "directive"),
     ("x = 1  # because # type: ignore", "directive"),
@@ -488,7 +488,7 @@ def test_finds_in_a_check(statement: str, code: str) -> None:
         ),
         (TEST, "def test_x() -> None: ...\ntest_x()"),
         (TEST, "def test_x() -> None: ...\nX = test_x()"),
-        # A constructor that the file itself has defined is none.
+        # A constructor that the file itself has defined does not count.
         (CONSTRAINT, CHECK + "dict = lambda *a: check(*a)\nX = dict(1)"),
         (CONSTRAINT, CHECK + "def dict(x: int) -> int:\n    return x\nX = dict(1)"),
         (CONSTRAINT, CHECK + "class Ref: pass\nX = Ref()"),
@@ -512,7 +512,7 @@ def test_finds_what_runs_on_import(path: str, statement: str) -> None:
         (SCHEMA, "from uac.testing import run_check", "import"),
         (SCHEMA, "class A(metaclass=type):\n    pass", "statement"),
         (SCHEMA, "class __A:\n    pass", "name"),
-        # What an enumeration calls when it is made, or asked for what it has not.
+        # Functions that an enumeration calls when it is created, or for a missing member.
         (
             SCHEMA,
             "import enum\nclass A(enum.Enum):\n"
@@ -770,7 +770,7 @@ def test_a_path_that_is_none_of_a_workspace_constraint_is_refused() -> None:
 
 
 def test_what_may_be_imported_is_documented() -> None:
-    """As it stands in the document, and in what a model is told."""
+    """The document and the instructions for a model both list it."""
     told = (DOCS / "constraints.md").read_text()
     listed = re.findall(r"^\| `([\w.]+)` \|", told, re.MULTILINE)
     assert set(listed) == LIBRARY.keys() - {"builtins"}

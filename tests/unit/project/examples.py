@@ -1,4 +1,4 @@
-"""One project that uses everything, with names chosen to be in each other's way."""
+"""One project that uses everything, with names chosen to conflict with each other."""
 
 from memory.project import Project
 
@@ -51,7 +51,7 @@ def rich_project() -> Project:
         define_enum("travel", "Color", BLUE=1, GREEN=2),
         define("identity", "Visa", {"country": "str", "fee": "decimal.Decimal"}, kind="object"),
         define("identity", "Passport", {"number": "str", "color": "Color", "visas": "list[Visa]"}),
-        # A class of the same name as one of another domain, and references to both.
+        # A class with the same name as one of another domain, and references to both.
         define("travel", "Passport", {"note": "str"}, collection="own_passports"),
         define("travel", "Stop", {"at": "datetime.datetime", "by": "Color"}, kind="object"),
         define(

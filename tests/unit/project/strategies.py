@@ -1,4 +1,4 @@
-"""Hypothesis strategies: projects with everything in them that a project can have."""
+"""Hypothesis strategies: projects with everything that a project can have."""
 
 import datetime
 import string
@@ -62,7 +62,7 @@ _SCALAR_VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 def values(type_: Type, domain: Domain) -> st.SearchStrategy[Any]:
-    """Values of a type, as records hold them."""
+    """Draw values of a type, as records hold them."""
     match type_:
         case Scalar(name):
             return _SCALAR_VALUES[name]
@@ -83,14 +83,14 @@ def values(type_: Type, domain: Domain) -> st.SearchStrategy[Any]:
 
 
 def fields_of(domain: Domain, class_name: str) -> st.SearchStrategy[dict[str, Any]]:
-    """All fields of an object of a class."""
+    """Draw all fields of an object of a class."""
     fields = domain.classes[class_name].fields
     return st.fixed_dictionaries({field.name: values(field.type, domain) for field in fields})
 
 
 @st.composite
 def types(draw: st.DrawFn, names: list[str]) -> str:
-    """Types of fields over the scalars and the given names."""
+    """Draw types of fields over the scalars and the given names."""
     core = draw(SCALARS | st.sampled_from(names) if names else SCALARS)
     form = draw(st.sampled_from(["{}", "{}", "{} | None", "list[{}]", "list[{} | None] | None"]))
     return form.format(core)
@@ -98,7 +98,7 @@ def types(draw: st.DrawFn, names: list[str]) -> str:
 
 @st.composite
 def projects(draw: st.DrawFn) -> Project:
-    """Projects with enums, nested dataclasses, references across domains, and records of it all."""
+    """Draw projects with enums, nested dataclasses, references across domains, and records."""
     project = Project.empty()
 
     def do(edit: dict[str, object]) -> None:
@@ -140,14 +140,14 @@ def projects(draw: st.DrawFn) -> Project:
 
 # -- Histories of typed entries --------------------------------------------------------------------
 
-# Few keys and few fields, so that they are full of updates, returns and contradictions.
+# Few keys and few fields, so that there are many updates, returns and contradictions.
 _SAID = st.integers(0, 3) | st.sampled_from(["Rome", "2025-03-04", "x"]) | st.none() | st.booleans()
 _PARTS = st.fixed_dictionaries({"stop": st.dictionaries(st.sampled_from("ab"), _SAID)})
 
 
 @st.composite
 def statements(draw: st.DrawFn) -> dict[str, Any]:
-    """What one typed entry says: a record, more of one, or that one is no more."""
+    """Draw the content of a typed entry: a record, more of one, or its retirement."""
     found: dict[str, Any] = {
         "domain": draw(st.sampled_from(["travel", "health"])),
         "type": draw(st.sampled_from(["Trip", "Pill"])),
@@ -162,5 +162,5 @@ def statements(draw: st.DrawFn) -> dict[str, Any]:
 def histories(
     told: st.SearchStrategy[Any], *, batches: int = 4, batch: int = 6
 ) -> st.SearchStrategy[Any]:
-    """Histories of such entries, cut into what was posted and settled together."""
+    """Draw histories of such entries, cut into what was posted and settled together."""
     return st.lists(st.lists(told, min_size=1, max_size=batch), min_size=1, max_size=batches)

@@ -1,4 +1,4 @@
-"""What the tests of the user project build their projects from."""
+"""Helpers with which the tests of the user project build their projects."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ def project_with(*edits: Mapping[str, object]) -> Project:
 def define(
     domain: str, name: str, fields: Mapping[str, str] | None = None, **arguments: object
 ) -> dict[str, Any]:
-    """The edit that defines a class with these fields and types."""
+    """Return the edit that defines a class with these fields and types."""
     specs = [{"name": field, "type": type_} for field, type_ in (fields or {}).items()]
     return {"op": "define_class", "domain": domain, "name": name, "fields": specs, **arguments}
 
@@ -62,7 +62,7 @@ def add(domain: str, class_name: str, key: str, **fields: object) -> dict[str, A
 
 
 def trips_project(count: int = 2) -> Project:
-    """A domain `travel` with trips `trip-1`, `trip-2` ... of about 100 bytes each."""
+    """Return a domain `travel` with trips `trip-1`, `trip-2` ... of about 100 bytes each."""
     project = project_with(
         define("travel", "Trip", {"to": "str", "starts_on": "datetime.date", "days": "int"})
     )
@@ -103,7 +103,7 @@ class Store:
             self.places[record_id] = Location("gone", retired=True)
 
     def open(self) -> Project:
-        """The stored project, opened lazily."""
+        """Return the stored project, opened lazily."""
         self.reads = []
         return Project.open(Outline.from_json(self.outline), self._read, self._locate)
 

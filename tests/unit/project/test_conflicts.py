@@ -1,4 +1,4 @@
-"""Conflicts: what the edit writes, what it needs, and what else may have its names."""
+"""Conflicts: what the edit writes, what it needs, and other uses of its names."""
 
 import ast
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ CONFLICT: dict[str, Any] = {
 
 @pytest.fixture
 def project() -> Project:
-    """Three people who say when somebody moves."""
+    """A project of three people who say when somebody moves."""
     return project_with(
         define("home", "Move", {"on": "datetime.date"}),
         {**add("home", "Move", "by-ann", on="2026-05-02"), "sources": [3]},
@@ -54,7 +54,7 @@ def test_the_first_conflict_brings_its_class_and_its_constraint(project: Project
         "tests/test_conflicts.py",
     }
     assert files["domains/home/state.py"] == before["domains/home/state.py"]
-    # It rests on the entries that made the records, too.
+    # It also relies on the entries that made the records.
     assert (
         'Conflict(key="conflict-9", about="moving day",'
         ' records=["home.moves.by-ann", "home.moves.by.bob"], sources=(3, 4, 9))'

@@ -1,4 +1,4 @@
-"""Stored files that are not what was rendered: named with path and line, never executed."""
+"""Stored files that are not as rendered: reported with path and line, never executed."""
 
 from collections.abc import Callable
 

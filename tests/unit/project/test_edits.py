@@ -1,4 +1,4 @@
-"""Every edit, what it does, and all that it refuses."""
+"""Every edit, its effect, and everything that it refuses."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whole files as edits: every difference is an edit, and what no edit can say is refused."""
+"""Whole files as edits: every difference becomes an edit, and other differences are refused."""
 
 import re
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def test_files_of_a_whole_project_build_it() -> None:
 @given(projects())
 def test_any_project_is_taken_over_as_it_is(project: Project) -> None:
     assume(project.outline.domains or project.outline.constraints)
-    # A constraint of ours imports the library: that tells it from those of other projects
+    # Our constraints import the library, which tells them from those of other projects
     for name in project.outline.constraints:
         project.write_constraint(name, f"import uac\n{SILENT}", TESTS)
     files = render(project)

@@ -59,9 +59,9 @@ def test_appending_one_record_parses_and_writes_the_last_shard_alone(life: Store
     assert changed_paths(change) == [last_shard(life), MANIFEST]
     assert change.files_parsed == 1
     assert change.files_rendered == 2
-    # What was read without being parsed: to see whether the text has changed at all.
+    # Read without being parsed, to see whether the text has changed at all.
     assert set(life.reads) == {last_shard(life), MANIFEST}
-    # All that the shard held before is in it still, byte for byte.
+    # Everything that the shard contained before is still in it, byte for byte.
     before, after = life.files[last_shard(life)], change.files[last_shard(life)]
     assert after is not None
     assert after.startswith(before.removesuffix("]\n"))
@@ -123,7 +123,7 @@ def test_retiring_a_record_in_the_middle_changes_its_shard_and_the_count(life: S
 
 
 def trips_that_fill(shard_count: int) -> int:
-    """How many trips fit in so many shards."""
+    """Return how many trips fit in that many shards."""
     project = trips_project(0)
     number = 0
     while True:

@@ -1,4 +1,4 @@
-"""Files of another project that are kept as they came: where they are, and what they find."""
+"""Files of another project that are kept unchanged: where they are, and their alerts."""
 
 import pytest
 

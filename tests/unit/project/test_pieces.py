@@ -36,7 +36,7 @@ ITEMS += [
 
 @pytest.fixture
 def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What Python's parser is given at a time."""
+    """The sizes of the pieces that Python's parser is given."""
     found: list[int] = []
     whole = ast.parse
 
@@ -61,7 +61,7 @@ def test_no_large_file_is_parsed_in_one_go(sizes: list[int]) -> None:
 
 
 def dumped(body: list[ast.stmt]) -> list[object]:
-    """Return what a body says, and on which lines its items stand."""
+    """Return the content of a body, and the lines of its items."""
     lists = [
         [item.lineno for item in node.value.elts]
         for node in body

@@ -1,4 +1,4 @@
-"""Real records, where they are at hand: all of them compile, and none loses anything."""
+"""Real records, if they are available: all of them compile, and none loses anything."""
 
 import datetime
 import json
@@ -34,7 +34,7 @@ TYPES = {
 
 
 def cases() -> Iterator[Mapping[str, list[dict[str, Any]]]]:
-    """Each recorded user: the records by domain."""
+    """Yield each recorded user's records by domain."""
     with (Path(FOLDER) / "analytical.jsonl").open() as lines:
         for line in lines:
             case = json.loads(line)

@@ -1,4 +1,4 @@
-"""How typed entries become classes, fields and records without a model."""
+"""Typed entries become classes, fields and records without a model."""
 
 import datetime
 import re
@@ -43,7 +43,7 @@ def annotations(project: Project, name: str = "Thing") -> dict[str, str]:
 
 
 def learned(*data: dict[str, Any]) -> Project:
-    """What a project makes of some things, in this order."""
+    """Return a project that has been given these things, in this order."""
     project = Project.empty()
     remember(project, "Thing", *data)
     return project
@@ -54,7 +54,7 @@ def things(project: Project) -> list[dict[str, Any]]:
 
 
 def refusal(project: Project, **entry: Any) -> EditError:
-    """Why an entry is refused; it leaves the project alone."""
+    """Return why an entry is refused, and check that it leaves the project unchanged."""
     before = render(project)
     with pytest.raises(EditError) as error:
         compile_record(
@@ -212,7 +212,7 @@ def test_a_field_becomes_as_wide_as_it_must(first: Any, second: Any, annotation:
     remember(project, "Thing", {"x": second}, seq=2)
 
     assert annotations(project) == {"x": annotation}
-    # What was there before stays as it is, byte for byte.
+    # Existing content stays as it is, byte for byte.
     assert before.splitlines()[-2] in render(project)[STATE].splitlines()
     assert Project.from_files(render(project)) == project
 
@@ -262,7 +262,7 @@ def test_a_refusal_names_the_edit_by_which_the_field_holds_the_value(
 
     call = re.search(r"widen_field\((.*)\)$", message)
 
-    # Not of what is no JSON, nor of what needs a class that is not there.
+    # Except for values that are no JSON, or need a class that does not exist.
     if str(second) in ("nan", "inf", "\ud800") or second in (10**400, {"a": 1}, [{"a": 1}]):
         assert call is None
         return
@@ -660,7 +660,7 @@ def test_any_data_is_taken_as_a_whole_or_not_at_all(data: list[dict[str, Any]]) 
             edits = compile_record(project, RecordEntry(number, "life", "Thing", data=item))
         except EditError:
             continue
-        # What compiles also applies.
+        # Edits that compile must also apply.
         for compiled_edit in edits:
             apply(project, compiled_edit)
         taken += 1

@@ -1,4 +1,4 @@
-"""What is rendered is a program: it runs, says what the project says, and type-checks."""
+"""Rendered code is a program: it runs, means what the project means, and type-checks."""
 
 import subprocess
 import sys
@@ -50,7 +50,7 @@ class Files(MetaPathFinder, InspectLoader):
 
 @contextmanager
 def importable(project: Project) -> Iterator[None]:
-    """Within, `domains`, `constraints` and `uac` are the project's and the sandbox's own."""
+    """Import `domains` and `constraints` from the project and `uac` from the sandbox."""
     before = dict(sys.modules)
     finder = Files(render(project))
     sys.modules["uac"] = uac
@@ -89,7 +89,7 @@ def assert_runs_as_it_says(project: Project) -> None:
 @settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(projects())
 def test_any_project_runs_and_holds_what_it_says(project: Project) -> None:
-    # A sandbox refuses to return null characters, which no JSON in PostgreSQL can hold either.
+    # A sandbox refuses to return null characters, which JSON in PostgreSQL cannot hold either.
     assume(not any("\\u0000" in text for text in render(project).values()))
 
     assert_runs_as_it_says(project)
@@ -143,7 +143,7 @@ def test_rendered_code_satisfies_mypy_strict_and_mypy_sees_it(tmp_path: Path) ->
 
     assert code == 0, output
 
-    # The other way round: with one wrong value it does not, so nothing is `Any` by accident.
+    # Conversely: with one wrong value it fails, so nothing is `Any` by accident.
     code, output = mypy(tmp_path, rich_project(), Oslo='Oslo", after="not a reference')
 
     assert code == 1

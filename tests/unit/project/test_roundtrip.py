@@ -1,4 +1,4 @@
-"""What is rendered is read back as the same project."""
+"""Rendered code is read back as the same project."""
 
 import json
 
@@ -14,7 +14,7 @@ from .support import Store, add, define, project_with, trip, trips_project
 
 
 def texts_of_records(project: Project) -> dict[str, list[str]]:
-    """The records as source: unlike `==` it tells 1 from 1.0 and True."""
+    """Return the records as source: unlike `==`, it tells 1 from 1.0 and True."""
     return {
         f"{domain.name}.{name}": [
             record_literal(record, Uses()) for _, record in project.records(domain.name, name)

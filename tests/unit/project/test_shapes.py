@@ -1,4 +1,4 @@
-"""What a workspace constraint declares that it needs, and what of a user's records fits it."""
+"""Shapes that a workspace constraint declares, and how a user's records match them."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def source(also: str = "", classes: str = MEDICATION, check: str = CHECK) -> str
 
 
 def shape(*fields: str, name: str = "Trip", also: str = "") -> Needs:
-    """What a constraint needs that takes one shape with these fields."""
+    """Return the needs of a constraint that takes one shape with these fields."""
     lines = "\n".join(f"    {field}" for field in fields) or "    pass"
     return needs_of(
         source(

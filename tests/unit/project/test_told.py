@@ -1,4 +1,4 @@
-"""A batch of typed entries is the same as its entries one by one, and can be cut after each.
+"""A batch of typed entries equals its entries one by one, and can be cut after each.
 
 Run more histories with `UAC_EXAMPLES=30 pytest tests/unit/project/test_told.py`.
 """
@@ -38,7 +38,7 @@ class Version:
 
 
 def settle(batches: Sequence[Sequence[RecordEntry]]) -> list[Version]:
-    """Settle batch after batch as the server does, each on what is stored of the one before."""
+    """Settle batch after batch as the server does, each on the stored result of the one before."""
     store, versions = Store(Project.empty()), []
     for batch in batches:
         rejected: set[int] = set()

@@ -1,4 +1,4 @@
-"""Type expressions: one form of each, and what is wider than what."""
+"""Type expressions: one form of each, and which is wider than which."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What keeps a version from being released, and what tools that look for trouble may not miss."""
+"""Reasons that block a release, and problems that the auditing tools must not miss."""
 
 import json
 from pathlib import Path
@@ -67,7 +67,7 @@ FLAW = {"id": "CVE-2026-1", "fix_versions": ["5.2.2"]}
     [
         ({"dependencies": [package()]}, 0, "no vulnerability is known of 1 packages"),
         ({"dependencies": [package(vulns=[FLAW])]}, FOUND, "django 5.2.1: CVE-2026-1"),
-        # What it could not look up, pip-audit takes for free of vulnerabilities.
+        # pip-audit reports packages that it could not look up as free of vulnerabilities.
         (
             {"dependencies": [package(), {"name": "x", "version": "1", "skip_reason": "?"}]},
             NOT_LOOKED,

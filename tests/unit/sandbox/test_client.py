@@ -1,4 +1,4 @@
-"""The host's end of the protocol against runners that lie."""
+"""The host's end of the protocol, against runners that lie."""
 
 import datetime
 import io
@@ -51,7 +51,7 @@ ANSWER: dict[str, Any] = {
 
 
 class Script:
-    """A channel whose runner says what is written, whatever it is asked."""
+    """A channel whose runner sends a script, whatever it is asked."""
 
     def __init__(self, *frames: dict[str, Any] | bytes) -> None:
         data = [
@@ -124,7 +124,7 @@ def test_an_answer_that_would_fill_the_memory_is_not_even_decoded(
     with pytest.raises(SandboxError, match="more than 1000000 values") as raised:
         one.dump()
 
-    # Another sandbox would say the same, and what comes after it is in step.
+    # Another sandbox would answer the same, and the stream is still in step.
     assert raised.value.outcome == "result_limit"
     assert not raised.value.infrastructure
     assert one.alive
@@ -310,7 +310,7 @@ def test_a_forged_answer_breaks_the_sandbox(answer: dict[str, Any] | bytes) -> N
     assert raised.value.infrastructure
     assert channel.closed
     assert not one.alive
-    # It is not asked again: what it would say now belongs to nothing.
+    # It gets no further requests: a later answer would belong to none of them.
     asked = len(channel.sent)
     with pytest.raises(SandboxError, match="open another") as refused:
         one.evaluate("1 + 1", now=NOW, time_zone="UTC")

@@ -1,4 +1,4 @@
-"""What is foreseen by noting what is asked of the clock is what trying every day would find."""
+"""A forecast from traced uses of the clock equals the result of trying every day."""
 
 import ast
 import datetime
@@ -98,7 +98,7 @@ def compiled(question: str) -> CodeType:
 
 
 def alerts_of(questions: Sequence[str], today: Any, now: Any) -> list[Alert]:
-    """An alert for each question that is answered with yes; worse where the next one is, too."""
+    """Return an alert for each question answered with yes; more severe if the next one is, too."""
     names = {**NAMES, "today": today, "now": now}
     said = [bool(eval(compiled(text), names)) for text in questions]
     return [
@@ -122,7 +122,7 @@ def forecaster(questions: Sequence[str], **options: Any) -> Forecaster:
 
 
 def really(questions: Sequence[str], today: Any, now: Any = None) -> Any:
-    """What is found then, without anything noted."""
+    """Return the findings of that time, without tracing."""
     try:
         found = {(alert.key, str(alert.severity)) for alert in alerts_of(questions, today, now)}
     except Exception as error:
@@ -131,7 +131,7 @@ def really(questions: Sequence[str], today: Any, now: Any = None) -> Any:
 
 
 def foreseen(timeline: Any, change: dict[str, Any]) -> Any:
-    """What is foreseen from a change on."""
+    """Return the findings forecast from a change on."""
     if change["error"] is not None:
         return change["error"]
     return {(timeline.findings[place][0], severity) for place, severity in change["found"]}
@@ -169,7 +169,7 @@ class TestDays:
         assert forecaster([question]).days(START, END).calls <= most
 
     def test_where_each_day_is_another_one_little_is_noted(self) -> None:
-        """And what is so for a while alone is noted again: of the last half year nothing is."""
+        """Tracing resumes once the days no longer differ, and finds that no more calls are due."""
         noted: list[datetime.date] = []
 
         def call(today: Any, now: Any) -> list[Alert]:

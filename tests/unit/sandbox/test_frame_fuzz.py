@@ -1,7 +1,7 @@
-"""Frames that are nearly right: each is a message or an error, in steps that follow its size.
+"""Nearly correct frames: each is a message or an error, in a number of steps linear in its size.
 
-What reads them keeps the interpreter's lock: counted are the steps, of which other threads may run
-between any two, and what is given to a single one.
+The reader holds the interpreter's lock: the tests count the steps, between any two of which other
+threads may run, and the bytes processed in a single one.
 """
 
 import io
@@ -32,7 +32,7 @@ PIECES = [
     *(b'{"id":1}', b"\\u0000", b"\\ud800", b"\xff", b"\xc3", b"\x00", b" ", b'"a":', b"1" * 400),
 ]
 TIMES = [1, 1, 1, 2, 50, 200]
-# Of the lines of the reader, for a byte and for a frame.
+# Steps of the reader's lines of code, per byte and per frame.
 STEPS_OF_BYTE, STEPS_OF_FRAME = 40, 400
 
 bodies = st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from(TIMES)), max_size=8).map(
@@ -46,7 +46,7 @@ def framed(body: bytes) -> bytes:
 
 
 def read(data: bytes, most: int = MOST_BYTES) -> dict[str, Any] | None:
-    """Read a frame as a host does; None for what is refused."""
+    """Read a frame as a host does; return None if it is refused."""
     stream = io.BytesIO(data)
     try:
         return protocol.read_frame(stream.read, most, client.MAX_VALUES, client.MAX_ESCAPES)
@@ -55,7 +55,7 @@ def read(data: bytes, most: int = MOST_BYTES) -> dict[str, Any] | None:
 
 
 def steps(do: Callable[[], object]) -> int:
-    """Return how many lines of Python it takes."""
+    """Return how many lines of Python it executes."""
     lines = 0
 
     def count(frame: FrameType, event: str, argument: object) -> Any:
@@ -139,7 +139,7 @@ LARGE: dict[str, bytes] = {
 
 @pytest.mark.parametrize("body", LARGE.values(), ids=LARGE)
 def test_no_large_frame_is_read_in_one_go(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reader that is written in C holds the interpreter until it has read everything."""
+    """The reader written in C holds the interpreter until it has read everything."""
 
     class InOneGo:
         def decode(self, text: str) -> None:
@@ -209,7 +209,7 @@ ANSWER = protocol.encode_frame(
 
 
 def made(chance: random.Random) -> bytes:
-    """Return bytes that begin like a frame: pieces in any order, or an answer that was changed."""
+    """Return bytes that begin like a frame: pieces in any order, or a modified answer."""
     pieces = [chance.choice(PIECES) * chance.choice(TIMES) for _ in range(chance.randrange(12))]
     if chance.random() < 0.5:
         body = b"".join(pieces)
@@ -237,7 +237,8 @@ def test_a_million_frames(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for number in range(250_000):
             data = made(chance)
-            # Every other one as a large one is read: value by value, which others run in between.
+            # Every other frame is read as a large one: value by value, with other threads in
+            # between.
             gently = number % 2 and len(data) < GENTLE_BYTES
             patch.setattr(protocol, "QUICK_BYTES", 0 if gently else 1024 * 1024)
             seconds, message = timed(data)
@@ -251,7 +252,7 @@ def test_a_million_frames(seed: int) -> None:
 
 
 def timed(data: bytes) -> tuple[float, dict[str, Any] | None]:
-    """Return the seconds of computing that reading a frame takes, and what it is."""
+    """Return the computing seconds of reading a frame, and the result."""
     began = time.thread_time()
     message = read(data, 1_000_000)
     return time.thread_time() - began, message

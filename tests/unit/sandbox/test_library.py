@@ -1,4 +1,4 @@
-"""The `uac` library: what a user's code imports."""
+"""The `uac` library, which user code imports."""
 
 import copy
 import datetime

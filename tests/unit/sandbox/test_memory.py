@@ -1,4 +1,4 @@
-"""What every sandbox holds before it is of use to anybody."""
+"""Memory that every sandbox takes before it does any work."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-# OpenSSL and its like: megabytes of each of many containers.
+# OpenSSL and the like: they take megabytes in each of many containers.
 DEAR = {"_hashlib", "_ssl", "asyncio", "email", "http", "multiprocessing", "socket"}
 
 

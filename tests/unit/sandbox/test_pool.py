@@ -1,4 +1,4 @@
-"""The pool's promises, with sandboxes that only remember what was done to them."""
+"""The pool's guarantees, with sandboxes that only record what was done to them."""
 
 import contextlib
 import threading
@@ -83,7 +83,7 @@ def fake(lease: Lease | Sandbox) -> Fake:
 
 
 def use(pool: Pool, user: str, *, keep: bool = True, **options: Any) -> Fake:
-    """Have a lease and load something, as a user's work does."""
+    """Take a lease and load something, as a user's work does."""
     with pool.lease(user, **options) as lease:
         one = fake(lease)
         assert one.alive
@@ -136,7 +136,7 @@ def test_a_fresh_one_is_asked_for_although_one_is_kept(runner: Runner) -> None:
         first = use(pool, "ada")
         second = use(pool, "ada", fresh=True)
         assert second is not first
-        # The newer one takes the older one's place.
+        # The newer one replaces the older one.
         assert eventually(lambda: not first.alive)
         assert use(pool, "ada") is second
 
@@ -354,7 +354,7 @@ def test_an_engine_that_fails_is_asked_again_and_told_to_who_needs_it(
 def test_virgins_that_died_are_replaced_before_anybody_asks(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when the engine was restarted."""
+    """This happens when the engine is restarted."""
     monkeypatch.setattr(pools, "HORIZON_SECONDS", 0.02)
     with opened(runner) as pool:
         pool.warm()

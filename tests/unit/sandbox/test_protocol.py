@@ -114,7 +114,7 @@ def test_a_body_that_the_host_could_stumble_over_is_refused(body: bytes) -> None
 @pytest.mark.parametrize("text", ["", "][", "[]", "}{", '\\"[', "\\\\"])
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
 def test_only_what_is_nested_too_deeply_is_refused(text: str, opening: str) -> None:
-    """Brackets in texts, and quotes that are escaped, neither add to the depth nor hide it."""
+    """Brackets in texts, and escaped quotes, neither add to the depth nor hide it."""
     closing = {"[": "]", "{": "}"}[opening[0]]
 
     def nested(depth: int) -> bytes:

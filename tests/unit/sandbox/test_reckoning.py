@@ -1,4 +1,4 @@
-"""Reckoning with dates: what the `uac` library brings for it."""
+"""Date arithmetic of the `uac` library."""
 
 import datetime
 import sys

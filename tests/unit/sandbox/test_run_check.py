@@ -92,7 +92,7 @@ class Person(Record):
 
 @pytest.fixture
 def people(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another domain, of which the constraint imports nothing."""
+    """Another domain, from which the constraint imports nothing."""
     state = ModuleType("domains.people.state")
     vars(state).update(people=[], __annotations__={"people": list[Person]})
     monkeypatch.setitem(sys.modules, state.__name__, state)

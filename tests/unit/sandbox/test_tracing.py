@@ -1,4 +1,4 @@
-"""Whatever is asked of the clock, in whatever words: looking ahead finds what trying all finds.
+"""Forecasts equal the result of trying every moment, however code asks for the time.
 
 Run many more examples with `UAC_EXAMPLES=200 pytest tests/unit/sandbox/test_tracing.py`.
 """
@@ -29,7 +29,7 @@ from tests.properties import examples
 
 START = datetime.date(2027, 11, 20)
 END = datetime.date(2028, 11, 20)  # a leap year
-# The day before a change of the clocks, by zone: at night, at midnight, by half an hour, a day.
+# The day before a change of the clocks, by zone: at night, at midnight, by half an hour, by a day.
 CHANGES = {
     "Europe/Berlin": "2028-03-25",
     "America/New_York": "2028-11-04",
@@ -43,7 +43,7 @@ CHANGES = {
     "UTC": "2028-12-31",
 }
 
-# What the questions may call, as the files of a project would define it.
+# Functions for the questions, as the files of a project would define them.
 HELPERS = '''
 DAYS = [date(2027, 12, 1), date(2028, 2, 29), date(2028, 3, 31), date(2028, 7, 1), date(2028, 9, 9)]
 
@@ -146,7 +146,7 @@ def template(text: str, parts: Mapping[str, st.SearchStrategy[Any]]) -> st.Searc
 
 
 def one_of(texts: str, parts: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[str]:
-    """A strategy for one of these texts, which bars and lines part."""
+    """A strategy for one of these texts, separated by bars and lines."""
     each = filter(None, map(str.strip, re.split(r"[|\n]", texts)))
     return st.one_of([template(text, parts) for text in each])
 
@@ -164,7 +164,7 @@ literal_spans = one_of(
 )
 
 
-# What is asked, by what the answer is. `d` and `e` are days, `s` and `r` spans, `n` and `m` whole
+# Questions by the type of their answer. `d` and `e` are days, `s` and `r` spans, `n` and `m` whole
 # numbers, `f` and `g` others, `t` and `u` texts, `a` and `b` truths, `p` and `q` moments; literals
 # are `l` (a day), `x` (a span), `k` (a number), `c` (one of 1 to 12), `z` (a zone), `o` (an order).
 KINDS = {
@@ -253,7 +253,7 @@ datetime({p}.year, {p}.month, {p}.day, {p}.hour, tzinfo={z})
 def grammar(
     day: str, depth: int, moments: st.SearchStrategy[str] | None = None
 ) -> st.SearchStrategy[str]:
-    """A strategy for questions about a day, and about moments, that are nested so deep."""
+    """A strategy for questions about a day, and about moments, nested so deep."""
     parts = {"o": orders, "c": counts, "k": small, "l": literal_dates, "x": literal_spans}
     parts["z"] = st.sampled_from(["UTC", "HOME", "ZoneInfo('Asia/Tokyo')"])
     today = {"d": st.just(day), **parts}
@@ -283,7 +283,7 @@ def compiled(question: str) -> CodeType:
 
 
 def alerts_of(questions: list[str], today: Any, now: Any) -> list[Alert]:
-    """An alert for each question that is answered with yes; worse where the next one is, too."""
+    """Return an alert for each question answered with yes; more severe if the next one is, too."""
     NAMES["left_until"].cache_clear()  # a module that keeps such a thing is made anew
     names = {**NAMES, "today": today, "now": now}
     said = [bool(eval(compiled(text), names)) for text in questions]
@@ -302,7 +302,7 @@ Outcome = str | frozenset[tuple[str | None, str]]
 
 
 def really(questions: list[str], today: Any, now: Any = None) -> Outcome:
-    """What is found then, by code to which nothing was done."""
+    """Return the findings of that time, by unmodified code."""
     try:
         alerts = alerts_of(questions, today, now)
     except Exception as error:
@@ -319,7 +319,7 @@ def forecaster(questions: list[str], **options: Any) -> Forecaster:
 
 
 def foreseen(timeline: Any) -> dict[str, Outcome]:
-    """By the day or moment on which something changes, what is found from then on."""
+    """Return the findings from each change on, by its day or moment."""
     return {
         one["at"]: one["error"]
         or frozenset((timeline.findings[place][0], severity) for place, severity in one["found"])
@@ -328,7 +328,7 @@ def foreseen(timeline: Any) -> dict[str, Outcome]:
 
 
 def tried(questions: list[str], start: datetime.date, end: datetime.date) -> dict[str, Outcome]:
-    """The same, by trying every day."""
+    """Return the same by trying every day."""
     found: dict[str, Outcome] = {}
     last = None
     for number in range((end - start).days + 1):
@@ -351,8 +351,8 @@ class TestDays:
         assert foreseen(forecaster(questions).days(START, END)) == tried(questions, START, END)
 
 
-# What a stand-in could miss, `left` being the days until 1 May: C code and other classes that take
-# it, shapes that hold it, and numbers that are large, small or none.
+# Cases that a stand-in could miss, where `left` is the days until 1 May: C code and other classes
+# that take it, shapes that hold it, and numbers that are large, small or zero.
 SUBTLE = [
     "today - timedelta(hours=5) == date(2028, 3, 1)",
     "today == Feast(2028, 3, 1)",
@@ -435,7 +435,7 @@ def test_what_a_stand_in_could_miss(question: str) -> None:
 
 
 def about(zone: str) -> st.SearchStrategy[tuple[str, list[str]]]:
-    """The zone with questions about moments that lie near the change of its clocks."""
+    """The zone, with questions about moments near the change of its clocks."""
     begin = datetime.datetime.fromisoformat(CHANGES[zone])
     literal = st.builds(
         "datetime.fromisoformat('{}').replace(tzinfo={})".format,

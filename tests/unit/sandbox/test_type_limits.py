@@ -1,4 +1,4 @@
-"""What the type checker answers of code that is too much for it."""
+"""The type checker's answers to code that exceeds its limits."""
 
 import os
 import signal

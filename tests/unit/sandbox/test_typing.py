@@ -1,4 +1,4 @@
-"""The library satisfies a strict type checker in a user's code, and catches their mistakes."""
+"""The library passes a strict type checker in user code, which catches mistakes."""
 
 import subprocess
 import sys

@@ -148,7 +148,7 @@ def test_every_value_survives_the_way_to_the_host(value: object) -> None:
 
 @given(st.sets(HASHABLE, max_size=5))
 def test_sets_are_in_canonical_order(value: set[object]) -> None:
-    # However the set happened to be ordered.
+    # The order of the set does not matter.
     texts = [json.dumps(item, sort_keys=True) for item in typed(value)["$set"]]
     assert texts == sorted(texts)
 

@@ -1,4 +1,4 @@
-"""Embedding models: what comes with the installation, and a folder's."""
+"""Embedding models: the one of the installation, and that of a folder."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""When a question leans on the turns before it, and what it takes from them."""
+"""Detect questions that depend on the turns before them, and what they take from those."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from memory.recall.search.followups import (
 
 
 def said(text: str) -> list[Turn]:
-    """Turns as "u: what the user said|a: what the assistant said"."""
+    """Return turns, given as "u: text of the user|a: text of the assistant"."""
     names = {"u": USER, "a": ASSISTANT}
     parts = (one.split(": ", 1) for one in text.split("|"))
     return [Turn(names[who], content) for who, content in parts]

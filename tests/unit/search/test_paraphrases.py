@@ -1,4 +1,4 @@
-"""What is asked in other words than it was told in is found all the same."""
+"""Questions find entries that use other words."""
 
 from benchmarks.paraphrases import TEXT, measure, read_people
 

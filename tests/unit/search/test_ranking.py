@@ -1,4 +1,4 @@
-"""The formula."""
+"""The ranking formula."""
 
 from dataclasses import replace
 
@@ -96,7 +96,7 @@ def test_whoever_is_named_comes_first_and_others_lose_a_third() -> None:
 
 
 def close(*closeness: float, **postings: dict[int, int]) -> Corpus:
-    """Entries that are so close to the question."""
+    """Entries that are this close to the question."""
     entries = corpus(*range(len(closeness)), **postings)
     return replace(entries, closeness=np.array(closeness, np.float32))
 

@@ -1,4 +1,4 @@
-"""Segments: however a log is cut, encoded and merged, it is the same index."""
+"""Segments: however a log is cut, encoded and merged, the index is the same."""
 
 from dataclasses import replace
 

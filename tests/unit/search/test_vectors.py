@@ -1,4 +1,4 @@
-"""Vectors as an index keeps them."""
+"""Vectors in the form that an index stores."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Texts as terms."""
+"""Splitting texts into terms."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""How the admin writes dates and times: sortable, to the second, with the time zone."""
+"""Formats of dates and times in the admin: sortable, to the second, with the time zone."""
 
 DATE_FORMAT = "Y-m-d"
 DATETIME_FORMAT = "Y-m-d H:i:s T"

@@ -1,4 +1,4 @@
-"""`manage.py sandbox doctor`: whether sandboxes are as they should be here, and what to fix."""
+"""`manage.py sandbox doctor`: verify that sandboxes work and are safe here, or what to fix."""
 
 import json
 from argparse import ArgumentParser
@@ -11,19 +11,19 @@ from workers.sandbox.doctor import Finding, examine
 
 
 class Command(BaseCommand):
-    """Tries every promise of the sandbox on this machine."""
+    """Verifies every guarantee of the sandbox on this machine."""
 
     help = "doctor: try every promise of the Docker sandbox here; exit 1 if one is not kept."
-    # It is asked where something is wrong.
+    # It is run when something is wrong, so it must not depend on the checks.
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Take what to do."""
+        """Add the action and its options."""
         parser.add_argument("action", choices=["doctor"])
         parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print each finding as it is made; CommandError if one says FAILED."""
+        """Print each finding as it is made; raise CommandError if one is FAILED."""
         failed = 0
         for finding in examine():
             failed += finding.state == "FAILED"

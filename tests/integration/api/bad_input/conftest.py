@@ -1,4 +1,4 @@
-"""What bad input must come to: a clear answer, and nothing written."""
+"""Bad input must get a clear answer and write nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,20 +41,20 @@ def stored() -> dict[str, list[str]]:
 
 @contextmanager
 def nothing_written() -> Iterator[None]:
-    """Whatever the block does, it leaves every table as it is."""
+    """Check that the block leaves every table unchanged."""
     before = stored()
     yield
     assert stored() == before
 
 
 class Refused(Protocol):
-    """Check that an answer is a problem of this status that has these words."""
+    """Check that an answer is a problem of this status with these words."""
 
     def __call__(self, response: Any, status: int, *words: str) -> None: ...
 
 
 def check_problem(response: Any, status: int, *words: str) -> None:
-    """Assert that an answer is problem details that name each of the words."""
+    """Check that an answer is problem details with each of the words."""
     assert response.status_code == status, response.content[:1000]
     assert response["Content-Type"] == "application/problem+json"
     problem = response.json()
@@ -63,14 +63,14 @@ def check_problem(response: Any, status: int, *words: str) -> None:
     told = f"{problem['detail']} {problem.get('errors', '')}"
     for word in words:
         assert word in told
-    # An answer does not grow with what was sent.
+    # An answer must not grow with the request.
     assert len(response.content) < 5000
 
 
 @pytest.fixture
 def refused(api: APIClient, user: MemoryUser) -> Iterator[Refused]:
-    """Check answers; afterwards nothing is written, and a good request goes as if none had been."""
-    # A fault of the server is an answer like any other, and must not be one.
+    """Check answers; afterwards nothing must be written, and a good request must succeed."""
+    # An exception in the server becomes an answer, which must not be a 500.
     api.raise_request_exception = False
     with nothing_written():
         yield check_problem

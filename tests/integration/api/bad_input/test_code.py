@@ -1,6 +1,6 @@
-"""Code that is wrong: queries and constraints that fail, run away, or say what is no value.
+"""Bad code: queries and constraints that fail, run away, or return an invalid value.
 
-All share one person with one trip, and each must leave the next one a state to ask.
+All tests share one person with one trip, and each must leave the state usable for the next one.
 """
 
 import uuid
@@ -27,7 +27,7 @@ TRIP = {"kind": "record", "domain": "travel", "type": "Trip", "key": "a", "data"
 
 @pytest.fixture(scope="module")
 def api(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[APIClient]:
-    """A client in a database of this module, with a user that has a trip."""
+    """A client in a database of this module, with a user who has a trip."""
     with cloned_database(django_db_blocker):
         workspace = Workspace.objects.create(name="bad code")
         user = create_user(workspace, "ada", metadata=None)
@@ -41,7 +41,7 @@ def api(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[A
 
 @pytest.fixture(autouse=True)
 def worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Execute a run where the request waits for it, in its thread."""
+    """Execute a run in the thread of the request that waits for it."""
 
     def execute(run_id: uuid.UUID, seconds: float) -> None:
         tasks.execute_run(str(run_id))
@@ -54,7 +54,7 @@ def everything_but_runs() -> dict[str, list[str]]:
 
 
 def answered(api: APIClient) -> None:
-    """A good query is answered, on the version that was there before."""
+    """A good query must still be answered, on the earlier version."""
     good = api.post(f"{USER}query/", {"code": "[trip.days for trip in trips]"})
     assert (good.status_code, good.data["value"]) == (200, [3])
     assert good.data["checkpoint"] == 1
@@ -116,7 +116,7 @@ QUERIES: dict[str, tuple[str, list[str]]] = {
     "a = []\nfor _ in range(100):\n    a = [a]\na": ("result_limit", ["more than 32 deep"]),
     "print('x' * 5_000_000)": ("output_limit", ["printed more than 1 MiB"]),
     "for _ in range(10 ** 9):\n    print('x' * 1000)": ("output_limit", ["printed more than"]),
-    # A text of that size is never printed: it cannot be made.
+    # A text of that size is never printed, since it cannot be created.
     "print('x' * 2 ** 30)": ("out_of_memory", ["more than 256 MiB of memory"]),
     "[0] * 10 ** 10": ("out_of_memory", ["more than 256 MiB of memory"]),
     "while True: pass": ("timeout", ["took longer than 0.5 s"]),

@@ -1,4 +1,4 @@
-"""Bodies with a field that is wrong: each is refused by its name, and with what it should be."""
+"""Bodies with a bad field: each is refused with the field's name and what it should be."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ TEXTS = ("content", "role", "speaker", "agent_id", "session_id", "idempotency_ke
 NO_STRINGS: list[Any] = [5, 1.5, True, None, ["a"], {"a": 1}]
 NO_OBJECTS: list[Any] = [5, True, None, "x", [], [1]]
 
-# body → the fields that are wrong, with words about them
+# body → the bad fields, with words about them
 ENTRY_CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({**MESSAGE, "kind": "rumour"}, {"kind": "Choose one of message, fact, record, correction"}),
     ({**MESSAGE, "kind": "redaction"}, {"kind": "Choose one of"}),

@@ -1,6 +1,6 @@
-"""Typed entries whose fault shows only beside the others: logged, and rejected with the reason.
+"""Typed entries that conflict with others: logged, and rejected with the reason.
 
-And those that look like trouble and are none: they are kept to the letter.
+Entries that only look suspicious are kept to the letter.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 ENTRIES = "/v1/users/ada/entries/"
 Work = Callable[[], None]
 
-# What the class Trip is before anything goes wrong.
+# The class Trip before anything goes wrong.
 KNOWN = {
     "days": 3,
     "cost": 9.5,
@@ -72,7 +72,7 @@ CLASHES: list[tuple[dict[str, Any], list[str]]] = [
     ({"booked": "2021-11-31T10:00:00Z"}, ["Trip.booked", "'2021-11-31T10:00:00Z'", "is none"]),
     ({"booked": "2021-11-01T10:00:60Z"}, ["Trip.booked", "'2021-11-01T10:00:60Z'", "is none"]),
     ({"booked": "2021-11-01"}, ["Trip.booked holds datetime.datetime", "'2021-11-01'"]),
-    # A date that no calendar has is no text either, in a field that nobody has seen yet.
+    # An impossible date is not accepted as a text either, in a field that nobody has seen yet.
     ({"back": "2021-11-00"}, ["Trip.back", "'2021-11-00'", "looks like a date but is none"]),
     ({"back": "2021-02-30"}, ["Trip.back", "'2021-02-30'", "looks like a date but is none"]),
     ({"back": "2021-11-01T24:61"}, ["Trip.back", "'2021-11-01T24:61'", "is none"]),

@@ -1,4 +1,4 @@
-"""Requests that are wrong whatever they are about: address, method, headers, form of the body."""
+"""Requests that are bad whatever they are about: address, method, headers, form of the body."""
 
 import base64
 import io
@@ -61,7 +61,7 @@ def test_another_workspaces_user_is_answered_like_none(
     create_user(Workspace.objects.create(name="other"), "eve", metadata=None)
     refused(theirs, 404, "no such user")
     eves, done_for_eve = asked("eve")
-    # The same work, so the time tells nothing either.
+    # The work is the same, so the response time reveals nothing either.
     assert done_for_eve == done_for_none
     MemoryUser.objects.filter(user_id="eve").get().lanes.all().delete()
     MemoryUser.objects.filter(user_id="eve").delete()
@@ -300,7 +300,7 @@ def test_a_body_at_the_deepest_is_taken(api: APIClient, user: MemoryUser) -> Non
 @pytest.mark.parametrize(
     "body",
     [
-        # One fault at the end of very many names, and a long name above very many values.
+        # One fault at the end of very many names, and a long name before very many values.
         b"{" + b", ".join(b'"%d": 0' % n for n in range(300_000)) + b', "0": 1}',
         b'{"%s": [%s "\\u0000"]}' % (b"k" * 2_000_000, b"1," * 1_000_000),
     ],
@@ -309,7 +309,7 @@ def test_a_body_at_the_deepest_is_taken(api: APIClient, user: MemoryUser) -> Non
 def test_a_fault_is_found_in_time_that_grows_with_the_body_alone(
     api: APIClient, refused: Refused, body: bytes
 ) -> None:
-    # With the square of it, each would take hours and the test's time limit ends it.
+    # Quadratic work would take hours, and the test's time limit would end it.
     refused(api.post(ENTRIES, body, content_type="application/json"), 400)
 
 
@@ -360,7 +360,7 @@ def test_a_list_cannot_be_read_so(
 ) -> None:
     response = api.get(f"/v1/{path}?{name}={value}")
 
-    # Names that cannot be shown as they are stand for themselves.
+    # The answer does not quote a name that cannot be shown as it is.
     refused(response, 400, name if name.isidentifier() and len(name) < 100 else "Unknown parameter")
 
 
