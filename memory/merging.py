@@ -15,7 +15,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from memory import copies, log
-from memory.alerting import alerts
+from memory.alerting import handover
 from memory.models import (
     Checkpoint,
     CopiedEntries,
@@ -105,7 +105,7 @@ def _close(user: MemoryUser, merged: MemoryUser, by: str) -> Merge:
         created_at=now,
         last_seq=merged.last_seq,
         left_behind=[f"constraints/{name}.py" for name, _ in outline.get("constraints", ())],
-        alerts=alerts.hand_over(merged, user),
+        alerts=handover.hand_over(merged, user),
         due_at=now,
         hinted_at=now,
     )

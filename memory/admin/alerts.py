@@ -43,7 +43,7 @@ from memory.admin.display import (
 )
 from memory.admin.evidence import local_time, show_entries, show_fields
 from memory.admin.source import block, statements_that_say
-from memory.alerting import alerts, feedback
+from memory.alerting import feedback, lifecycle
 from memory.alerting.feedback import Precision, in_words
 from memory.checkpoints import Redacted, read_files
 from memory.constraints import workspace_constraints
@@ -319,7 +319,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         self._do(
             request,
             queryset.filter(state__in=[AlertState.OPEN, AlertState.SNOOZED]),
-            lambda alert, **by: alerts.acknowledge(alert, note=note_of(request), **by),
+            lambda alert, **by: lifecycle.acknowledge(alert, note=note_of(request), **by),
             chosen=queryset,
             verb="acknowledged",
         )
@@ -347,7 +347,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         self._do(
             request,
             queryset,
-            lambda alert, **by: alerts.reopen(alert, note=note_of(request), **by),
+            lambda alert, **by: lifecycle.reopen(alert, note=note_of(request), **by),
             verb="reopened",
         )
 
@@ -363,7 +363,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         self._do(
             request,
             queryset,
-            lambda alert, **by: alerts.resolve(alert, reason=reason, **by),
+            lambda alert, **by: lifecycle.resolve(alert, reason=reason, **by),
             verb="resolved",
         )
         return None
@@ -384,7 +384,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         self._do(
             request,
             queryset,
-            lambda alert, **by: alerts.snooze(alert, until=until, note=note_of(request), **by),
+            lambda alert, **by: lifecycle.snooze(alert, until=until, note=note_of(request), **by),
             verb="snoozed",
         )
 
@@ -412,7 +412,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         number = (fitting if chosen is None else chosen).count()
         done = 0
         for alert in fitting:
-            with suppress(alerts.AlertNotOpen):
+            with suppress(lifecycle.AlertNotOpen):
                 act(alert, actor=staff_of(request))
                 done += 1
         if done:

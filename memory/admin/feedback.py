@@ -14,7 +14,7 @@ from memory.admin.base import (
     staff_of,
 )
 from memory.admin.display import NOTHING, badge, counted, inline, preformatted, shortened
-from memory.alerting import alerts
+from memory.alerting import paused_constraints
 from memory.models import AlertFeedback, PausedConstraint
 
 
@@ -69,10 +69,10 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
         chosen, done = list(queryset), 0
         for paused in chosen:
             try:
-                alerts.resume(
+                paused_constraints.resume(
                     paused, actor=staff_of(request), reason=note_of(request, "resumed by staff")
                 )
-            except alerts.NotPaused:
+            except paused_constraints.NotPaused:
                 continue
             done += 1
         if done:

@@ -15,11 +15,32 @@ from operator import attrgetter
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import connection
-from django.db.models import BigIntegerField, Q, QuerySet, Value
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    CharField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
 
 from memory.delivery import webhooks
-from memory.models import Alert, AlertEvent, Delivery, EventCounter, MemoryUser, Workspace
-from memory.models.alerts import AlertEventKind
+from memory.models import (
+    Alert,
+    AlertEvent,
+    Delivery,
+    EventCounter,
+    MemoryUser,
+    Workspace,
+)
+from memory.models.alerts import (
+    LIVE_STATES,
+    AlertEventKind,
+    AlertState,
+)
 from memory.work import hints
 
 # The number of events that one read of the feed returns.
@@ -141,3 +162,26 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime) ->
 def _array(numbers: Collection[int]) -> Value:
     """Return numbers as one parameter of a statement, which is limited to 65,535 parameters."""
     return Value(list(numbers), ArrayField(BigIntegerField()))
+
+
+# The state after an event of that kind; other events do not change it.
+_STATES_AFTER = {
+    AlertEventKind.OPENED: AlertState.OPEN,
+    AlertEventKind.REOPENED: AlertState.OPEN,
+    AlertEventKind.ACKNOWLEDGED: AlertState.ACKNOWLEDGED,
+    AlertEventKind.SNOOZED: AlertState.SNOOZED,
+    AlertEventKind.RESOLVED: AlertState.RESOLVED,
+}
+
+
+def live_at(found: QuerySet[Alert], moment: datetime.datetime) -> QuerySet[Alert]:
+    """Select the alerts that were live at a moment, each annotated with its `state_then`.
+
+    That is the state after the newest event up to the moment.
+    """
+    steps = AlertEvent.objects.filter(alert=OuterRef("pk"), kind__in=_STATES_AFTER, at__lte=moment)
+    states = [When(kind=kind, then=Value(state)) for kind, state in _STATES_AFTER.items()]
+    told = steps.annotate(state_then=Case(*states, output_field=CharField()))
+    state = Subquery(told.order_by("-seq").values("state_then")[:1])
+    began = found.filter(opened_at__lte=moment)
+    return began.annotate(state_then=state).filter(state_then__in=LIVE_STATES)

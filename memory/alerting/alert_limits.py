@@ -15,7 +15,7 @@ from memory.models.alerts import AlertKind, severity_rank
 from memory.workspace_settings.alert_settings import DAY, OPENINGS_OF_ONE, EffectiveSettings
 
 if TYPE_CHECKING:
-    from memory.alerting.alerts import Finding
+    from memory.alerting.findings import ConstraintFinding
 
 QUOTED = 3
 QUOTED_CHARACTERS = 300
@@ -30,7 +30,7 @@ class Flood:
 
     constraint: str
     reason: str
-    findings: "Sequence[Finding]"
+    findings: "Sequence[ConstraintFinding]"
     may_open: bool = False
 
     @property
@@ -48,9 +48,9 @@ class Flood:
 
 def find(
     user: MemoryUser,
-    said: "Sequence[Finding]",
-    new: "Sequence[Finding]",
-    flooded: "Mapping[str, Sequence[Finding]]",
+    said: "Sequence[ConstraintFinding]",
+    new: "Sequence[ConstraintFinding]",
+    flooded: "Mapping[str, Sequence[ConstraintFinding]]",
     limits: EffectiveSettings,
     now: datetime.datetime,
     *,
@@ -61,7 +61,7 @@ def find(
     `said` are all findings, `new` those that would open alerts, `flooded` the constraints that were
     stopped at the limit, each with a few findings; `without` are paused already.
     """
-    by_constraint: dict[str, list[Finding]] = defaultdict(list)
+    by_constraint: dict[str, list[ConstraintFinding]] = defaultdict(list)
     for finding in said:
         by_constraint[finding.constraint].append(finding)
     opening = Counter(one.constraint for one in new if one.kind == AlertKind.FINDING)
@@ -114,7 +114,7 @@ def _opened(
     return opened
 
 
-def quoted(finding: "Finding") -> str:
+def quoted(finding: "ConstraintFinding") -> str:
     """Return a finding as text for the staff: its severity, and the beginning of its message."""
     text = finding.message
     if len(text) > QUOTED_CHARACTERS:

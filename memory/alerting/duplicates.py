@@ -9,11 +9,27 @@ itself, and is open: in doubt an alert is shown twice, and never missed.
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from uuid import UUID
 
+from django.db.models import (
+    F,
+    Q,
+    QuerySet,
+)
+
+from memory.alerting.findings import ConstraintFinding, as_finding
+from memory.alerting.transitions import Step, free_step_on, mark_open, resolve_alert
 from memory.canonical import canonical_json
-from memory.models import Alert
-from memory.models.alerts import AlertKind, AlertState
+from memory.models import (
+    Alert,
+)
+from memory.models.alerts import (
+    LIVE_STATES,
+    AlertEventKind,
+    AlertKind,
+    AlertState,
+)
 from memory.models.workspace_constraints import FOLDER
 
 # A hyphen that is a minus sign is no punctuation.
@@ -66,3 +82,174 @@ def _is_of_workspace(alert: Alert) -> bool:
 
 def _records(alert: Alert) -> set[str]:
     return {canonical_json(dict(item)) for item in alert.evidence}
+
+
+# Sorts before the keys of all alerts.
+FIRST = UUID(int=0)
+
+
+def originals_of(known: Mapping[str, Alert]) -> set[UUID | None]:
+    """Return the primary keys of the alerts that have a live duplicate."""
+    live = (alert for alert in known.values() if alert.state != AlertState.RESOLVED)
+    return {alert.duplicate_of_id for alert in live}
+
+
+def is_one_problem(one: ConstraintFinding, other: ConstraintFinding) -> bool:
+    """Return whether two findings of different constraints on the same records are one problem.
+
+    They are one if there are several records. A single record may have several problems, so then
+    the two must have the same words or the same key.
+    """
+    several = min(len(set(one.records)), len(set(other.records))) > 1
+    same_key = one.key is not None and one.key == other.key
+    return several or same_key or say_the_same(one.message, other.message)
+
+
+def _are_two_problems(
+    original: Alert, duplicate: Alert, heard: Mapping[str, ConstraintFinding]
+) -> bool:
+    one, other = heard.get(original.fingerprint), heard.get(duplicate.fingerprint)
+    return one is not None and other is not None and not is_one_problem(one, other)
+
+
+def list_duplicates(
+    known: Mapping[str, Alert],
+    heard: Mapping[str, ConstraintFinding],
+    graver: Collection[Alert],
+    step: Step,
+) -> None:
+    """List the duplicates that their original no longer covers.
+
+    They are opened, whatever people did with the original: nobody has seen the duplicate's message.
+    This also applies to one of the `graver` whose original is acknowledged or snoozed, and to one
+    whose findings in `heard` are a different problem. A duplicate that was resolved by hand with
+    its original stays resolved on its own, and can be reopened from then on.
+    """
+    by_key = {alert.pk: alert for alert in known.values()}
+    for alert in known.values():
+        if alert.duplicate_of_id is None:
+            continue
+        original = by_key.get(alert.duplicate_of_id)
+        if alert.state != AlertState.RESOLVED:
+            is_told = (
+                original is not None
+                and covers(original, alert)
+                and not _are_two_problems(original, alert, heard)
+            )
+            is_seen = alert not in graver or (original and original.state == AlertState.OPEN)
+            if not (is_told and is_seen):
+                _list(alert, step)
+        elif alert.holds_back and not (original and original.holds_back):
+            _list(alert, step)
+            alert.holds_back = True
+            resolve_alert(alert, step, "resolved by hand together with another alert")
+
+
+def _list(duplicate: Alert, step: Step) -> None:
+    """Open a duplicate as an alert of its own; it keeps the time at which it was first found."""
+    duplicate.was_duplicate_of_id, duplicate.duplicate_of = duplicate.duplicate_of_id, None
+    mark_open(duplicate, step)
+    duplicate.save()
+    step.tell(duplicate, AlertEventKind.OPENED, severity=duplicate.severity)
+
+
+def join_duplicates(
+    opened: Sequence[Alert],
+    known: Mapping[str, Alert],
+    heard: Mapping[str, ConstraintFinding],
+    step: Step,
+) -> None:
+    """Make alerts that have just opened duplicates of open ones with the same problem.
+
+    Alerts that a merge restored as acknowledged or snoozed are joined with others in the same
+    state. An alert has one duplicate at most: two findings of one constraint are two alerts.
+    """
+    live = [alert for alert in known.values() if alert.state == AlertState.OPEN]
+    listed = [alert for alert in live if alert.duplicate_of_id is None and alert not in opened]
+    listed.sort(key=lambda alert: alert.opened_at)
+    taken = originals_of(known)
+    for alert in opened:
+        finding = heard[alert.fingerprint]
+        free = (
+            other
+            for other in listed
+            if other.pk not in taken
+            and (other.state, other.snoozed_until) == (alert.state, alert.snoozed_until)
+            and is_one_problem(heard.get(other.fingerprint) or as_finding(other), finding)
+        )
+        original = find_original(alert, free)
+        if original is None:
+            listed.append(alert)
+            continue
+        taken.add(original.pk)
+        step.untell(alert)
+        alert.duplicate_of, alert.escalate_at = original, None
+        if alert.state != AlertState.RESOLVED:
+            alert.state, alert.snoozed_until = AlertState.OPEN, None
+        alert.save()
+        if original not in opened:
+            _tell_of_causes(original, step, more=True)
+
+
+def tell_of_lost_causes(
+    known: Mapping[str, Alert], before: Collection[UUID | None], step: Step
+) -> None:
+    """Record which alerts have lost the duplicate that they had `before`."""
+    lost = set(before) - originals_of(known)
+    for alert in known.values():
+        if alert.pk in lost and alert.state != AlertState.RESOLVED:
+            _tell_of_causes(alert, step, more=False)
+
+
+def _tell_of_causes(alert: Alert, step: Step, *, more: bool) -> None:
+    alert.changed_at = step.at
+    alert.save(update_fields=["changed_at"])
+    step.tell(alert, AlertEventKind.CHANGED, changed=["causes"], more=more)
+
+
+def find_orphans(among: QuerySet[Alert]) -> Iterator[Alert]:
+    """Yield the live duplicates among these alerts that no other alert covers.
+
+    Processes of an earlier release, which know of no duplicates, leave such orphans behind.
+    """
+    live = among.filter(duplicate_of__isnull=False).exclude(state=AlertState.RESOLVED)
+    same = Q(severity=F("duplicate_of__severity"), evidence=F("duplicate_of__evidence"))
+    suspects = live.exclude(same & ~Q(duplicate_of__state=AlertState.RESOLVED))
+    yield from filter(_is_orphan, suspects.select_related("duplicate_of").order_by())
+
+
+def list_orphans(limit: int, after: UUID = FIRST) -> tuple[int, UUID | None]:
+    """List the orphans among the next `limit` live duplicates, by the keys of their alerts.
+
+    Returns how many were listed, and the key after which to continue: None behind the last one.
+    """
+    live = Alert.objects.filter(duplicate_of__gt=after).exclude(state=AlertState.RESOLVED)
+    keys = live.order_by("duplicate_of_id").values_list("duplicate_of_id", flat=True)
+    page = list(keys[:limit])
+    if not page:
+        return 0, None
+    listed = sum(map(_list_orphan, find_orphans(live.filter(duplicate_of__lte=page[-1]))))
+    return listed, page[-1] if len(page) == limit else None
+
+
+def _is_orphan(alert: Alert) -> bool:
+    """Return whether a duplicate is live and its original does not cover it."""
+    original = alert.duplicate_of
+    is_live = alert.state != AlertState.RESOLVED
+    return is_live and original is not None and not covers(original, alert)
+
+
+def _list_orphan(alert: Alert) -> bool:
+    with free_step_on(alert) as (step, row):
+        if row is None or not _is_orphan(row):
+            return False
+        _list(row, step)
+        return True
+
+
+def with_duplicates(alert: Alert) -> list[Alert]:
+    """Return an alert and its duplicates in the same state: live, or resolved by hand."""
+    rows = Alert.objects.select_for_update(no_key=True).filter(duplicate_of=alert)
+    if alert.state == AlertState.RESOLVED:
+        return [alert, *rows.filter(holds_back=True)]
+    return [alert, *rows.filter(state__in=LIVE_STATES)]

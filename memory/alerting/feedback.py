@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Q, QuerySet
 
-from memory.alerting import alerts
+from memory.alerting import transitions
 from memory.models import Alert, AlertFeedback
 from memory.models.alerts import AlertEventKind, AlertKind, Judge, Verdict
 
@@ -49,7 +49,7 @@ def give(alert: Alert, *, judge: Judge, verdict: Verdict, actor: str, note: str 
     """
     if alert.kind != AlertKind.FINDING:
         raise FeedbackRefused("only what a constraint found can be useful or wrong")
-    with alerts.step_on(alert, actor) as (step, row):
+    with transitions.step_on(alert, actor) as (step, row):
         before = AlertFeedback.objects.filter(alert=row, judge=judge).first()
         if before is None or (before.verdict, before.note) != (verdict, note):
             AlertFeedback.objects.update_or_create(

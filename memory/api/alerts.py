@@ -18,7 +18,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.alerting import alert_events, alerts, feedback
+from memory.alerting import alert_events, feedback, lifecycle
 from memory.api import idempotency, waiting
 from memory.api.authentication import principal_of
 from memory.api.entries import RejectedSerializer
@@ -280,7 +280,7 @@ class AlertList(generics.ListAPIView[Alert]):
             moment = history.instant_in(zone(), self.request.query_params["as_of"])
         except history.BadMoment as error:
             raise ValidationError({"as_of": [str(error)]}) from None
-        return alerts.live_at(found, moment)
+        return alert_events.live_at(found, moment)
 
     def get_serializer_class(self) -> type[serializers.Serializer[Any]]:
         """Return the serializer for the requested form."""
@@ -363,9 +363,9 @@ class ChangedAlert(OneAlert):
             alert = self.get_object()
             try:
                 step(alert, str(principal_of(self.request)))
-            except (alerts.AlertNotOpen, feedback.FeedbackRefused) as error:
+            except (lifecycle.AlertNotOpen, feedback.FeedbackRefused) as error:
                 raise Conflict(str(error)) from None
-            except alerts.SnoozeRefused as error:
+            except lifecycle.SnoozeRefused as error:
                 raise serializers.ValidationError({"until": [str(error)]}) from None
             return alert
 
@@ -392,7 +392,9 @@ class Acknowledge(ChangedAlert):
         body = NoteSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         note = body.validated_data["note"]
-        return self.change(lambda alert, actor: alerts.acknowledge(alert, actor=actor, note=note))
+        return self.change(
+            lambda alert, actor: lifecycle.acknowledge(alert, actor=actor, note=note)
+        )
 
 
 class Snooze(ChangedAlert):
@@ -410,7 +412,7 @@ class Snooze(ChangedAlert):
             body.is_valid(raise_exception=True)
         until, note = body.validated_data.get("until"), body.validated_data["note"]
         return self.change(
-            lambda alert, actor: alerts.snooze(alert, actor=actor, until=until, note=note)
+            lambda alert, actor: lifecycle.snooze(alert, actor=actor, until=until, note=note)
         )
 
 
@@ -430,7 +432,7 @@ class Reopen(ChangedAlert):
         body = NoteSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         note = body.validated_data["note"]
-        return self.change(lambda alert, actor: alerts.reopen(alert, actor=actor, note=note))
+        return self.change(lambda alert, actor: lifecycle.reopen(alert, actor=actor, note=note))
 
 
 class Feedback(ChangedAlert):
@@ -473,7 +475,9 @@ class Resolve(ChangedAlert):
         body = ReasonSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         reason = body.validated_data["reason"]
-        return self.change(lambda alert, actor: alerts.resolve(alert, actor=actor, reason=reason))
+        return self.change(
+            lambda alert, actor: lifecycle.resolve(alert, actor=actor, reason=reason)
+        )
 
 
 def _after(request: Request, newest: int) -> int:

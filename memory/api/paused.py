@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from memory.alerting import alerts, feedback
+from memory.alerting import feedback, paused_constraints
 from memory.api import idempotency
 from memory.api.alerts import ReasonSerializer
 from memory.api.authentication import principal_of
@@ -104,8 +104,8 @@ class Resume(generics.GenericAPIView[PausedConstraint]):
         def do() -> PausedConstraint:
             actor = str(principal_of(request))
             try:
-                return alerts.resume(self.get_object(), actor=actor, reason=reason)
-            except alerts.NotPaused as error:
+                return paused_constraints.resume(self.get_object(), actor=actor, reason=reason)
+            except paused_constraints.NotPaused as error:
                 raise Conflict(str(error)) from None
 
         written = idempotency.once(

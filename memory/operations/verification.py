@@ -14,7 +14,8 @@ from django.db import connection
 from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q, QuerySet
 
 from memory import copies, log
-from memory.alerting import alerts
+from memory.alerting import duplicates
+from memory.alerting.findings import REDACTED
 from memory.canonical import git_blob_id, sha256
 from memory.checkpoints import is_redacted
 from memory.models import (
@@ -215,7 +216,7 @@ def _alert_problems(user: MemoryUser) -> Iterator[str]:
     orphans = of_user.filter(~Exists(originals), duplicate_of__isnull=False)
     for pk in _some(orphans):
         yield f"alert {pk} is the duplicate of none of the user's"
-    for alert in islice(alerts.find_orphans(of_user), NAMED):
+    for alert in islice(duplicates.find_orphans(of_user), NAMED):
         yield f"alert {alert.pk} is told of by no other one, and is not listed"
     for pk in _some(of_user.filter(resolved, resolved_at=None)):
         yield f"alert {pk} is resolved, and nobody knows since when"
@@ -265,7 +266,7 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
         for hash_, content in files.values_list("hash", "content").iterator(chunk_size=50):
             for seq in sorted(forgetting.cited(content or "") & redacted)[:NAMED]:
                 yield f"{paths[hash_]} rests on entry {seq}, which was redacted"
-    telling = Alert.objects.filter(user=user).exclude(message=alerts.REDACTED)
+    telling = Alert.objects.filter(user=user).exclude(message=REDACTED)
     for pk in _some(telling.filter(entries__overlap=sorted(redacted))):
         yield f"alert {pk} tells of an entry that was redacted"
 

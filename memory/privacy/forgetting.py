@@ -28,7 +28,7 @@ from django.db.models import (
     Value,
 )
 
-from memory.alerting import alert_events, alerts
+from memory.alerting import alert_events, alert_redaction
 from memory.canonical import sha256
 from memory.models import (
     Backtest,
@@ -289,7 +289,7 @@ def forget(user: MemoryUser, seqs: Collection[int], traces: Traces) -> None:
     if traces.versions:
         _forget_backtests(user, traces)
         forecasts.forget(user)
-    alerts.redact(user, seqs, traces.since)
+    alert_redaction.redact(user, seqs, traces.since)
     alert_events.redact(user, seqs, since)
 
 

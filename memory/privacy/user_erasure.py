@@ -26,7 +26,7 @@ from django.db.models.functions import Cast, Now
 from django.utils import timezone
 
 from memory import copies
-from memory.alerting import alerts
+from memory.alerting import transitions
 from memory.delivery import webhooks
 from memory.models import (
     Alert,
@@ -303,7 +303,7 @@ def _also(model: type[models.Model]) -> Mapping[str, Any]:
 
 def _tell(user: MemoryUser, keys: Collection[Any]) -> None:
     """Add events to the feed that these alerts are erased."""
-    step = alerts.Step(user, ACTOR)
+    step = transitions.Step(user, ACTOR)
     for alert in Alert.objects.filter(pk__in=keys).order_by("opened_at", "pk"):
         step.tell(alert, AlertEventKind.ERASED)
     step.record()

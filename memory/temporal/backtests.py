@@ -2,7 +2,7 @@
 
 The constraint runs over the versions that users had, at the moments at which its result could have
 changed (`workers/execution/backtesting.py`). Its findings are combined by the rules of
-`memory.alerting.alerts`, and nobody is notified. A version of a workspace's constraint may be
+`memory.alerting.reconcile`, and nobody is notified. A version of a workspace's constraint may be
 approved once a backtest of it has finished.
 """
 
@@ -33,7 +33,7 @@ from django.db.models.functions import MD5, Cast, Concat, TruncMonth
 from django.utils import timezone
 
 from memory.admission import pauses, usage
-from memory.alerting.alerts import Finding, differences, most_severe
+from memory.alerting.findings import ConstraintFinding, differences, most_severe
 from memory.canonical import sha256
 from memory.models import (
     Backtest,
@@ -428,7 +428,7 @@ class Moment:
 
     at: datetime.datetime
     version: int
-    findings: Sequence[Finding] = ()
+    findings: Sequence[ConstraintFinding] = ()
     problem: Problem | None = None
 
 
@@ -436,10 +436,10 @@ class Moment:
 class Episode:
     """A finding, from the moment at which it would have opened an alert."""
 
-    opened: Finding
+    opened: ConstraintFinding
     at: datetime.datetime
     version: int
-    newest: Finding
+    newest: ConstraintFinding
     severity: Severity
     changes: list[dict[str, Any]] = field(default_factory=list)
     resolved: Moment | None = None
@@ -505,7 +505,7 @@ def _flood(moment: Moment, new: int, lately: int, limits: EffectiveSettings) -> 
     return Problem(kind="alert_limit", message=reason)
 
 
-def _keep(episode: Episode, finding: Finding, moment: Moment) -> None:
+def _keep(episode: Episode, finding: ConstraintFinding, moment: Moment) -> None:
     changed = differences(episode.newest, finding)
     episode.newest = finding
     if changed:

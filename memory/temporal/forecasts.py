@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from memory.alerting.alerts import Finding
+from memory.alerting.findings import ConstraintFinding
 from memory.canonical import canonical_json, sha256
 from memory.constraints.workspace_constraints import Standing
 from memory.models import Checkpoint, Forecast, MemoryUser
@@ -285,12 +285,14 @@ def _nothing() -> dict[str, Any]:
     return {"fingerprint": "", "severity": None, "key": None, "records": [], "error": None}
 
 
-_Told = Mapping[str, tuple[str, int, Finding, str]]
+_Told = Mapping[str, tuple[str, int, ConstraintFinding, str]]
 
 
-def _gravest(found: Sequence[Sequence[Any]], findings: Sequence[tuple[Finding, str]]) -> _Told:
+def _gravest(
+    found: Sequence[Sequence[Any]], findings: Sequence[tuple[ConstraintFinding, str]]
+) -> _Told:
     """Return by fingerprint the highest severity, and the index and content of that finding."""
-    by_fingerprint: dict[str, tuple[str, int, Finding, str]] = {}
+    by_fingerprint: dict[str, tuple[str, int, ConstraintFinding, str]] = {}
     for place, severity in found:
         finding, fingerprint = findings[place][0], findings[place][1]
         earlier = by_fingerprint.get(fingerprint)
@@ -319,8 +321,8 @@ def _compared(told: Mapping[str, Any], before: _Told, after: _Told) -> Iterable[
 
 def _finding(
     path: str, key: str | None, records: Sequence[Sequence[str]], wording: str
-) -> tuple[Finding, str]:
-    finding = Finding(
+) -> tuple[ConstraintFinding, str]:
+    finding = ConstraintFinding(
         constraint=path,
         severity=Severity.INFO,
         message=wording,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from memory import checkpoints
-from memory.alerting import alerts
+from memory.alerting.findings import HELD, RESOLVES, ConstraintFinding, most_severe
 from memory.constraints import workspace_constraints
 from memory.constraints.workspace_constraints import Standing
 from memory.models import Alert, Checkpoint, MemoryUser
@@ -45,7 +45,7 @@ from workers.sandbox.interface import Allowance, Sandbox
 # Edits that can end an alert.
 _ENDING = (Add, Update, Retire, RenameField, WriteConstraint, DeleteConstraint)
 
-Found = Mapping[str, alerts.Finding]
+Found = Mapping[str, ConstraintFinding]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,7 @@ def _find(
         bindings={one.constraint.path: one.match.bindings for one in applying},
         limits=candidate.allowance.limits,
     )
-    return alerts.most_severe(
+    return most_severe(
         [
             finding_of(result.path, alert)
             for result in ran.results
@@ -130,7 +130,7 @@ def _find(
     )
 
 
-def _is_silenced(finding: alerts.Finding, fingerprint: str, after: Found) -> bool:
+def _is_silenced(finding: ConstraintFinding, fingerprint: str, after: Found) -> bool:
     """Return whether the finding is gone, or is still found but less severe."""
     now = after.get(fingerprint)
     return now is None or severity_rank(now.severity) < severity_rank(finding.severity)
@@ -174,7 +174,7 @@ def _held_alerts(
         told = f"the critical alert of {finding.constraint}, {finding.message[:300]!r},"
         if speaking:
             yield Finding(
-                code=alerts.RESOLVES,
+                code=RESOLVES,
                 path=finding.constraint,
                 record=record,
                 entry=speaking[-1],
@@ -184,7 +184,7 @@ def _held_alerts(
             )
         else:
             yield Finding(
-                code=alerts.HELD,
+                code=HELD,
                 path=finding.constraint,
                 record=record,
                 message=f"{told} would no longer be critical, and no entry that the edits cite"
@@ -194,7 +194,7 @@ def _held_alerts(
             )
 
 
-def _goes_on(finding: alerts.Finding, before: Found, after: Found) -> bool:
+def _goes_on(finding: ConstraintFinding, before: Found, after: Found) -> bool:
     """Return whether the constraint has a new critical finding that shares a record with this one.
 
     For example, one about the record that has replaced another.
@@ -209,11 +209,11 @@ def _goes_on(finding: alerts.Finding, before: Found, after: Found) -> bool:
     )
 
 
-def _ids(finding: alerts.Finding) -> set[RecordId]:
+def _ids(finding: ConstraintFinding) -> set[RecordId]:
     return {RecordId(item["domain"], item["collection"], item["key"]) for item in finding.evidence}
 
 
-def _evidence(candidate: Candidate, finding: alerts.Finding) -> dict[RecordId, Record]:
+def _evidence(candidate: Candidate, finding: ConstraintFinding) -> dict[RecordId, Record]:
     """Return the records in the alert's evidence as they were before."""
     project = checkpoints.open_project(candidate.parent, candidate.user)
     records = {record_id: project.record(record_id) for record_id in sorted(_ids(finding))}
@@ -221,7 +221,7 @@ def _evidence(candidate: Candidate, finding: alerts.Finding) -> dict[RecordId, R
 
 
 def _speaks_of(
-    source: Source, finding: alerts.Finding, records: Mapping[RecordId, Record], outline: Outline
+    source: Source, finding: ConstraintFinding, records: Mapping[RecordId, Record], outline: Outline
 ) -> bool:
     """Return whether an entry names a record in an alert's evidence.
 
@@ -326,7 +326,7 @@ def _silent_alerts(
     }
 
 
-def _rests_on_more(finding: alerts.Finding, after: Found) -> bool:
+def _rests_on_more(finding: ConstraintFinding, after: Found) -> bool:
     """Return whether the constraint has as severe a finding on all these records and more.
 
     Such a constraint was extended and not weakened, though its alert is a different one.

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from django.db import transaction
 
 from memory import checkpoints, log, users
-from memory.alerting import alerts
+from memory.alerting import transitions
+from memory.alerting.findings import HELD
 from memory.checkpoints import Candidate, Decision, HeadMoved
 from memory.llm import track_records
 from memory.models import Checkpoint, LogEntry, MemoryUser, Run
@@ -245,11 +246,11 @@ def _refuse(run: Run, verdict: Verdict) -> None:
         finding.fingerprint: finding.message
         for check in verdict.checks
         for finding in check.findings
-        if finding.code == alerts.HELD and finding.fingerprint is not None
+        if finding.code == HELD and finding.fingerprint is not None
     }
     with transaction.atomic():
         if held and not run.input.get("dry_run"):
-            alerts.tell_held(run.user, held, run)
+            transitions.tell_held(run.user, held, run)
         _finish_refused(run, verdict)
 
 

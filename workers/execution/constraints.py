@@ -6,9 +6,9 @@ from typing import Any
 
 from django.db import transaction
 
-from memory.alerting import alerts
-from memory.alerting.alerts import Finding
+from memory.alerting import reconcile
 from memory.alerting.failures import PROJECT
+from memory.alerting.findings import ConstraintFinding, failure
 from memory.constraints import workspace_constraints
 from memory.constraints.workspace_constraints import Standing
 from memory.models import Checkpoint, Run, WorkspaceConstraint
@@ -163,7 +163,7 @@ def try_one(run: Run) -> None:
     )
 
 
-def _found_json(finding: Finding) -> dict[str, Any]:
+def _found_json(finding: ConstraintFinding) -> dict[str, Any]:
     return {
         "fingerprint": finding.fingerprint,
         "severity": finding.severity,
@@ -183,9 +183,9 @@ def report_failure(run: Run, error: Mapping[str, Any]) -> None:
     assert run.checkpoint is not None
     outline = Outline.from_json(run.checkpoint.outline)
     standings = workspace_constraints.standings(run.user, outline)
-    failure = alerts.failure(PROJECT, error)
+    finding = failure(PROJECT, error)
     existing, ended = _existing(outline, standings), _ended(standings)
-    alerts.apply(run, [failure], spoke=[], existing=existing, ended=ended)
+    reconcile.apply(run, [finding], spoke=[], existing=existing, ended=ended)
     leases.check(run)
 
 
@@ -201,19 +201,19 @@ def _existing(outline: Outline, standings: Sequence[Standing]) -> list[str]:
 
 def _finish(
     run: Run,
-    findings: Sequence[Finding],
+    findings: Sequence[ConstraintFinding],
     standings: Sequence[Standing],
     *,
     spoke: Sequence[str],
     result: runs.Result,
-    flooded: Mapping[str, Sequence[Finding]] | None = None,
+    flooded: Mapping[str, Sequence[ConstraintFinding]] | None = None,
     takes_now: bool | None = None,
 ) -> None:
     assert run.checkpoint is not None
     existing = _existing(Outline.from_json(run.checkpoint.outline), standings)
     ended = _ended(standings)
     with transaction.atomic():
-        applied = alerts.apply(
+        applied = reconcile.apply(
             run,
             findings,
             spoke=spoke,
@@ -240,7 +240,7 @@ def _findings(
     checkpoint: Checkpoint,
     results: Sequence[ConstraintResult],
     applying: Sequence[WorkspaceConstraint],
-) -> list[Finding]:
+) -> list[ConstraintFinding]:
     heard = [result for result in results if not found_too_much(result)]
     return [
         *failing.failures(checkpoint, heard, applying),
@@ -248,13 +248,15 @@ def _findings(
     ]
 
 
-def _project_failure(run: Run, error: SandboxError, standings: Sequence[Standing]) -> Finding:
+def _project_failure(
+    run: Run, error: SandboxError, standings: Sequence[Standing]
+) -> ConstraintFinding:
     """Return the staff's alert for a project that does not load: none of its constraints runs."""
     assert run.checkpoint is not None
     applying = [standing.constraint for standing in standings if standing.applies]
     paths = _existing(Outline.from_json(run.checkpoint.outline), standings)
     critical = failing.may_any_be_critical(run.checkpoint, applying, paths)
-    return alerts.failure(PROJECT, error_json(error), critical=critical)
+    return failure(PROJECT, error_json(error), critical=critical)
 
 
 def found_too_much(result: ConstraintResult) -> bool:
@@ -266,9 +268,9 @@ def _spoke(result: ConstraintResult) -> bool:
     return result.error is None or found_too_much(result)
 
 
-def finding_of(path: str, alert: FoundAlert) -> Finding:
+def finding_of(path: str, alert: FoundAlert) -> ConstraintFinding:
     """Return a constraint's alert as a finding of `alerts`."""
-    return Finding(
+    return ConstraintFinding(
         constraint=path,
         kind=AlertKind.FINDING,
         severity=Severity(alert.severity),

@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from memory import checkpoints
-from memory.alerting import alerts
-from memory.alerting.alerts import Finding
+from memory.alerting.findings import ConstraintFinding, failure
 from memory.constraints import workspace_constraints
 from memory.constraints.constraint_sources import may_be_critical, optional_fields_at
 from memory.models import Checkpoint, WorkspaceConstraint
@@ -25,7 +24,7 @@ def failures(
     checkpoint: Checkpoint,
     results: Sequence[ConstraintResult],
     applying: Collection[WorkspaceConstraint],
-) -> list[Finding]:
+) -> list[ConstraintFinding]:
     """Return the staff's alerts for constraints that ended with an error.
 
     The alert is critical for a constraint that may raise critical ones: somebody relies on it.
@@ -38,7 +37,7 @@ def failures(
     sources = sources_of(checkpoint, applying, errors.keys())
     outline = Outline.from_json(checkpoint.outline)
     return [
-        alerts.failure(
+        failure(
             path,
             error,
             critical=may_be_critical(sources.get(path, "")),

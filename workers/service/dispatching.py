@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from memory import checkpoints, merging
 from memory.admission import pauses, usage
-from memory.alerting import alerts
+from memory.alerting import duplicates, lifecycle
 from memory.constraints import workspace_constraints
 from memory.database import clock, timeouts
 from memory.delivery import staff_mail, webhooks
@@ -68,7 +68,7 @@ Hinted = TypeVar("Hinted", bound=LeasedWork)
 # the next look, and the alert to continue after.
 ORPHANS_SECONDS = 300.0
 _orphans_from = 0.0
-_orphans_after = alerts.FIRST
+_orphans_after = duplicates.FIRST
 
 # Other ticks are dropped while one runs in this process; one that hangs holds them up no longer
 # than this, in seconds.
@@ -105,9 +105,9 @@ def _dispatch() -> dict[str, int]:
         "overslept": wake_oversleepers,
         "leapt": mend_times,
         "changed": queue_runs_of_changed_constraints,
-        "woken": lambda: alerts.wake(BATCH),
+        "woken": lambda: lifecycle.wake(BATCH),
         "listed": list_orphans_when_due,
-        "escalated": lambda: alerts.escalate(BATCH),
+        "escalated": lambda: lifecycle.escalate(BATCH),
         "abandoned": abandon_hopeless_runs,
         "merged": merging.close_late_runs,
         "forecasts": hint_forecasts,
@@ -166,8 +166,8 @@ def list_orphans_when_due() -> int:
     global _orphans_from, _orphans_after
     if time.monotonic() < _orphans_from:
         return 0
-    listed, after = alerts.list_orphans(BATCH, _orphans_after)
-    _orphans_after = after or alerts.FIRST
+    listed, after = duplicates.list_orphans(BATCH, _orphans_after)
+    _orphans_after = after or duplicates.FIRST
     if after is None:
         _orphans_from = time.monotonic() + ORPHANS_SECONDS
     return listed

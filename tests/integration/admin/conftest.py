@@ -17,8 +17,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from memory import log
-from memory.alerting import alerts
-from memory.alerting.alerts import Finding
+from memory.alerting import reconcile
+from memory.alerting.findings import ConstraintFinding
 from memory.canonical import sha256
 from memory.constraints import workspace_constraints
 from memory.delivery import staff_mail
@@ -274,10 +274,10 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         added_version=1,
     )
     run = _run(checkpoint, text)
-    alerts.apply(
+    reconcile.apply(
         run,
         [
-            Finding(
+            ConstraintFinding(
                 constraint=CONSTRAINT,
                 severity=Severity.CRITICAL,
                 message=text,

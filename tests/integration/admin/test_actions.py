@@ -14,7 +14,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memory import log
-from memory.alerting import alerts
+from memory.alerting import lifecycle
 from memory.log import Draft
 from memory.models import (
     Alert,
@@ -138,7 +138,7 @@ def test_what_is_resolved_already_is_left_and_the_rest_is_done(
     admin_client: Client, populate: Populate
 ) -> None:
     first, second = populate(user_id="carol")[Alert], populate(user_id="bob")[Alert]
-    alerts.resolve(first, actor="constraints", reason="no longer found")
+    lifecycle.resolve(first, actor="constraints", reason="no longer found")
 
     response = resolve(admin_client, first, second)
 

@@ -10,8 +10,8 @@ import pytest
 from django.test import Client
 
 from memory import log
-from memory.alerting import alerts
-from memory.alerting.alerts import Finding
+from memory.alerting import reconcile
+from memory.alerting.findings import ConstraintFinding
 from memory.log import Draft
 from memory.models import Alert, LogEntry, MemoryUser, RecordLocation, Run
 from memory.models.alerts import Severity
@@ -70,10 +70,10 @@ def open_alert(user: MemoryUser, key: str, *, sources: list[int]) -> Alert:
         "key": key,
         "sources": sources,
     }
-    finding = Finding(
+    finding = ConstraintFinding(
         constraint=RULE, severity=Severity.CRITICAL, message="Too dear", evidence=[evidence]
     )
-    alerts.apply(run, [finding], spoke=[RULE], existing=[RULE])
+    reconcile.apply(run, [finding], spoke=[RULE], existing=[RULE])
     return Alert.objects.get(user=user)
 
 

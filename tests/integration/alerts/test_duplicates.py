@@ -19,8 +19,16 @@ from hypothesis import strategies as st
 from pytest_django.fixtures import DjangoAssertNumQueries
 from rest_framework.test import APIClient
 
-from memory.alerting import alerts, duplicates, feedback
-from memory.alerting.alerts import Finding
+from memory.alerting import (
+    alert_redaction,
+    duplicates,
+    feedback,
+    handover,
+    lifecycle,
+    reconcile,
+    transitions,
+)
+from memory.alerting.findings import REDACTED, ConstraintFinding
 from memory.delivery import webhooks
 from memory.models import (
     Alert,
@@ -56,23 +64,23 @@ ASPIRIN = record("m-2", 42)
 ALLERGY = record("a-1", 3)
 
 
-def own(*evidence: dict[str, Any], **fields: Any) -> Finding:
+def own(*evidence: dict[str, Any], **fields: Any) -> ConstraintFinding:
     return finding(*(evidence or (PENICILLIN, ALLERGY)), **{"constraint": OWN, **fields})
 
 
-def ours(*evidence: dict[str, Any], **fields: Any) -> Finding:
+def ours(*evidence: dict[str, Any], **fields: Any) -> ConstraintFinding:
     told = {"constraint": OURS, "message": "Allergic to m-1"}
     return finding(*(evidence or (PENICILLIN, ALLERGY)), **{**told, **fields})
 
 
 def run_finds(
     user: MemoryUser,
-    *findings: Finding,
+    *findings: ConstraintFinding,
     spoke: Sequence[str] = BOTH,
     existing: Sequence[str] = BOTH,
 ) -> None:
     checkpoint = user.checkpoints.filter(version=1).first() or make_checkpoint(user, 1)
-    assert alerts.apply(make_run(checkpoint), findings, spoke=spoke, existing=existing)
+    assert reconcile.apply(make_run(checkpoint), findings, spoke=spoke, existing=existing)
 
 
 def listed(user: MemoryUser) -> Alert:
@@ -140,7 +148,7 @@ def test_two_findings_of_one_constraint_are_two_alerts(user: MemoryUser) -> None
     assert Alert.objects.listed().filter(user=user).count() == 2
 
     known = Alert.objects.get(fingerprint=findings[0].fingerprint)
-    alerts.resolve(known, actor="key:x", reason="known")
+    lifecycle.resolve(known, actor="key:x", reason="known")
     run_finds(user, *findings[2:], existing=[OURS])
     [live] = Alert.objects.listed().filter(user=user, state__in=LIVE_STATES)
     assert live.message == "k2"
@@ -148,7 +156,7 @@ def test_two_findings_of_one_constraint_are_two_alerts(user: MemoryUser) -> None
 
 def test_a_further_finding_is_told_of(user: MemoryUser) -> None:
     run_finds(user, own(), ours(key="k1"))
-    alerts.acknowledge(listed(user), actor="key:x")
+    lifecycle.acknowledge(listed(user), actor="key:x")
     run_finds(user, own(), ours(key="k1"), ours(key="k2", message="Overdose"))
 
     assert told(user) == ["opened", "acknowledged", "opened"]
@@ -164,7 +172,9 @@ def test_a_further_finding_is_told_of(user: MemoryUser) -> None:
     ],
     ids=["other records", "less severe", "other entries", "both of the user"],
 )
-def test_what_is_not_the_same_is_an_alert_of_its_own(user: MemoryUser, other: Finding) -> None:
+def test_what_is_not_the_same_is_an_alert_of_its_own(
+    user: MemoryUser, other: ConstraintFinding
+) -> None:
     run_finds(user, own(), other, spoke=(*BOTH, "constraints/other.py"))
 
     assert Alert.objects.listed().filter(user=user).count() == 2
@@ -185,13 +195,15 @@ ENDS, RECALLED = "The prescription ends in 3 days", "Recalled by the manufacture
 
 
 @pytest.mark.parametrize("known", [[own(PENICILLIN, message=ENDS)], []], ids=["later", "at once"])
-def test_two_problems_of_one_record_are_two_alerts(user: MemoryUser, known: list[Finding]) -> None:
+def test_two_problems_of_one_record_are_two_alerts(
+    user: MemoryUser, known: list[ConstraintFinding]
+) -> None:
     run_finds(user, *known)
     run_finds(user, own(PENICILLIN, message=ENDS), ours(PENICILLIN, message=RECALLED))
     assert told(user) == ["opened", "opened"]
 
     ending = Alert.objects.get(user=user, constraint=OWN)
-    alerts.resolve(ending, actor="key:x", reason="prescription renewed")
+    lifecycle.resolve(ending, actor="key:x", reason="prescription renewed")
     run_finds(user, own(PENICILLIN, message=ENDS), ours(PENICILLIN, message=RECALLED))
     [live] = Alert.objects.listed().filter(user=user, state__in=LIVE_STATES)
     assert live.message == RECALLED
@@ -216,7 +228,7 @@ def test_one_problem_of_one_record_is_one_alert(
 
 def test_a_duplicate_that_comes_to_tell_another_problem_is_listed(user: MemoryUser) -> None:
     run_finds(user, own(PENICILLIN, message=ENDS), ours(PENICILLIN, message=ENDS))
-    alerts.acknowledge(listed(user), actor="key:x")
+    lifecycle.acknowledge(listed(user), actor="key:x")
     # While one of the constraints fails, nothing shows that the other one means another problem.
     run_finds(user, ours(PENICILLIN, message=RECALLED), spoke=[OURS])
     assert causes(listed(user)) == [OWN, OURS]
@@ -265,7 +277,7 @@ def test_when_the_listed_alert_ends_the_other_one_opens(
 def test_what_gets_graver_behind_an_alert_that_is_put_away_is_listed(user: MemoryUser) -> None:
     run_finds(user, own(severity=Severity.INFO), ours(severity=Severity.INFO))
     run_finds(user, own(), ours(severity=Severity.INFO))
-    alerts.acknowledge(listed(user), actor="key:x")
+    lifecycle.acknowledge(listed(user), actor="key:x")
     run_finds(user, own(), ours(message="May kill"))
 
     assert Alert.objects.listed().get(user=user, constraint=OURS).state == AlertState.OPEN
@@ -300,7 +312,7 @@ def test_it_goes_on_by_a_constraint_that_has_failed(user: MemoryUser) -> None:
     "now", [own(severity=Severity.WARNING, key="k"), own(ASPIRIN, key="k")], ids=["less", "other"]
 )
 def test_what_the_listed_alert_does_not_tell_any_more_is_listed(
-    user: MemoryUser, now: Finding
+    user: MemoryUser, now: ConstraintFinding
 ) -> None:
     """Its constraint has failed, so that only its earlier finding is known."""
     run_finds(user, own(key="k"), ours())
@@ -308,7 +320,7 @@ def test_what_the_listed_alert_does_not_tell_any_more_is_listed(
 
     duplicate = Alert.objects.listed().get(user=user, constraint=OURS)
     assert (duplicate.state, duplicate.severity) == ("open", "critical")
-    alerts.resolve(Alert.objects.get(constraint=OWN), actor="key:x", reason="no matter")
+    lifecycle.resolve(Alert.objects.get(constraint=OWN), actor="key:x", reason="no matter")
     run_finds(user, now, ours())
     duplicate.refresh_from_db()
     assert duplicate.state == AlertState.OPEN
@@ -324,7 +336,7 @@ def test_a_listed_alert_that_gets_graver_still_tells_all(user: MemoryUser) -> No
 
 def test_a_duplicate_that_is_found_graver_is_told_by_itself(user: MemoryUser) -> None:
     run_finds(user, own(severity=Severity.WARNING), ours(severity=Severity.WARNING))
-    alerts.acknowledge(listed(user), actor="key:x")
+    lifecycle.acknowledge(listed(user), actor="key:x")
     run_finds(user, own(severity=Severity.WARNING), ours(severity=Severity.CRITICAL))
 
     states = Alert.objects.listed().filter(user=user).values_list("constraint", "state")
@@ -335,7 +347,7 @@ def test_a_duplicate_that_is_found_graver_is_told_by_itself(user: MemoryUser) ->
 
 def test_what_changes_for_both_is_one_change(user: MemoryUser) -> None:
     run_finds(user, own(severity=Severity.WARNING), ours(severity=Severity.WARNING))
-    alerts.acknowledge(listed(user), actor="key:x")
+    lifecycle.acknowledge(listed(user), actor="key:x")
     run_finds(user, own(), ours())
 
     assert causes(listed(user)) == [OWN, OURS]
@@ -355,11 +367,11 @@ def test_a_cause_less_is_told(user: MemoryUser) -> None:
 
 def test_resolved_by_hand_both_are_held_back_and_reopened(user: MemoryUser) -> None:
     run_finds(user, own(), ours())
-    alerts.resolve(listed(user), actor="key:x", reason="known")
+    lifecycle.resolve(listed(user), actor="key:x", reason="known")
     run_finds(user, own(), ours())
     assert not Alert.objects.filter(user=user, state__in=LIVE_STATES).exists()
 
-    alerts.reopen(listed(user), actor="key:x")
+    lifecycle.reopen(listed(user), actor="key:x")
     assert causes(listed(user)) == [OWN, OURS]
     assert told(user) == ["opened", "resolved", "reopened"]
 
@@ -368,16 +380,18 @@ def test_resolved_by_hand_both_are_held_back_and_reopened(user: MemoryUser) -> N
 
 
 @pytest.mark.parametrize("left", [[ours()], [own(severity=Severity.WARNING), ours()]])
-def test_what_is_held_back_alone_can_be_reopened(user: MemoryUser, left: list[Finding]) -> None:
+def test_what_is_held_back_alone_can_be_reopened(
+    user: MemoryUser, left: list[ConstraintFinding]
+) -> None:
     """The listed alert is no longer found, or has changed; the other constraint finds it."""
     run_finds(user, own(), ours())
-    alerts.resolve(listed(user), actor="key:x", reason="a mistake")
+    lifecycle.resolve(listed(user), actor="key:x", reason="a mistake")
     run_finds(user, *left)
 
     other = Alert.objects.listed().get(user=user, constraint=OURS)
     assert (other.state, other.holds_back) == ("resolved", True)
     assert list(other.events.values_list("kind", flat=True)) == ["opened", "resolved"]
-    alerts.reopen(other, actor="key:x")
+    lifecycle.reopen(other, actor="key:x")
     run_finds(user, *left)
     other.refresh_from_db()
     assert other.state == AlertState.OPEN
@@ -385,7 +399,7 @@ def test_what_is_held_back_alone_can_be_reopened(user: MemoryUser, left: list[Fi
 
 def test_what_was_resolved_by_hand_holds_back_nothing_else(user: MemoryUser) -> None:
     run_finds(user, own(), ours())
-    alerts.resolve(listed(user), actor="key:x", reason="known")
+    lifecycle.resolve(listed(user), actor="key:x", reason="known")
     run_finds(user, own(), ours(PENICILLIN, ASPIRIN))
 
     [live] = Alert.objects.listed().filter(user=user, state__in=LIVE_STATES)
@@ -397,7 +411,7 @@ def test_a_duplicate_is_neither_escalated_nor_counted(api: APIClient, user: Memo
     assert Alert.objects.get(constraint=OURS).escalate_at is None
     Alert.objects.filter(constraint=OWN).update(escalate_at="2020-01-01T00:00Z")
 
-    assert alerts.escalate(10) == 1
+    assert lifecycle.escalate(10) == 1
     assert told(user) == ["opened", "escalated"]
     assert [alert.constraint for alert in retrieval.open_alerts(user)] == [OWN]
     assert ours().message in retrieval.manifest(user).text
@@ -477,7 +491,7 @@ def test_a_verdict_stays_with_the_constraint_that_it_was_of(user: MemoryUser) ->
 
 def test_a_snoozed_alert_puts_off_its_live_duplicate_alone(user: MemoryUser) -> None:
     run_finds(user, own(), ours())
-    alerts.snooze(listed(user), actor="key:x", until=None)
+    lifecycle.snooze(listed(user), actor="key:x", until=None)
     assert set(outlook.put_off(user)) == {own().fingerprint, ours().fingerprint}
 
     run_finds(user, own())
@@ -502,7 +516,7 @@ def test_a_snoozed_alert_puts_off_its_live_duplicate_alone(user: MemoryUser) -> 
     ],
 )
 def test_a_forecast_tells_as_many_events_as_there_are_alerts(
-    user: MemoryUser, findings: list[Finding]
+    user: MemoryUser, findings: list[ConstraintFinding]
 ) -> None:
     run_finds(user, *findings)
     events = [
@@ -548,16 +562,16 @@ def test_without_records_nothing_foreseen_is_the_same() -> None:
 def test_what_an_earlier_release_leaves_behind_is_listed(user: MemoryUser) -> None:
     """Processes of the earlier release know no duplicates: they resolve the listed alert alone."""
     run_finds(user, own(), ours())
-    assert alerts.list_orphans(10) == (0, None)
+    assert duplicates.list_orphans(10) == (0, None)
     Alert.objects.filter(constraint=OWN).update(state="resolved", resolved_at=timezone.now())
 
     [problem] = [one for one in verification.problems(user) if "no other one" in str(one)]
     assert str(Alert.objects.get(constraint=OURS).pk) in str(problem)
-    assert alerts.list_orphans(10) == (1, None)
+    assert duplicates.list_orphans(10) == (1, None)
     live = Alert.objects.listed().get(user=user, state__in=LIVE_STATES)
     assert (live.constraint, live.state) == (OURS, "open")
     assert not [one for one in verification.problems(user) if "no other one" in str(one)]
-    assert alerts.list_orphans(10) == (0, None)
+    assert duplicates.list_orphans(10) == (0, None)
 
 
 @pytest.mark.parametrize("changes", [{"severity": "info"}, {"evidence": []}])
@@ -567,7 +581,7 @@ def test_what_an_earlier_release_changes_of_the_listed_alert(
     run_finds(user, own(), ours())
     Alert.objects.filter(constraint=OWN).update(**changes)
 
-    assert alerts.list_orphans(10) == (1, None)
+    assert duplicates.list_orphans(10) == (1, None)
     assert Alert.objects.listed().get(user=user, constraint=OURS).state == AlertState.OPEN
 
 
@@ -594,11 +608,11 @@ def test_a_look_at_some_duplicates_reads_no_others(user: MemoryUser) -> None:
     keys = list(originals.order_by("pk").values_list("pk", flat=True))
     Alert.objects.filter(pk=keys[150]).update(severity="info")
     with CaptureQueriesContext(connection) as asked:
-        assert alerts.list_orphans(20, keys[139]) == (1, keys[159])
+        assert duplicates.list_orphans(20, keys[139]) == (1, keys[159])
 
     looks = asked.captured_queries[:2]
     assert max(rows_read(one["sql"]) for one in looks) <= 4 * 20
-    assert alerts.list_orphans(20, keys[-10]) == (0, None)
+    assert duplicates.list_orphans(20, keys[-10]) == (0, None)
 
 
 def test_a_tick_looks_for_orphans_after_some_minutes_alone(
@@ -656,7 +670,7 @@ def test_mail_to_the_staff_names_both(user: MemoryUser) -> None:
 
 def test_what_a_flapping_constraint_shared_stays_until_it_is_resumed(user: MemoryUser) -> None:
     run_finds(user, own(), ours())
-    alerts.acknowledge(listed(user), actor="key:x")
+    lifecycle.acknowledge(listed(user), actor="key:x")
     flapping = ours(ASPIRIN, key="k9", severity=Severity.WARNING)
     for _ in range(4):
         run_finds(user, own(), ours(), flapping)
@@ -715,7 +729,7 @@ def test_a_model_that_would_silence_a_duplicate_is_noted_on_the_listed_alert(
     run_finds(user, own(), ours())
     run = make_run(user.checkpoints.get())
     reasons = {own().fingerprint: "entry 4", ours().fingerprint: "entry 4"}
-    alerts.tell_held(user, reasons, run)
+    transitions.tell_held(user, reasons, run)
 
     assert listed(user).events.latest("seq").detail["held"] == "entry 4"
     assert told(user) == ["opened", "changed"]
@@ -759,7 +773,7 @@ def test_after_a_merge_what_was_put_away_alike_is_one_alert(user: MemoryUser, ac
         created_at=timezone.now(),
         last_seq=0,
         left_behind=[],
-        alerts=alerts.hand_over(bob, user),
+        alerts=handover.hand_over(bob, user),
         due_at=None,
     )
     for _ in range(2):
@@ -767,7 +781,7 @@ def test_after_a_merge_what_was_put_away_alike_is_one_alert(user: MemoryUser, ac
         assert causes(listed(user)) == [OWN, OURS]
         assert f"as alert {known.pk} of bob" in str(listed(user).events.latest("seq").detail)
 
-    alerts.reopen(listed(user), actor="key:x")
+    lifecycle.reopen(listed(user), actor="key:x")
     duplicate = Alert.objects.get(user=user, constraint=OURS)
     assert (listed(user).state, duplicate.state, outlook.put_off(user)) == ("open", "open", [])
     assert told(user)[2:] == ["reopened"]
@@ -775,9 +789,9 @@ def test_after_a_merge_what_was_put_away_alike_is_one_alert(user: MemoryUser, ac
 
 def test_merging_hands_over_how_the_listed_alert_stood(user: MemoryUser) -> None:
     run_finds(user, own(), ours())
-    alerts.acknowledge(listed(user), actor="key:x")
+    lifecycle.acknowledge(listed(user), actor="key:x")
     known = listed(user)
-    handed = alerts.hand_over(user, user)
+    handed = handover.hand_over(user, user)
 
     assert handed.keys() == {own().fingerprint, ours().fingerprint}
     assert {one["state"] for one in handed.values()} == {"acknowledged"}
@@ -787,9 +801,9 @@ def test_merging_hands_over_how_the_listed_alert_stood(user: MemoryUser) -> None
 
 def test_redaction_takes_the_words_of_both(user: MemoryUser) -> None:
     run_finds(user, own(), ours())
-    alerts.redact(user, [41], None)
+    alert_redaction.redact(user, [41], None)
 
-    assert {alert.message for alert in Alert.objects.filter(user=user)} == {alerts.REDACTED}
+    assert {alert.message for alert in Alert.objects.filter(user=user)} == {REDACTED}
     assert told(user) == ["opened", "resolved"]
 
 
@@ -804,8 +818,8 @@ def test_redaction_of_the_listed_alert_leaves_the_other_one_as_it_is(
     run_finds(user, *both)
     run_finds(user, both[0], ours(PENICILLIN, key="b", message="Allergic"))
     if resolved:
-        alerts.resolve(listed(user), actor="key:x", reason="known")
-    alerts.redact(user, [42], None)
+        lifecycle.resolve(listed(user), actor="key:x", reason="known")
+    alert_redaction.redact(user, [42], None)
 
     state = "resolved" if resolved else "open"
     for _ in range(2):
@@ -929,12 +943,12 @@ def _do_by_hand(user: MemoryUser, name: str) -> None:
     more: dict[str, Any] = {"resolve": {"reason": "known"}, "snooze": {"until": None}}
     try:
         if alert is not None:
-            getattr(alerts, name)(alert, actor="key:x", **more.get(name, {}))
-    except alerts.AlertNotOpen:
+            getattr(lifecycle, name)(alert, actor="key:x", **more.get(name, {}))
+    except lifecycle.AlertNotOpen:
         pass
 
 
-def _check(user: MemoryUser, findings: Sequence[Finding]) -> None:
+def _check(user: MemoryUser, findings: Sequence[ConstraintFinding]) -> None:
     rows = {
         alert.fingerprint: alert
         for alert in Alert.objects.filter(user=user, kind=AlertKind.FINDING).order_by("opened_at")

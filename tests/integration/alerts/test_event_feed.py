@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from memory import checkpoints, log, reopening
-from memory.alerting import alert_events, alerts
+from memory.alerting import alert_events, lifecycle
 from memory.checkpoints import Decision
 from memory.log import Draft
 from memory.models import Alert, AlertEvent, EventCounter, Lane, MemoryUser, Workspace
@@ -42,7 +42,7 @@ def test_events_are_numbered_per_workspace_over_all_users(user: MemoryUser) -> N
     run_finds(user, finding(record("m-1")), finding(record("m-2")))
     run_finds(bob, finding(record("m-1")))
     run_finds(stranger, finding(record("m-1")))
-    alerts.resolve(Alert.objects.get(user=bob), actor="key:x", reason="done")
+    lifecycle.resolve(Alert.objects.get(user=bob), actor="key:x", reason="done")
 
     assert seqs(user.workspace) == [1, 2, 3, 4]
     assert seqs(stranger.workspace) == [1]

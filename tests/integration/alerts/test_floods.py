@@ -7,8 +7,9 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from memory.alerting import alerts
-from memory.alerting.alerts import Finding, NotPaused
+from memory.alerting import lifecycle, paused_constraints, reconcile
+from memory.alerting.findings import ConstraintFinding, failure
+from memory.alerting.paused_constraints import NotPaused
 from memory.models import Alert, MemoryUser, PausedConstraint, Run
 from memory.models.alerts import AlertKind, AlertState, Severity
 from memory.models.runs import RunTrigger
@@ -34,7 +35,7 @@ def few(user: MemoryUser) -> None:
     user.workspace.save()
 
 
-def found(*numbers: int, **fields: Any) -> list[Finding]:
+def found(*numbers: int, **fields: Any) -> list[ConstraintFinding]:
     return [finding(record(f"m-{number}", number), **fields) for number in numbers]
 
 
@@ -88,7 +89,7 @@ def test_what_is_critical_is_told_though_it_comes_after_the_pause(
 ) -> None:
     # Given a pause for a flood of slight findings, of which the staff know
     run_finds(user, *found(*range(6), severity=Severity.INFO))
-    alerts.acknowledge(paused_alert(user), actor="staff:eve")
+    lifecycle.acknowledge(paused_alert(user), actor="staff:eve")
 
     # When the paused constraint finds something critical, again and again
     for _ in range(2):
@@ -116,7 +117,7 @@ def test_a_flood_that_the_sandbox_stopped_is_one_too(user: MemoryUser) -> None:
     run = make_run(make_checkpoint(user))
     quoted = [finding(key="1 of too many", message="the gravest")]
 
-    alerts.apply(run, [], spoke=BOTH, existing=BOTH, flooded={ALLERGY: quoted})
+    reconcile.apply(run, [], spoke=BOTH, existing=BOTH, flooded={ALLERGY: quoted})
 
     assert live(user) == []
     alert = paused_alert(user)
@@ -179,7 +180,7 @@ def test_a_failure_of_a_paused_constraint_is_told_all_the_same(user: MemoryUser)
     run_finds(user, *found(*range(6)))
     error = {"type": "ZeroDivisionError", "message": "division by zero", "line": 7}
 
-    run_finds(user, alerts.failure(ALLERGY, error), spoke=[PASSPORT])
+    run_finds(user, failure(ALLERGY, error), spoke=[PASSPORT])
 
     assert Alert.objects.filter(kind=AlertKind.CONSTRAINT_ERROR, state="open").count() == 1
     run_finds(user)
@@ -197,7 +198,7 @@ def test_resumed_by_hand_it_runs_and_counts_anew(user: MemoryUser) -> None:
     run_finds(user, *found(*range(5, 10)))
     row = PausedConstraint.objects.get()
 
-    alerts.resume(row, actor="staff:eve", reason="the data were wrong")
+    paused_constraints.resume(row, actor="staff:eve", reason="the data were wrong")
 
     row.refresh_from_db()
     assert (row.resumed_by, row.resumed_because) == ("staff:eve", "the data were wrong")
@@ -206,13 +207,13 @@ def test_resumed_by_hand_it_runs_and_counts_anew(user: MemoryUser) -> None:
     run_finds(user, *found(*range(5, 10)))
     assert "m-9" in live(user)
     with pytest.raises(NotPaused):
-        alerts.resume(row, actor="staff:eve", reason="again")
+        paused_constraints.resume(row, actor="staff:eve", reason="again")
 
 
 def test_to_resolve_the_staffs_alert_is_to_resume(user: MemoryUser) -> None:
     run_finds(user, *found(*range(6)))
 
-    alerts.resolve(paused_alert(user), actor="staff:eve", reason="looked into it")
+    lifecycle.resolve(paused_alert(user), actor="staff:eve", reason="looked into it")
 
     assert PausedConstraint.objects.get().resumed_by == "staff:eve"
     run_finds(user, *found(1, 2))
@@ -221,7 +222,9 @@ def test_to_resolve_the_staffs_alert_is_to_resume(user: MemoryUser) -> None:
 
 def test_what_floods_again_is_paused_again(user: MemoryUser) -> None:
     run_finds(user, *found(*range(6)))
-    alerts.resume(PausedConstraint.objects.get(), actor="staff:eve", reason="let us see")
+    paused_constraints.resume(
+        PausedConstraint.objects.get(), actor="staff:eve", reason="let us see"
+    )
 
     run_finds(user, *found(*range(6)))
 
@@ -241,11 +244,11 @@ def test_a_source_that_changed_or_is_gone_resumes_by_itself(
     user: MemoryUser, tree: dict[str, str], existing: Sequence[str], because: str
 ) -> None:
     first = make_checkpoint(user, tree={ALLERGY: "a" * 64})
-    alerts.apply(make_run(first), found(*range(6)), spoke=BOTH, existing=BOTH)
+    reconcile.apply(make_run(first), found(*range(6)), spoke=BOTH, existing=BOTH)
     assert PausedConstraint.objects.get().source_hash == "a" * 64
     second = make_checkpoint(user, 2, tree=tree)
 
-    alerts.apply(make_run(second), [], spoke=existing, existing=existing)
+    reconcile.apply(make_run(second), [], spoke=existing, existing=existing)
 
     row = PausedConstraint.objects.get()
     assert (row.resumed_by, row.resumed_because) == ("constraints", because)
@@ -255,7 +258,7 @@ def test_a_source_that_changed_or_is_gone_resumes_by_itself(
 def test_a_new_version_with_the_same_source_stays_paused(user: MemoryUser) -> None:
     for version in (1, 2):
         checkpoint = make_checkpoint(user, version, tree={ALLERGY: "a" * 64})
-        alerts.apply(make_run(checkpoint), found(*range(6)), spoke=BOTH, existing=BOTH)
+        reconcile.apply(make_run(checkpoint), found(*range(6)), spoke=BOTH, existing=BOTH)
 
     assert PausedConstraint.objects.get().resumed_at is None
 
@@ -265,7 +268,7 @@ def test_a_constraint_that_is_no_file_of_the_version_has_its_hash_told(user: Mem
     many = found(*range(6), constraint=path)
     checkpoint = make_checkpoint(user)
     for source, paused in (("a", True), ("a", True), ("b", False)):
-        alerts.apply(
+        reconcile.apply(
             make_run(checkpoint),
             many if paused else many[:1],
             spoke=[path],

@@ -10,8 +10,9 @@ import time_machine
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory.alerting import alerts
-from memory.alerting.alerts import AlertNotOpen, Finding
+from memory.alerting import lifecycle, reconcile
+from memory.alerting.findings import ConstraintFinding, failure
+from memory.alerting.lifecycle import AlertNotOpen
 from memory.models import Alert, MemoryUser, Run
 from memory.models.alerts import AlertKind, AlertState, Severity
 from tests.factories import make_checkpoint, make_run
@@ -33,18 +34,18 @@ def record(key: str, *sources: int, collection: str = "medications") -> dict[str
     }
 
 
-def finding(*evidence: dict[str, Any], **fields: Any) -> Finding:
+def finding(*evidence: dict[str, Any], **fields: Any) -> ConstraintFinding:
     defaults: dict[str, Any] = {
         "constraint": ALLERGY,
         "severity": Severity.CRITICAL,
         "message": "Amoxicillin conflicts with the penicillin allergy",
     }
-    return Finding(**{**defaults, **fields}, evidence=evidence)
+    return ConstraintFinding(**{**defaults, **fields}, evidence=evidence)
 
 
 def run_finds(
     user: MemoryUser,
-    *findings: Finding,
+    *findings: ConstraintFinding,
     version: int = 1,
     instant: datetime.datetime | None = None,
     spoke: Sequence[str] = BOTH,
@@ -52,7 +53,7 @@ def run_finds(
 ) -> bool:
     checkpoint = user.checkpoints.filter(version=version).first() or make_checkpoint(user, version)
     run = make_run(checkpoint, instant=instant)
-    return alerts.apply(run, findings, spoke=spoke, existing=existing)
+    return reconcile.apply(run, findings, spoke=spoke, existing=existing)
 
 
 def states(user: MemoryUser) -> list[str]:
@@ -116,7 +117,7 @@ def test_which_alerts_were_live_then(api: APIClient, user: MemoryUser) -> None:
     with on(1):
         run_finds(user, finding(record("m-1", 1)))
     with on(2):
-        alerts.acknowledge(Alert.objects.get(), actor="key:x")
+        lifecycle.acknowledge(Alert.objects.get(), actor="key:x")
     with on(3):
         run_finds(user)
     with on(5):
@@ -153,7 +154,7 @@ def test_evidence_in_another_order_is_the_same_alert(user: MemoryUser) -> None:
         finding(record("m-1"), key="explicit"),
     ],
 )
-def test_another_subject_is_another_alert(user: MemoryUser, other: Finding) -> None:
+def test_another_subject_is_another_alert(user: MemoryUser, other: ConstraintFinding) -> None:
     run_finds(user, finding(record("m-1")), other)
 
     assert states(user) == ["open", "open"]
@@ -190,7 +191,7 @@ def test_a_constraint_that_failed_has_not_said_that_all_is_well(user: MemoryUser
     run_finds(user, finding(record("m-1")))
 
     error = {"type": "ZeroDivisionError", "message": "division by zero", "line": 7}
-    run_finds(user, alerts.failure(ALLERGY, error), spoke=[PASSPORT])
+    run_finds(user, failure(ALLERGY, error), spoke=[PASSPORT])
 
     found = Alert.objects.get(user=user, kind=AlertKind.FINDING)
     failed = Alert.objects.get(user=user, kind=AlertKind.CONSTRAINT_ERROR)
@@ -235,8 +236,8 @@ def test_acknowledged_it_stays_so_while_it_is_found(user: MemoryUser) -> None:
     run_finds(user, finding(record("m-1")))
     alert = Alert.objects.get(user=user)
 
-    alerts.acknowledge(alert, actor="staff:eve", note="seen")
-    alerts.acknowledge(alert, actor="staff:eve", note="seen again")
+    lifecycle.acknowledge(alert, actor="staff:eve", note="seen")
+    lifecycle.acknowledge(alert, actor="staff:eve", note="seen again")
     run_finds(user, finding(record("m-1")))
 
     assert states(user) == ["acknowledged"]
@@ -246,7 +247,7 @@ def test_acknowledged_it_stays_so_while_it_is_found(user: MemoryUser) -> None:
 
 def test_acknowledged_it_opens_again_when_it_gets_worse(user: MemoryUser) -> None:
     run_finds(user, finding(record("m-1"), severity=Severity.WARNING))
-    alerts.acknowledge(Alert.objects.get(user=user), actor="staff:eve")
+    lifecycle.acknowledge(Alert.objects.get(user=user), actor="staff:eve")
 
     run_finds(user, finding(record("m-1"), severity=Severity.INFO))
     assert states(user) == ["acknowledged"]
@@ -260,14 +261,14 @@ def test_resolved_by_hand_it_says_by_whom_and_why_and_cannot_be_closed_twice(
     run_finds(user, finding(record("m-1")))
     alert = Alert.objects.get(user=user)
 
-    alerts.resolve(alert, actor="key:abc", reason="told the person")
+    lifecycle.resolve(alert, actor="key:abc", reason="told the person")
 
     event = alert.events.latest("id")
     assert (event.actor, event.detail) == ("key:abc", {"reason": "told the person"})
     with pytest.raises(AlertNotOpen):
-        alerts.resolve(alert, actor="key:abc", reason="again")
+        lifecycle.resolve(alert, actor="key:abc", reason="again")
     with pytest.raises(AlertNotOpen):
-        alerts.acknowledge(alert, actor="key:abc")
+        lifecycle.acknowledge(alert, actor="key:abc")
     assert history(user) == ["opened", "resolved"]
 
 

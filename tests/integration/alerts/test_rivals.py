@@ -7,7 +7,7 @@ import time_machine
 from django.db import connection, transaction
 from django.utils import timezone
 
-from memory.alerting import alerts
+from memory.alerting import lifecycle
 from memory.models import Alert, AlertEvent, Workspace
 from memory.users import create_user
 from tests.integration.alerts.test_life import finding, record, run_finds
@@ -24,7 +24,7 @@ def test_rival_dispatchers_and_people_wake_and_escalate_each_alert_once(
         with transaction.atomic():
             run_finds(user, finding(record("m-1")), finding(record("m-2")))
         snoozed, waiting = Alert.objects.filter(user=user)
-        alerts.snooze(snoozed, actor="staff:eve", until=until)
+        lifecycle.snooze(snoozed, actor="staff:eve", until=until)
         Alert.objects.filter(pk=waiting.pk).update(escalate_at=until)
     barrier = threading.Barrier(4)
 
@@ -32,8 +32,8 @@ def test_rival_dispatchers_and_people_wake_and_escalate_each_alert_once(
         barrier.wait()
         for _ in range(60):
             if step < 3:
-                alerts.wake(5)
-                alerts.escalate(5)
+                lifecycle.wake(5)
+                lifecycle.escalate(5)
             else:
                 for user in users[:3]:
                     with transaction.atomic():
@@ -46,7 +46,7 @@ def test_rival_dispatchers_and_people_wake_and_escalate_each_alert_once(
             thread.start()
         for thread in threads:
             thread.join()
-        while alerts.wake(100) or alerts.escalate(100):
+        while lifecycle.wake(100) or lifecycle.escalate(100):
             pass
 
     kinds = list(AlertEvent.objects.values_list("alert", "kind"))

@@ -6,8 +6,9 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from memory.alerting import alerts
-from memory.alerting.alerts import AlertNotOpen, SnoozeRefused
+from memory.alerting import lifecycle
+from memory.alerting.findings import failure
+from memory.alerting.lifecycle import AlertNotOpen, SnoozeRefused
 from memory.models import Alert, MemoryUser
 from memory.models.alerts import AlertState, Severity
 from tests.integration.alerts.test_life import (
@@ -42,7 +43,7 @@ def detail(alert: Alert) -> dict[str, object]:
 def test_snoozed_until_a_moment_it_sleeps_until_then_and_wakes_once(user: MemoryUser) -> None:
     alert = opened(user)
     until = timezone.now() + HOUR
-    alerts.snooze(alert, actor="staff:eve", until=until, note="on holiday")
+    lifecycle.snooze(alert, actor="staff:eve", until=until, note="on holiday")
 
     run_finds(user, finding(record("m-1", 1), severity=Severity.WARNING, message="reworded"))
     run_finds(user, finding(record("m-1", 1, 2), severity=Severity.WARNING))
@@ -55,8 +56,8 @@ def test_snoozed_until_a_moment_it_sleeps_until_then_and_wakes_once(user: Memory
     )
 
     with time_machine.travel(until + datetime.timedelta(seconds=1)):
-        assert alerts.wake(10) == 1
-        assert alerts.wake(10) == 0
+        assert lifecycle.wake(10) == 1
+        assert lifecycle.wake(10) == 0
     alert.refresh_from_db()
     assert (alert.state, alert.snoozed_until) == (AlertState.OPEN, None)
     assert alert.open_since >= until
@@ -78,7 +79,7 @@ def test_snoozed_until_it_changes_wording_is_no_change(
     user: MemoryUser, changed: dict[str, object], wakes: bool
 ) -> None:
     alert = opened(user)
-    alerts.snooze(alert, actor="staff:eve", until=None)
+    lifecycle.snooze(alert, actor="staff:eve", until=None)
 
     fields: dict[str, object] = {"severity": Severity.WARNING, **changed}
     run_finds(user, finding(record("m-1", 1), **fields))
@@ -91,7 +92,7 @@ def test_another_entry_behind_its_record_is_a_change_and_another_order_is_none(
 ) -> None:
     run_finds(user, finding(record("m-1", 1), record("m-2", 2)))
     alert = Alert.objects.get(user=user)
-    alerts.snooze(alert, actor="staff:eve", until=None)
+    lifecycle.snooze(alert, actor="staff:eve", until=None)
 
     run_finds(user, finding(record("m-2", 2), record("m-1", 1)))
     assert history(user) == ["opened", "snoozed"]
@@ -105,7 +106,7 @@ def test_another_entry_behind_its_record_is_a_change_and_another_order_is_none(
 
 def test_of_a_finding_without_records_wording_is_all_that_can_change(user: MemoryUser) -> None:
     run_finds(user, finding(key="budget", message="800 of 1000"))
-    alerts.snooze(Alert.objects.get(user=user), actor="staff:eve", until=None)
+    lifecycle.snooze(Alert.objects.get(user=user), actor="staff:eve", until=None)
 
     run_finds(user, finding(key="budget", message="900 of 1000"))
 
@@ -114,7 +115,7 @@ def test_of_a_finding_without_records_wording_is_all_that_can_change(user: Memor
 
 def test_more_severity_ends_any_snooze(user: MemoryUser) -> None:
     alert = opened(user)
-    alerts.snooze(alert, actor="staff:eve", until=timezone.now() + HOUR)
+    lifecycle.snooze(alert, actor="staff:eve", until=timezone.now() + HOUR)
 
     run_finds(user, finding(record("m-1", 1), severity=Severity.CRITICAL))
 
@@ -126,12 +127,12 @@ def test_more_severity_ends_any_snooze(user: MemoryUser) -> None:
 def test_snoozed_and_no_longer_found_it_resolves_and_never_wakes(user: MemoryUser) -> None:
     alert = opened(user)
     until = timezone.now() + HOUR
-    alerts.snooze(alert, actor="staff:eve", until=until)
+    lifecycle.snooze(alert, actor="staff:eve", until=until)
 
     run_finds(user)
 
     with time_machine.travel(until + HOUR):
-        assert alerts.wake(10) == 0
+        assert lifecycle.wake(10) == 0
     assert history(user) == ["opened", "snoozed", "resolved"]
 
 
@@ -149,7 +150,7 @@ def test_a_moment_that_makes_no_sense_is_refused(
     alert = opened(user)
 
     with pytest.raises(SnoozeRefused, match=words):
-        alerts.snooze(alert, actor="staff:eve", until=timezone.now() + wait)
+        lifecycle.snooze(alert, actor="staff:eve", until=timezone.now() + wait)
 
     assert history(user) == ["opened"]
 
@@ -158,17 +159,17 @@ def test_a_snooze_and_an_acknowledgement_are_taken_back_and_each_replaces_the_ot
     user: MemoryUser,
 ) -> None:
     alert = opened(user)
-    alerts.snooze(alert, actor="staff:eve", until=timezone.now() + HOUR)
-    alerts.acknowledge(alert, actor="staff:eve")
+    lifecycle.snooze(alert, actor="staff:eve", until=timezone.now() + HOUR)
+    lifecycle.acknowledge(alert, actor="staff:eve")
     alert.refresh_from_db()
     assert (alert.state, alert.snoozed_until) == ("acknowledged", None)
 
-    alerts.reopen(alert, actor="key:abc", note="too early")
+    lifecycle.reopen(alert, actor="key:abc", note="too early")
 
     assert states(user) == ["open"]
     assert detail(alert) == {"reason": "by hand", "note": "too early"}
     with pytest.raises(AlertNotOpen, match="open already"):
-        alerts.reopen(alert, actor="key:abc")
+        lifecycle.reopen(alert, actor="key:abc")
 
 
 def test_the_manifest_leaves_out_what_is_put_off(user: MemoryUser) -> None:
@@ -176,7 +177,7 @@ def test_the_manifest_leaves_out_what_is_put_off(user: MemoryUser) -> None:
 
     alert = opened(user)
     assert open_alerts(user) == [alert]
-    alerts.snooze(alert, actor="staff:eve", until=None)
+    lifecycle.snooze(alert, actor="staff:eve", until=None)
     assert open_alerts(user) == []
 
 
@@ -185,7 +186,7 @@ def test_the_manifest_leaves_out_what_is_put_off(user: MemoryUser) -> None:
 
 def test_resolved_by_hand_it_stays_so_while_the_same_is_found(user: MemoryUser) -> None:
     alert = opened(user)
-    alerts.resolve(alert, actor="staff:eve", reason="told the person")
+    lifecycle.resolve(alert, actor="staff:eve", reason="told the person")
 
     for message in ("the same", "in other words"):
         run_finds(user, finding(record("m-1", 1), severity=Severity.WARNING, message=message))
@@ -195,7 +196,7 @@ def test_resolved_by_hand_it_stays_so_while_the_same_is_found(user: MemoryUser) 
 
 
 def test_resolved_by_hand_a_change_opens_a_new_alert(user: MemoryUser) -> None:
-    alerts.resolve(opened(user), actor="staff:eve", reason="told the person")
+    lifecycle.resolve(opened(user), actor="staff:eve", reason="told the person")
 
     run_finds(user, finding(record("m-1", 1, 7), severity=Severity.WARNING))
     assert states(user) == ["resolved", "open"]
@@ -207,7 +208,7 @@ def test_resolved_by_hand_a_change_opens_a_new_alert(user: MemoryUser) -> None:
 
 
 def test_resolved_by_hand_and_gone_it_opens_anew_when_it_comes_back(user: MemoryUser) -> None:
-    alerts.resolve(opened(user), actor="staff:eve", reason="told the person")
+    lifecycle.resolve(opened(user), actor="staff:eve", reason="told the person")
     run_finds(user, spoke=[PASSPORT])  # it failed, which says nothing
     run_finds(user, finding(record("m-1", 1), severity=Severity.WARNING))
     assert states(user) == ["resolved"]
@@ -221,20 +222,20 @@ def test_a_failure_resolved_by_hand_is_not_told_again_until_it_is_another(
     user: MemoryUser,
 ) -> None:
     error = {"type": "ZeroDivisionError", "message": "division by zero", "line": 7}
-    run_finds(user, alerts.failure(ALLERGY, error), spoke=[PASSPORT])
-    alerts.resolve(Alert.objects.get(user=user), actor="staff:eve", reason="known")
+    run_finds(user, failure(ALLERGY, error), spoke=[PASSPORT])
+    lifecycle.resolve(Alert.objects.get(user=user), actor="staff:eve", reason="known")
 
-    run_finds(user, alerts.failure(ALLERGY, error), spoke=[PASSPORT])
+    run_finds(user, failure(ALLERGY, error), spoke=[PASSPORT])
     assert states(user) == ["resolved"]
-    run_finds(user, alerts.failure(ALLERGY, {**error, "line": 8}), spoke=[PASSPORT])
+    run_finds(user, failure(ALLERGY, {**error, "line": 8}), spoke=[PASSPORT])
     assert states(user) == ["resolved", "open"]
 
 
 def test_a_resolution_that_still_holds_can_be_taken_back(user: MemoryUser) -> None:
     alert = opened(user)
-    alerts.resolve(alert, actor="staff:eve", reason="a mistake")
+    lifecycle.resolve(alert, actor="staff:eve", reason="a mistake")
 
-    alerts.reopen(alert, actor="staff:eve")
+    lifecycle.reopen(alert, actor="staff:eve")
     run_finds(user, finding(record("m-1", 1), severity=Severity.WARNING))
     assert states(user) == ["open"]
     alert.refresh_from_db()
@@ -242,7 +243,7 @@ def test_a_resolution_that_still_holds_can_be_taken_back(user: MemoryUser) -> No
 
     run_finds(user)
     with pytest.raises(AlertNotOpen, match="no longer found"):
-        alerts.reopen(alert, actor="staff:eve")
+        lifecycle.reopen(alert, actor="staff:eve")
 
 
 # -- Escalation --------------------------------------------------------------------------------
@@ -261,12 +262,12 @@ def test_what_nobody_acknowledges_is_escalated_once(
     alert = opened(user, severity)
 
     with minutes_later(minutes - 1):
-        assert alerts.escalate(10) == 0
+        assert lifecycle.escalate(10) == 0
     with minutes_later(minutes + 1):
-        assert alerts.escalate(10) == 1
-        assert alerts.escalate(10) == 0
+        assert lifecycle.escalate(10) == 1
+        assert lifecycle.escalate(10) == 0
     with minutes_later(10 * minutes):
-        assert alerts.escalate(10) == 0
+        assert lifecycle.escalate(10) == 0
 
     alert.refresh_from_db()
     assert alert.state == "open"
@@ -277,7 +278,7 @@ def test_what_nobody_acknowledges_is_escalated_once(
 def test_an_info_is_never_escalated_unless_the_workspace_says_so(user: MemoryUser) -> None:
     opened(user, Severity.INFO)
     with minutes_later(10**6):
-        assert alerts.escalate(10) == 0
+        assert lifecycle.escalate(10) == 0
 
     user.workspace.escalate_info_minutes = 5
     user.workspace.escalate_critical_minutes = 0
@@ -285,32 +286,32 @@ def test_an_info_is_never_escalated_unless_the_workspace_says_so(user: MemoryUse
     run_finds(user)
     run_finds(user, finding(record("m-2", 2), severity=Severity.INFO), finding(record("m-3", 3)))
     with minutes_later(6):
-        assert alerts.escalate(10) == 1
+        assert lifecycle.escalate(10) == 1
     with minutes_later(10**6):
-        assert alerts.escalate(10) == 0
+        assert lifecycle.escalate(10) == 0
     assert Alert.objects.get(escalated_at__isnull=False).severity == Severity.INFO
 
 
 def test_what_is_acknowledged_snoozed_or_resolved_is_not_escalated(user: MemoryUser) -> None:
     run_finds(user, *(finding(record(f"m-{n}", n)) for n in (1, 2, 3)))
     first, second, third = Alert.objects.filter(user=user)
-    alerts.acknowledge(first, actor="staff:eve")
-    alerts.snooze(second, actor="staff:eve", until=None)
-    alerts.resolve(third, actor="staff:eve", reason="done")
+    lifecycle.acknowledge(first, actor="staff:eve")
+    lifecycle.snooze(second, actor="staff:eve", until=None)
+    lifecycle.resolve(third, actor="staff:eve", reason="done")
 
     with minutes_later(10**4):
-        assert alerts.escalate(10) == 0
+        assert lifecycle.escalate(10) == 0
 
 
 def test_reopened_it_may_be_escalated_again_counting_from_then(user: MemoryUser) -> None:
     alert = opened(user, Severity.CRITICAL)
     with minutes_later(61):
-        alerts.escalate(10)
-        alerts.acknowledge(alert, actor="staff:eve")
-        alerts.reopen(alert, actor="staff:eve")
-        assert alerts.escalate(10) == 0
+        lifecycle.escalate(10)
+        lifecycle.acknowledge(alert, actor="staff:eve")
+        lifecycle.reopen(alert, actor="staff:eve")
+        assert lifecycle.escalate(10) == 0
     with minutes_later(122):
-        assert alerts.escalate(10) == 1
+        assert lifecycle.escalate(10) == 1
     assert history(user).count("escalated") == 2
 
 

@@ -16,7 +16,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory.alerting import alerts
+from memory.alerting import lifecycle
 from memory.delivery import staff_mail
 from memory.models import (
     Alert,
@@ -123,7 +123,7 @@ def test_what_happened_before_and_what_is_too_slight_is_not_told(user: MemoryUse
     assert tick() == 0
 
     run_finds(user, finding(record("m-1"), message="reworded"))
-    alerts.acknowledge(Alert.objects.get(severity="critical"), actor="staff:eve")
+    lifecycle.acknowledge(Alert.objects.get(severity="critical"), actor="staff:eve")
     assert tick() == 0
     assert set(MailCursor.objects.values_list("seq", flat=True)) == {
         Alert.objects.get(severity="critical").events.latest("seq").seq
@@ -142,10 +142,10 @@ def test_what_got_worse_or_woke_up_is_told_and_what_got_better_is_not(
     later(2 * MINUTE)
     run_finds(user, finding(record("m-1"), severity=Severity.WARNING))
     assert tick() == 1
-    alerts.snooze(Alert.objects.get(), actor="staff:eve", until=timezone.now() + MINUTE)
+    lifecycle.snooze(Alert.objects.get(), actor="staff:eve", until=timezone.now() + MINUTE)
     later(2 * MINUTE)
     assert tick() == 1
-    alerts.wake(10)
+    lifecycle.wake(10)
     assert tick() == 2
 
 
@@ -251,7 +251,7 @@ def test_a_daily_digest_comes_at_its_hour_and_only_if_there_is_news(
     with time_machine.travel(berlin, tick=False) as clock:
         daily = subscribe(user.workspace, mode=MailMode.DAILY, hour=7, time_zone="Europe/Berlin")
         run_finds(user, finding(record("m-1")), finding(record("m-2"), severity=Severity.WARNING))
-        alerts.resolve(Alert.objects.get(severity="warning"), actor="staff:eve", reason="done")
+        lifecycle.resolve(Alert.objects.get(severity="warning"), actor="staff:eve", reason="done")
         clock.shift(datetime.timedelta(hours=10, minutes=59))
         assert tick() == 0
         clock.shift(2 * MINUTE)

@@ -14,7 +14,7 @@ from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
 from memory.admission.request_slots import Places
-from memory.alerting import alert_events, alerts
+from memory.alerting import alert_events, lifecycle
 from memory.api import waiting
 from memory.delivery import rejections
 from memory.models import Alert, AlertEvent, EntryOutcome, MemoryUser, Workspace
@@ -46,7 +46,7 @@ def told(answer: dict[str, Any]) -> list[tuple[str, list[tuple[int, str]]]]:
 @pytest.mark.django_db
 def test_the_feed_tells_what_happened_since_in_order(api: APIClient, user: MemoryUser) -> None:
     run_finds(user, finding(record("m-1")), finding(record("m-2")))
-    alerts.acknowledge(Alert.objects.get(evidence__0__key="m-1"), actor="key:x")
+    lifecycle.acknowledge(Alert.objects.get(evidence__0__key="m-1"), actor="key:x")
 
     beginning = feed(api, "after=0")
     assert told(beginning) == [
@@ -56,7 +56,7 @@ def test_the_feed_tells_what_happened_since_in_order(api: APIClient, user: Memor
     assert beginning["results"][1]["state"] == "acknowledged"
     assert beginning["next"] == 3
 
-    alerts.resolve(Alert.objects.get(evidence__0__key="m-2"), actor="key:x", reason="done")
+    lifecycle.resolve(Alert.objects.get(evidence__0__key="m-2"), actor="key:x", reason="done")
     since = feed(api, "after=3")
     assert told(since) == [("m-2", [(4, "resolved")])]
     assert feed(api, f"after={since['next']}") == {

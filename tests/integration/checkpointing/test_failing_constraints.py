@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.alerting import alerts
+from memory.alerting import lifecycle
 from memory.models import Alert, MemoryUser
 from memory.models.alerts import AlertKind, AlertState
 from memory.recall import context, retrieval
@@ -122,7 +122,7 @@ def test_who_resolves_the_alert_by_hand_has_mended_nothing(
     api: APIClient, checkpoint: Append, work: Callable[[], None], user: MemoryUser
 ) -> None:
     alert = Alert.objects.get(kind=AlertKind.CONSTRAINT_ERROR)
-    alerts.resolve(alert, actor="staff", reason="seen")
+    lifecycle.resolve(alert, actor="staff", reason="seen")
     assert failure_of(api) is not None
     assert "FAILS" in retrieval.manifest(user).text
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from memory import log
-from memory.alerting import alerts
+from memory.alerting import lifecycle
 from memory.log import Draft
 from memory.models import Alert, AlertEvent, MemoryUser, Run
 from memory.models.alerts import AlertEventKind, AlertState
@@ -288,7 +288,7 @@ def test_others_silence_what_they_will(
 
 
 def test_what_was_resolved_by_hand_is_not_held(allergy: Alert, say: Say, propose: Propose) -> None:
-    alerts.resolve(allergy, actor="staff", reason="known")
+    lifecycle.resolve(allergy, actor="staff", reason="known")
     said = say("Dr. Who has given his clearance for jazz")
     assert propose(clearance(said), trigger=RunTrigger.MODEL).outcome == "ok"
 

@@ -12,8 +12,8 @@ from rest_framework.test import APIClient
 
 from memory import checkpoints, copies, log, merging
 from memory.admission import usage
-from memory.alerting import alerts
-from memory.alerting.alerts import AlertNotOpen
+from memory.alerting import lifecycle, paused_constraints, reconcile
+from memory.alerting.lifecycle import AlertNotOpen
 from memory.checkpoints import Decision
 from memory.log import Draft
 from memory.merging import MergeRefused
@@ -342,7 +342,9 @@ def open_alert(user: MemoryUser, *keys: str, version: int = 1) -> None:
     assert checkpoint is not None
     run = make_run(checkpoint)
     found = [finding(record(key)) for key in keys]
-    alerts.apply(run, found, spoke=["constraints/allergy.py"], existing=["constraints/allergy.py"])
+    reconcile.apply(
+        run, found, spoke=["constraints/allergy.py"], existing=["constraints/allergy.py"]
+    )
 
 
 def alerts_of(user: MemoryUser) -> list[tuple[str, bool]]:
@@ -379,11 +381,11 @@ def test_an_alert_resolves_there_and_stands_here_as_it_was_left(
     open_alert(anon, "m-1")
     alert = Alert.objects.get(user=anon)
     if before == "acknowledged":
-        alerts.acknowledge(alert, actor="key:x")
+        lifecycle.acknowledge(alert, actor="key:x")
     elif before == "snoozed":
-        alerts.snooze(alert, actor="key:x", until=timezone.now() + datetime.timedelta(days=1))
+        lifecycle.snooze(alert, actor="key:x", until=timezone.now() + datetime.timedelta(days=1))
     elif before == "resolved":
-        alerts.resolve(alert, actor="key:x", reason="done")
+        lifecycle.resolve(alert, actor="key:x", reason="done")
 
     merged(user, anon)
     open_alert(user, "m-1")
@@ -398,7 +400,7 @@ def test_an_alert_resolves_there_and_stands_here_as_it_was_left(
         assert (last.kind, last.detail) == ("resolved", {"reason": "merged into ada"})
     if before == "open":
         with pytest.raises(AlertNotOpen):
-            alerts.acknowledge(alert, actor="key:x")
+            lifecycle.acknowledge(alert, actor="key:x")
     # Gone and found again, it is new.
     open_alert(user)
     open_alert(user, "m-1")
@@ -411,7 +413,7 @@ def test_what_both_were_alerted_of_is_alerted_once(
 ) -> None:
     open_alert(user, "m-1")
     open_alert(anon, "m-1")
-    alerts.acknowledge(Alert.objects.get(user=anon), actor="key:x")
+    lifecycle.acknowledge(Alert.objects.get(user=anon), actor="key:x")
 
     merged(user, anon)
     open_alert(user, "m-1")
@@ -475,7 +477,7 @@ def test_a_constraint_of_a_merged_user_that_is_resumed_runs_no_more(
     assert anon.head is not None
     before = Run.objects.filter(user=anon).count()
 
-    alerts.resume(paused, actor="staff:eve", reason="")
+    paused_constraints.resume(paused, actor="staff:eve", reason="")
 
     assert Run.objects.filter(user=anon).count() == before  # nobody would do it
     paused.refresh_from_db()

@@ -10,7 +10,7 @@ from django.test.utils import override_settings
 from pytest_django.plugin import DjangoDbBlocker
 
 from memory import log, merging
-from memory.alerting import alerts
+from memory.alerting import reconcile
 from memory.delivery import webhooks
 from memory.log import Draft
 from memory.models import Alert, Delivery, MemoryUser, Run, SearchSegment, Workspace
@@ -64,7 +64,7 @@ def _live(user: MemoryUser) -> None:
     found = finding(record("rome", 1))
     run = make_run(user.head)
     with transaction.atomic():
-        alerts.apply(run, [found], spoke=[found.constraint], existing=[])
+        reconcile.apply(run, [found], spoke=[found.constraint], existing=[])
     # Another user, whose rows could be mixed up with the first one's.
     bob = create_user(user.workspace, "bob", metadata=None)
     log.append(bob, [Draft(kind=EntryKind.RECORD, data=trip("Bonn", key="bonn"))], source="test")

@@ -10,8 +10,8 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from memory.alerting import alerts
-from memory.alerting.alerts import AlertNotOpen
+from memory.alerting import lifecycle, reconcile
+from memory.alerting.lifecycle import AlertNotOpen
 from memory.models import Alert, AlertEvent, MemoryUser
 from memory.models.alerts import AlertState
 from tests.integration.alerts.test_life import finding, record, run_finds
@@ -37,8 +37,8 @@ def test_acknowledged_while_it_is_being_resolved_it_stays_resolved(
     user: MemoryUser, just_before: JustBefore
 ) -> None:
     alert = opened(user)
-    with at_the_lock(lambda: alerts.acknowledge(alert, actor="eve")) as eve:
-        just_before(alerts, "_resolve", eve.start_and_wait_for_lock)
+    with at_the_lock(lambda: lifecycle.acknowledge(alert, actor="eve")) as eve:
+        just_before(reconcile, "resolve_alert", eve.start_and_wait_for_lock)
         with transaction.atomic():
             run_finds(user)  # nothing any more
 
@@ -59,8 +59,8 @@ def test_resolved_while_it_is_being_acknowledged_both_are_told_in_order(
             run_finds(user)
 
     with at_the_lock(resolve) as run:
-        just_before(alerts, "_put_aside", run.start_and_wait_for_lock)
-        alerts.acknowledge(alert, actor="eve")
+        just_before(lifecycle, "put_aside", run.start_and_wait_for_lock)
+        lifecycle.acknowledge(alert, actor="eve")
 
     assert run.error is None
     alert.refresh_from_db()
@@ -74,9 +74,9 @@ def test_acknowledged_when_it_is_due_to_be_escalated_nobody_is_bothered(
     """The clock has listed the alert for escalation when she acknowledges it."""
     alert = opened(user)
     Alert.objects.update(escalate_at=timezone.now())
-    just_before(alerts, "_escalate", lambda: alerts.acknowledge(alert, actor="eve"))
+    just_before(lifecycle, "_escalate", lambda: lifecycle.acknowledge(alert, actor="eve"))
 
-    assert alerts.escalate(10) == 0
+    assert lifecycle.escalate(10) == 0
 
     alert.refresh_from_db()
     assert (alert.state, alert.escalated_at) == (AlertState.ACKNOWLEDGED, None)
@@ -89,9 +89,9 @@ def test_while_somebody_acknowledges_it_the_clock_passes_it_over(
     alert = opened(user)
     Alert.objects.update(escalate_at=timezone.now())
     escalated: list[int] = []
-    with at_the_lock(lambda: escalated.append(alerts.escalate(10))) as clock:
-        just_before(alerts, "_put_aside", clock.start_and_wait_for_end)
-        alerts.acknowledge(alert, actor="eve")
+    with at_the_lock(lambda: escalated.append(lifecycle.escalate(10))) as clock:
+        just_before(lifecycle, "put_aside", clock.start_and_wait_for_end)
+        lifecycle.acknowledge(alert, actor="eve")
 
     assert (escalated, clock.error) == ([0], None)
     assert told() == ["opened", "acknowledged"]
@@ -101,11 +101,11 @@ def test_acknowledged_when_its_snooze_ends_it_does_not_wake(
     user: MemoryUser, just_before: JustBefore
 ) -> None:
     alert = opened(user)
-    alerts.snooze(alert, actor="eve", until=timezone.now() + HOUR)
+    lifecycle.snooze(alert, actor="eve", until=timezone.now() + HOUR)
     Alert.objects.update(snoozed_until=timezone.now())
-    just_before(alerts, "_wake", lambda: alerts.acknowledge(alert, actor="eve"))
+    just_before(lifecycle, "_wake", lambda: lifecycle.acknowledge(alert, actor="eve"))
 
-    assert alerts.wake(10) == 0
+    assert lifecycle.wake(10) == 0
 
     alert.refresh_from_db()
     assert (alert.state, alert.snoozed_until) == (AlertState.ACKNOWLEDGED, None)
@@ -116,11 +116,11 @@ def test_acknowledged_while_it_wakes_it_is_open_for_a_moment_and_acknowledged_th
     user: MemoryUser, just_before: JustBefore
 ) -> None:
     alert = opened(user)
-    alerts.snooze(alert, actor="eve", until=timezone.now() + HOUR)
+    lifecycle.snooze(alert, actor="eve", until=timezone.now() + HOUR)
     Alert.objects.update(snoozed_until=timezone.now())
-    with at_the_lock(lambda: alerts.acknowledge(alert, actor="eve")) as eve:
-        just_before(alerts, "_reopen", eve.start_and_wait_for_lock)
-        assert alerts.wake(10) == 1
+    with at_the_lock(lambda: lifecycle.acknowledge(alert, actor="eve")) as eve:
+        just_before(lifecycle, "reopen_alert", eve.start_and_wait_for_lock)
+        assert lifecycle.wake(10) == 1
 
     assert eve.error is None
     alert.refresh_from_db()

@@ -15,7 +15,8 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from memory.alerting import alerts
+from memory.alerting import lifecycle
+from memory.alerting.findings import failure
 from memory.delivery import destinations, webhooks
 from memory.delivery.webhooks import Attempt
 from memory.models import Alert, Delivery, DeliveryAttempt, MemoryUser, WebhookEndpoint
@@ -43,7 +44,7 @@ def kinds(calls: list[Received]) -> list[str]:
 
 def resolve(user: MemoryUser, key: str) -> None:
     alert = Alert.objects.exclude(state="resolved").get(user=user, evidence__0__key=key)
-    alerts.resolve(alert, actor="key:x", reason="done")
+    lifecycle.resolve(alert, actor="key:x", reason="done")
 
 
 def the_delivery(endpoint: WebhookEndpoint) -> Delivery:
@@ -109,9 +110,9 @@ def test_an_endpoint_is_told_what_it_has_asked_for(
     run_finds(
         user,
         finding(record("m-1"), severity=Severity.WARNING),
-        alerts.failure(ALLERGY, {"type": "E", "message": "m", "line": 1}),
+        failure(ALLERGY, {"type": "E", "message": "m", "line": 1}),
     )
-    run_finds(user, alerts.failure(ALLERGY, {"type": "E", "message": "m", "line": 1}))
+    run_finds(user, failure(ALLERGY, {"type": "E", "message": "m", "line": 1}))
 
     assert [kind for kind, _ in told(every)] == ["alert.opened", "alert.resolved"]
     assert told(grave) == []

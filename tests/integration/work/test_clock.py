@@ -12,7 +12,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.alerting import alerts
+from memory.alerting import lifecycle
 from memory.constraints import workspace_constraints
 from memory.models import MemoryUser, Run, Workspace
 from memory.models.runs import RunKind, RunTrigger
@@ -172,7 +172,7 @@ class TestOneForWhomNothingCanBeQueued:
         def broken(most: int) -> int:
             raise ValueError("no such alert")
 
-        monkeypatch.setattr(alerts, "wake", broken)
+        monkeypatch.setattr(lifecycle, "wake", broken)
         with pytest.raises(ValueError, match="no such alert"):
             dispatching.dispatch()
         run.refresh_from_db()

@@ -1,0 +1,68 @@
+"""Redaction of alerts: remove the words of entries that are redacted."""
+
+import datetime
+import secrets
+from collections.abc import Collection
+
+from django.db.models import (
+    F,
+    Func,
+    Q,
+)
+
+from memory.alerting.duplicates import list_duplicates
+from memory.alerting.findings import REDACTED
+from memory.alerting.handover import forget_handed
+from memory.alerting.transitions import REDACTION, Step, lock_current, resolve_alert
+from memory.delivery import webhooks
+from memory.models import (
+    Alert,
+    AlertEvent,
+    AlertFeedback,
+    Delivery,
+    MemoryUser,
+    Merge,
+)
+from memory.models.alerts import (
+    AlertState,
+)
+
+
+def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | None) -> None:
+    """Redact the user's alerts that rest on these entries or may quote them.
+
+    Those are all that were live since the project first held something of these entries (None: it
+    never did), with people's notes; the next run of the constraints rewords the live ones. Those
+    that rest on one of the entries are resolved, without their records. Call it in a transaction in
+    which the user's row is locked.
+    """
+    step = Step(user, REDACTION)
+    chosen = Q(entries__overlap=list(seqs))
+    if since is not None:
+        chosen |= Q(resolved_at=None) | Q(resolved_at__gte=since)
+    rows = Alert.objects.filter(chosen, user=user)
+    alerts = list(rows.select_for_update(no_key=True))
+    # People's notes and reasons, and the wording of messages.
+    said = Func(
+        F("detail"),
+        template="%(expressions)s - 'note' - 'reason' - 'held' - 'before' - 'after'",
+    )
+    AlertEvent.objects.filter(alert__in=rows).update(detail=said)
+    AlertFeedback.objects.filter(alert__in=rows).update(note="")
+    deliveries = Delivery.objects.filter(alert__in=rows).values_list("pk", flat=True)
+    for alert in alerts:
+        alert.message = REDACTED
+        if set(seqs).isdisjoint(alert.entries):
+            alert.save(update_fields=["message"])
+            continue
+        # A fingerprint can be guessed from keys, and is not compared with anything any more.
+        for merge in Merge.objects.filter(merged=user, alerts__has_key=alert.fingerprint):
+            forget_handed(merge, [alert.fingerprint])
+        alert.evidence, alert.holds_back = [], False
+        alert.fingerprint = secrets.token_hex(32)
+        alert.save()
+        if alert.state != AlertState.RESOLVED:
+            resolve_alert(alert, step, "redacted")
+    list_duplicates(lock_current(user), {}, (), step)
+    step.record()
+    webhooks.redact(user, deliveries)

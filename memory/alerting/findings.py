@@ -1,0 +1,125 @@
+"""Findings: alerts as constraints yield them, their identity, and what counts as a change."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory.canonical import canonical_json, sha256
+from memory.models import (
+    Alert,
+)
+from memory.models.alerts import (
+    AlertKind,
+    Severity,
+    severity_rank,
+)
+
+# The gate's codes for a critical alert that a model's edits resolve, or would.
+RESOLVES = "critical_alert_resolves"
+
+
+HELD = "critical_alert_held"
+
+
+# The placeholder for text that may quote something redacted, until the alert is reworded.
+REDACTED = "(redacted)"
+
+
+# The part of an error of a user's code that is shown, in characters; and the consequence of each.
+MAX_ERROR = 1500
+
+
+UNWATCHED = "Until it runs again, it raises no new alert."
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstraintFinding:
+    """One alert as a constraint yielded it.
+
+    `evidence` names records: domain, collection, key, class and sources (the seqs of the entries
+    that the record rests on).
+    """
+
+    constraint: str
+    severity: Severity
+    message: str
+    key: str | None = None
+    evidence: Sequence[Mapping[str, Any]] = ()
+    kind: AlertKind = AlertKind.FINDING
+
+    @property
+    def fingerprint(self) -> str:
+        """The identity of a finding: constraint, kind, and key or records; never wording."""
+        identity: list[Any] = [self.constraint, self.kind]
+        if self.key is not None:
+            identity += ["key", self.key]
+        else:
+            records = {
+                f"{item['domain']}.{item['collection']}:{item['key']}" for item in self.evidence
+            }
+            identity += ["evidence", sorted(records)]
+        return sha256(canonical_json(identity))
+
+    @property
+    def records(self) -> list[str]:
+        """The records of the evidence, sorted, so that the order of a set makes no difference."""
+        return sorted(canonical_json(dict(item)) for item in self.evidence)
+
+    @property
+    def entries(self) -> list[int]:
+        """The log entries behind the evidence, ascending."""
+        return sorted({seq for item in self.evidence for seq in item["sources"]})
+
+
+def failure(
+    constraint: str, error: Mapping[str, Any], *, critical: bool = False, advice: str = ""
+) -> ConstraintFinding:
+    """Return the staff's alert for a constraint that failed.
+
+    `critical` is set if the constraint may itself raise critical alerts. `advice` says what to fix.
+    """
+    where = f" at line {error['line']}" if error.get("line") else ""
+    said = f"{constraint} failed{where}: {error['type']}: {error['message']}"[:MAX_ERROR]
+    return ConstraintFinding(
+        constraint=constraint,
+        kind=AlertKind.CONSTRAINT_ERROR,
+        severity=Severity.CRITICAL if critical else Severity.WARNING,
+        message=" ".join(filter(None, [said.rstrip(".") + ".", advice, UNWATCHED])),
+        key="failed",
+    )
+
+
+def most_severe(findings: Sequence[ConstraintFinding]) -> dict[str, ConstraintFinding]:
+    """Return the most severe finding of each fingerprint."""
+    found: dict[str, ConstraintFinding] = {}
+    for finding in findings:
+        earlier = found.get(finding.fingerprint)
+        if earlier is None or severity_rank(finding.severity) > severity_rank(earlier.severity):
+            found[finding.fingerprint] = finding
+    return found
+
+
+def differences(before: ConstraintFinding, finding: ConstraintFinding) -> list[str]:
+    """Return the names of the aspects of a finding that changed.
+
+    These are its severity and its records, with their entries. Wording counts only for a finding
+    without records, since a message may count days.
+    """
+    changed = []
+    if before.severity != finding.severity:
+        changed.append("severity")
+    if before.records != finding.records:
+        changed.append("evidence")
+    if not finding.evidence and before.message not in (finding.message, REDACTED):
+        changed.append("message")
+    return changed
+
+
+def as_finding(alert: Alert) -> ConstraintFinding:
+    """Return the finding that an alert was last worded by."""
+    return ConstraintFinding(
+        constraint=alert.constraint,
+        severity=Severity(alert.severity),
+        message=alert.message,
+        evidence=alert.evidence,
+    )

@@ -1,0 +1,140 @@
+"""The life of an open alert: people acknowledge, snooze, reopen and resolve it; the clock wakes it
+and escalates it."""
+
+import datetime
+
+from django.utils import timezone
+
+from memory.alerting.duplicates import with_duplicates
+from memory.alerting.paused_constraints import end_pause, run_again
+from memory.alerting.transitions import (
+    free_step_on,
+    put_aside,
+    reopen_alert,
+    resolve_alert,
+    step_on,
+)
+from memory.models import (
+    Alert,
+    PausedConstraint,
+)
+from memory.models.alerts import (
+    AlertEventKind,
+    AlertKind,
+    AlertState,
+)
+
+MAX_SNOOZE = datetime.timedelta(days=366)
+
+
+class AlertNotOpen(Exception):
+    """The alert is in no state in which this can be done: there is nothing left to do."""
+
+
+class SnoozeRefused(ValueError):
+    """An alert cannot be snoozed until then."""
+
+
+def acknowledge(alert: Alert, *, actor: str, note: str = "") -> Alert:
+    """Mark a live alert as seen; a repetition changes nothing. Raises AlertNotOpen if resolved."""
+    with step_on(alert, actor) as (step, row):
+        _check_live(row)
+        if row.state != AlertState.ACKNOWLEDGED:
+            put_aside(row, AlertState.ACKNOWLEDGED, step)
+            step.tell(row, AlertEventKind.ACKNOWLEDGED, note=note)
+    return row
+
+
+def snooze(alert: Alert, *, actor: str, until: datetime.datetime | None, note: str = "") -> Alert:
+    """Snooze a live alert until a moment, or (None) until its finding changes.
+
+    A change is one of severity or of records; a higher severity ends any snooze. Raises
+    SnoozeRefused for a moment that has passed or is more than a year away, and AlertNotOpen if the
+    alert is resolved.
+    """
+    now = timezone.now()
+    if until is not None and until <= now:
+        raise SnoozeRefused("This moment has passed: name one in the future.")
+    if until is not None and until > now + MAX_SNOOZE:
+        raise SnoozeRefused(
+            f"At most {MAX_SNOOZE.days} days from now; without a moment, it is snoozed until it"
+            " changes."
+        )
+    with step_on(alert, actor) as (step, row):
+        _check_live(row)
+        put_aside(row, AlertState.SNOOZED, step, until=until)
+        told = until.isoformat() if until else "it changes"
+        step.tell(row, AlertEventKind.SNOOZED, until=told, note=note)
+    return row
+
+
+def reopen(alert: Alert, *, actor: str, note: str = "") -> Alert:
+    """Reopen an alert that was acknowledged, snoozed, or resolved by hand and is still found.
+
+    Raises AlertNotOpen if it is open, or resolved for good.
+    """
+    with step_on(alert, actor) as (step, row):
+        if row.state == AlertState.OPEN:
+            raise AlertNotOpen("this alert is open already")
+        if row.state == AlertState.RESOLVED and not row.holds_back:
+            raise AlertNotOpen("this alert is resolved: what it told of is no longer found")
+        for one in with_duplicates(row):
+            reopen_alert(one, step, reason="by hand", note=note)
+    return row
+
+
+def resolve(alert: Alert, *, actor: str, reason: str) -> Alert:
+    """Resolve an alert by hand; while the constraint finds the same unchanged, none is opened.
+
+    Resolving the alert about a paused constraint resumes the constraint. Raises AlertNotOpen if it
+    is resolved already.
+    """
+    with step_on(alert, actor) as (step, row):
+        _check_live(row)
+        if row.kind == AlertKind.CONSTRAINT_PAUSED:
+            paused = PausedConstraint.objects.filter(
+                user=step.user, constraint=row.constraint, resumed_at=None
+            )
+            for one in paused:
+                end_pause(one, step, reason)
+                run_again(step.user)
+        for resolved in with_duplicates(row):
+            resolved.holds_back = resolved.kind != AlertKind.CONSTRAINT_PAUSED
+            resolve_alert(resolved, step, reason)
+    return row
+
+
+def _check_live(alert: Alert) -> None:
+    if alert.state == AlertState.RESOLVED:
+        raise AlertNotOpen("this alert is resolved already")
+
+
+def wake(limit: int) -> int:
+    """Reopen alerts whose snooze has ended, `limit` at most; return how many."""
+    due = Alert.objects.filter(snoozed_until__lte=timezone.now()).order_by("snoozed_until")
+    return sum(map(_wake, due[:limit]))
+
+
+def escalate(limit: int) -> int:
+    """Escalate alerts that have been open too long for their severity, `limit` at most."""
+    due = Alert.objects.filter(escalate_at__lte=timezone.now()).order_by("escalate_at")
+    return sum(map(_escalate, due[:limit]))
+
+
+def _wake(alert: Alert) -> bool:
+    with free_step_on(alert) as (step, row):
+        if row is None or row.snoozed_until is None or row.snoozed_until > step.at:
+            return False
+        reopen_alert(row, step, reason=f"snoozed until {row.snoozed_until:%Y-%m-%d %H:%M} UTC")
+        return True
+
+
+def _escalate(alert: Alert) -> bool:
+    with free_step_on(alert) as (step, row):
+        if row is None or row.escalate_at is None or row.escalate_at > step.at:
+            return False
+        row.escalate_at, row.escalated_at = None, step.at
+        row.save(update_fields=["escalate_at", "escalated_at"])
+        minutes = int((step.at - row.open_since).total_seconds() // 60)
+        step.tell(row, AlertEventKind.ESCALATED, reason=f"open for {minutes} minutes")
+        return True

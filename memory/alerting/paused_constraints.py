@@ -1,0 +1,132 @@
+"""Paused constraints: pause what exceeds the alert limit, resume it, and tell the staff of both."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from django.db import transaction
+
+from memory.alerting import alert_limits
+from memory.alerting.alert_limits import Flood
+from memory.alerting.findings import ConstraintFinding
+from memory.alerting.transitions import Step, keep_alert, lock_current, open_alert, resolve_alert
+from memory.models import (
+    Alert,
+    MemoryUser,
+    PausedConstraint,
+)
+from memory.models.alerts import (
+    AlertKind,
+    Severity,
+)
+from memory.models.runs import RunKind, RunTrigger
+from memory.work import runs
+
+
+class NotPaused(Exception):
+    """The constraint is not paused: it was resumed already."""
+
+
+def resume(paused: PausedConstraint, *, actor: str, reason: str) -> PausedConstraint:
+    """Resume a paused constraint, and run it. Raises NotPaused if it was resumed already."""
+    with transaction.atomic():
+        user = MemoryUser.objects.select_for_update(no_key=True).get(pk=paused.user_id)
+        row = PausedConstraint.objects.select_for_update(no_key=True).get(pk=paused.pk)
+        if row.resumed_at is not None:
+            raise NotPaused(f"{row.constraint} is not paused any more")
+        step = Step(user, actor)
+        end_pause(row, step, reason)
+        run_again(user)
+        about = lock_current(user).get(
+            pause_finding(row.constraint, Severity.WARNING, "").fingerprint
+        )
+        if about is not None:
+            resolve_alert(about, step, f"resumed: {reason}")
+        step.record()
+    return row
+
+
+def run_again(user: MemoryUser) -> None:
+    """Queue a run of the constraints, now that one of them is resumed."""
+    if user.head is not None and user.merged_into_id is None:
+        runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.RESUMED, checkpoint=user.head)
+
+
+def end_pause(row: PausedConstraint, step: Step, reason: str) -> None:
+    """Record who resumed a constraint, and why."""
+    row.resumed_at, row.resumed_by, row.resumed_because = step.at, step.actor, reason
+    row.save(update_fields=["resumed_at", "resumed_by", "resumed_because"])
+
+
+def resume_changed(
+    known: dict[str, Alert],
+    existing: Collection[str],
+    hashes: Mapping[str, str],
+    step: Step,
+) -> set[str]:
+    """Return the paused constraints, after resuming those that changed or no longer exist."""
+    paused = set()
+    for row in PausedConstraint.objects.filter(user=step.user, resumed_at=None):
+        if row.constraint not in existing:
+            reason = "constraint deleted"
+        elif hashes.get(row.constraint, "") != row.source_hash:
+            reason = "constraint changed"
+        else:
+            paused.add(row.constraint)
+            continue
+        end_pause(row, step, reason)
+        about = known.pop(pause_finding(row.constraint, Severity.WARNING, "").fingerprint, None)
+        if about is not None:
+            resolve_alert(about, step, reason)
+    return paused
+
+
+def pause(
+    flood: Flood,
+    source_hash: str,
+    live: Sequence[Alert],
+    step: Step,
+) -> None:
+    """Pause a constraint over its limit, and open an alert of it for the staff."""
+    PausedConstraint.objects.create(
+        user=step.user,
+        constraint=flood.constraint,
+        source_hash=source_hash,
+        reason=flood.reason,
+        paused_at=step.at,
+        paused_by=step.actor,
+    )
+    grave = Severity.CRITICAL in (
+        *(alert.severity for alert in live if alert.constraint == flood.constraint),
+        *(finding.severity for finding in flood.findings),
+    )
+    severity = Severity.CRITICAL if grave else Severity.WARNING
+    open_alert(pause_finding(flood.constraint, severity, flood.message), step)
+
+
+def tell_more_severe(
+    paused: Collection[str],
+    found: Sequence[ConstraintFinding],
+    known: Mapping[str, Alert],
+    step: Step,
+) -> None:
+    """Notify the staff when a paused constraint finds something critical for the first time.
+
+    No alert is opened for it, and whoever acknowledged the pause did not know of it.
+    """
+    for finding in found:
+        if finding.constraint not in paused or finding.severity != Severity.CRITICAL:
+            continue
+        about = known.get(pause_finding(finding.constraint, Severity.CRITICAL, "").fingerprint)
+        if about is not None and about.severity != Severity.CRITICAL:
+            message = f"{about.message} Since then it found {alert_limits.quoted(finding)}"
+            keep_alert(about, pause_finding(finding.constraint, Severity.CRITICAL, message), step)
+
+
+def pause_finding(constraint: str, severity: Severity, message: str) -> ConstraintFinding:
+    """Return the staff's alert for a constraint that is paused."""
+    return ConstraintFinding(
+        constraint=constraint,
+        kind=AlertKind.CONSTRAINT_PAUSED,
+        severity=severity,
+        message=message,
+        key="paused",
+    )

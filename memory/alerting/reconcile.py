@@ -1,0 +1,236 @@
+"""Reconcile a user's alerts with the findings of one run of the constraints.
+
+The same finding (by fingerprint, not by wording) keeps its alert alive; when a run no longer makes
+it, the alert is resolved. What two constraints both find is one alert
+(`memory.alerting.duplicates`). Alerts of a constraint that failed stay as they are, and an alert
+for the staff names the failure. A constraint over its limit is paused
+(`memory.alerting.alert_limits`): it changes no alert until it is resumed.
+"""
+
+import datetime
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+
+from django.utils import timezone
+
+from memory.alerting import alert_limits
+from memory.alerting.alert_limits import Flood
+from memory.alerting.duplicates import (
+    join_duplicates,
+    list_duplicates,
+    originals_of,
+    tell_of_lost_causes,
+)
+from memory.alerting.findings import (
+    RESOLVES,
+    ConstraintFinding,
+    as_finding,
+    differences,
+    most_severe,
+)
+from memory.alerting.handover import take_over
+from memory.alerting.paused_constraints import pause, resume_changed, tell_more_severe
+from memory.alerting.transitions import (
+    CONSTRAINTS,
+    Step,
+    keep_alert,
+    lock_current,
+    open_alert,
+    release_hold,
+    resolve_alert,
+)
+from memory.models import (
+    Alert,
+    Checkpoint,
+    MemoryUser,
+    Run,
+)
+from memory.models.alerts import (
+    AlertKind,
+    Severity,
+    severity_rank,
+)
+from memory.models.checkpoints import Origin
+
+# A run that lies further ahead than this was dated by a wrong clock: later runs by the right clock
+# are not older.
+AHEAD = datetime.timedelta(hours=1)
+
+
+def apply(
+    run: Run,
+    findings: Sequence[ConstraintFinding],
+    *,
+    spoke: Collection[str],
+    existing: Collection[str],
+    flooded: Mapping[str, Sequence[ConstraintFinding]] | None = None,
+    sources: Mapping[str, str] | None = None,
+    ended: Mapping[str, str] = MappingProxyType({}),
+) -> bool:
+    """Bring the user's alerts in line with the findings of one run of the constraints.
+
+    `spoke` are the constraints that ran to their end, `existing` all of the version's. Alerts of an
+    existing constraint that did not end stay as they are; for one that does not exist, `ended` may
+    give the reason. `flooded` are constraints that were stopped at the alert limit, each with a few
+    of its findings, most severe first; `sources` the hashes of constraints that are no files of the
+    version.
+
+    Returns False, and does nothing, if alerts of a newer version or instant are in place already.
+    Runs in a transaction of the caller, together with `runs.finish`.
+    """
+    user = _advance(run)
+    if user is None:
+        return False
+    step = Step(user, CONSTRAINTS, run=run)
+    hashes = {**(run.checkpoint.tree if run.checkpoint else {}), **(sources or {})}
+    found = most_severe(findings)
+    known = lock_current(user)
+    paused = resume_changed(known, existing, hashes, step)
+    floods = _find_floods(findings, found, known, flooded or {}, paused, step)
+    heard = _drop_paused(found, paused, floods)
+    originals = originals_of(known)
+
+    opened, graver = _open_and_keep(known, heard, step)
+    quoted = [finding for some in (flooded or {}).values() for finding in some]
+    tell_more_severe(paused, [*found.values(), *quoted], known, step)
+    silenced = paused | {flood.constraint for flood in floods}
+    gone = [one for one in known.values() if _is_gone(one, found, spoke, existing, silenced)]
+    _resolve_gone(gone, existing, ended, step)
+    list_duplicates(known, heard, graver, step)
+    join_duplicates(opened, known, heard, step)
+    tell_of_lost_causes(known, originals, step)
+    for flood in floods:
+        live = [alert for alert in known.values() if not alert.holds_back]
+        pause(flood, hashes.get(flood.constraint, ""), live, step)
+    step.record()
+    return True
+
+
+def _advance(run: Run) -> MemoryUser | None:
+    """Lock the user and set the version its alerts reflect; None if they reflect a newer one."""
+    user = MemoryUser.objects.select_for_update(no_key=True).get(pk=run.user_id)
+    version = run.checkpoint.version if run.checkpoint else 0
+    newest = user.alerts_instant
+    if newest is None or newest > timezone.now() + AHEAD:
+        newest = run.instant
+    if (version, run.instant) < (user.alerts_version, newest):
+        return None
+    user.alerts_version, user.alerts_instant = version, run.instant
+    user.save(update_fields=["alerts_version", "alerts_instant"])
+    user.workspace = run.user.workspace
+    return user
+
+
+def _find_floods(
+    findings: Sequence[ConstraintFinding],
+    found: Mapping[str, ConstraintFinding],
+    known: Mapping[str, Alert],
+    flooded: Mapping[str, Sequence[ConstraintFinding]],
+    paused: Collection[str],
+    step: Step,
+) -> list[Flood]:
+    """Return the constraints that exceed the alert limit in this run, and are to be paused."""
+    new = [
+        finding
+        for fingerprint, finding in found.items()
+        if finding.constraint not in paused and _is_new(known.get(fingerprint), finding)
+    ]
+    yielded = [finding for finding in findings if finding.kind == AlertKind.FINDING]
+    return alert_limits.find(step.user, yielded, new, flooded, step.limits, step.at, without=paused)
+
+
+def _drop_paused(
+    found: Mapping[str, ConstraintFinding], paused: Collection[str], floods: Sequence[Flood]
+) -> dict[str, ConstraintFinding]:
+    """Return the findings that may open or change alerts: those of no paused constraint."""
+    silenced = {*paused, *(flood.constraint for flood in floods if not flood.may_open)}
+    return {
+        fingerprint: finding
+        for fingerprint, finding in found.items()
+        if finding.kind != AlertKind.FINDING or finding.constraint not in silenced
+    }
+
+
+def _open_and_keep(
+    known: dict[str, Alert], heard: Mapping[str, ConstraintFinding], step: Step
+) -> tuple[list[Alert], list[Alert]]:
+    """Open what is new, update what goes on; return the alerts that opened, or became more severe.
+
+    The new ones are put into `known`.
+    """
+    opened, graver = [], []
+    for fingerprint, finding in heard.items():
+        alert = known.get(fingerprint)
+        if _is_new(alert, finding):
+            if alert is not None:
+                release_hold(alert)
+            known[fingerprint] = open_alert(finding, step)
+            take_over(known[fingerprint], step)
+            opened.append(known[fingerprint])
+        elif alert is not None and not alert.holds_back:
+            if severity_rank(finding.severity) > alert.rank:
+                graver.append(alert)
+            keep_alert(alert, finding, step)
+    return opened, graver
+
+
+def _resolve_gone(
+    gone: Sequence[Alert], existing: Collection[str], ended: Mapping[str, str], step: Step
+) -> None:
+    """Resolve the alerts that the run no longer finds, each with the reason."""
+    assert step.run is not None
+    for alert in gone:
+        if alert.holds_back:
+            release_hold(alert)
+            continue
+        reason = "no longer found"
+        if alert.constraint not in existing:
+            reason = ended.get(alert.constraint, "constraint deleted")
+        resolve_alert(alert, step, reason + _grounds(alert, step.run))
+
+
+def _is_gone(
+    alert: Alert,
+    found: Mapping[str, ConstraintFinding],
+    spoke: Collection[str],
+    existing: Collection[str],
+    silenced: Collection[str],
+) -> bool:
+    """Return whether a run shows that an alert is over."""
+    failed = alert.constraint in existing and alert.constraint not in spoke
+    if alert.fingerprint in found or failed or alert.kind == AlertKind.CONSTRAINT_PAUSED:
+        return False
+    return alert.kind != AlertKind.FINDING or alert.constraint not in silenced
+
+
+def _is_new(known: Alert | None, finding: ConstraintFinding) -> bool:
+    """Return whether a finding opens an alert; while unchanged, a manual resolution holds."""
+    return known is None or (known.holds_back and bool(differences(as_finding(known), finding)))
+
+
+def _grounds(alert: Alert, run: Run) -> str:
+    """Return by which version and entry of a language model a critical alert is resolved."""
+    if alert.severity != Severity.CRITICAL or run.checkpoint is None:
+        return ""
+    told = {"code": RESOLVES, "fingerprint": alert.fingerprint}
+    checkpoint = (
+        Checkpoint.objects.filter(
+            user=alert.user_id,
+            origin=Origin.LLM,
+            version__lte=run.checkpoint.version,
+            created_at__gte=alert.opened_at,
+            verdict__checks__contains=[{"findings": [told]}],
+        )
+        .order_by("-version")
+        .first()
+    )
+    if checkpoint is None:
+        return ""
+    entry = next(
+        finding["entry"]
+        for check in checkpoint.verdict["checks"]
+        for finding in check["findings"]
+        if {**finding, **told} == finding
+    )
+    version = checkpoint.version
+    return f": by the language model's version {version}, since entry {entry} speaks of it"
