@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from memory.alerting import alert_events
 from memory.canonical import git_blob_id, sha256
-from memory.constraints import workspace_constraints
+from memory.constraints import applicability
 from memory.models import (
     Alert,
     AlertEvent,
@@ -363,7 +363,7 @@ def wants_constraints_run(checkpoint: Checkpoint) -> bool:
     return (
         bool(outline.constraints or outline.legacy_constraints)
         or live.exists()
-        or workspace_constraints.concern(checkpoint.user, outline)
+        or applicability.concern(checkpoint.user, outline)
     )
 
 

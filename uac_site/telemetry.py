@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from memory.operations import tracing
 from uac_site.request_log import route_of
-from workers.metrics import sandbox_metrics
+from workers.metrics import sandbox_metrics, serving
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
@@ -69,7 +69,7 @@ def registry() -> CollectorRegistry:
     With PROMETHEUS_MULTIPROC_DIR it has those of all processes that share that folder, whichever of
     them is asked.
     """
-    registry = sandbox_metrics.own_process()
+    registry = serving.own_process()
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         registry.register(_OfAllProcesses())
     else:

@@ -46,7 +46,7 @@ from memory.admin.source import block, statements_that_say
 from memory.alerting import feedback, lifecycle
 from memory.alerting.feedback import Precision, in_words
 from memory.checkpoints import Redacted, read_files
-from memory.constraints import workspace_constraints
+from memory.constraints import applicability
 from memory.delivery import rejections
 from memory.models import Alert, AlertEvent, AlertFeedback, EventCounter, RecordLocation
 from memory.models.alerts import (
@@ -284,7 +284,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         """Show the constraint's source in the version of the run that last found it."""
         checkpoint = alert.last_run.checkpoint if alert.last_run else None
         path = inline(alert.constraint)
-        if (ours := workspace_constraints.version_of(alert)) is not None:
+        if (ours := applicability.version_of(alert)) is not None:
             return format_html("<div>{} is {}</div>{}", path, link(ours), _rule(alert, ours.source))
         if checkpoint is None or alert.constraint not in checkpoint.tree:
             return format_html("{} (not a file of the project then)", path)

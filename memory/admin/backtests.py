@@ -26,7 +26,7 @@ from memory.admin.display import (
     shortened,
 )
 from memory.admin.masking import name_of
-from memory.constraints import workspace_constraints as service
+from memory.constraints import workspace_constraints
 from memory.models import Backtest, BacktestFinding, BacktestUser, Blob, Checkpoint
 from memory.models.alerts import Severity, severity_rank
 from memory.models.backtests import GOING_ON, BacktestState, UserState
@@ -349,8 +349,8 @@ def approve_version(request: HttpRequest, version: Any) -> None:
     """Make a version live, and show the evidence for that, or why it is not possible."""
     tested = backtests.tested(version)
     try:
-        service.approve(version, by=staff_of(request))
-    except service.NotApprovable as error:
+        workspace_constraints.approve(version, by=staff_of(request))
+    except workspace_constraints.NotApprovable as error:
         messages.error(request, f"{version.constraint.name}: {error}")
     else:
         messages.success(request, f"{version} is live. {tested.detail}")

@@ -28,8 +28,7 @@ from memory.admin.display import (
     source,
     visible,
 )
-from memory.constraints import constraint_library
-from memory.constraints import workspace_constraints as service
+from memory.constraints import applicability, constraint_library, workspace_constraints
 from memory.models import Alert, WorkspaceConstraint, WorkspaceConstraintVersion
 from memory.models.alerts import AlertState
 from memory.models.workspace_constraints import VersionState
@@ -99,14 +98,16 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
         self.instance.name = cleaned.get("name") or self.instance.name
         try:
             if not self.instance.name:
-                raise service.BadConstraint("name", "Give a name, or start from the library.")
+                raise workspace_constraints.BadConstraint(
+                    "name", "Give a name, or start from the library."
+                )
             if self.instance._state.adding:
-                service.check_name(self.instance.name)
+                workspace_constraints.check_name(self.instance.name)
                 workspace = cleaned.get("workspace")
                 if workspace and workspace.constraints.filter(name=self.instance.name).exists():
                     self.add_error("name", "This workspace has one of this name.")
-            service.check_text(cleaned["source"], cleaned["tests"])
-        except service.BadConstraint as error:
+            workspace_constraints.check_text(cleaned["source"], cleaned["tests"])
+        except workspace_constraints.BadConstraint as error:
             self.add_error(error.field if error.field in self.fields else None, str(error))
         return cleaned
 
@@ -234,7 +235,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         text = {name: form.cleaned_data[name] for name in ("source", "tests")}
         by = _staff(request)
         if not change:
-            made = service.create(
+            made = workspace_constraints.create(
                 obj.workspace, obj.name, description=obj.description, by=by, **text
             )
             obj.pk, obj._state.adding = made.pk, False
@@ -242,10 +243,10 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             return
         named = ("description", "percentage")
         given = {name: form.cleaned_data[name] for name in named if name in form.changed_data}
-        service.change(obj, by=by, **given)
+        workspace_constraints.change(obj, by=by, **given)
         newest = _newest(obj)
         if text != {"source": visible(newest.source), "tests": visible(newest.tests)}:
-            version = service.propose(obj, by=by, **text)
+            version = workspace_constraints.propose(obj, by=by, **text)
             messages.info(request, f"Version {version.number} is being checked. {_SOON}")
 
     @admin.display(description="source")
@@ -337,7 +338,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         """Count the users whom it fits, and show why it does not fit the others."""
         version = constraint.live or _newest(constraint)
         try:
-            found = service.coverage(version, most=_MOST_USERS)
+            found = applicability.coverage(version, most=_MOST_USERS)
         except ShapeError as error:
             return inline(str(error))
         beginning = " looked at, the first" if found.after else ""
@@ -369,7 +370,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         chosen = [one for one in queryset if one.enabled is not enabled]
         done = "enabled" if enabled else "disabled"
         for constraint in chosen:
-            service.change(constraint, by=_staff(request), enabled=enabled)
+            workspace_constraints.change(constraint, by=_staff(request), enabled=enabled)
             self.log_change(request, constraint, f"{done.capitalize()}.")
         messages.success(request, f"{counted(len(chosen), 'constraint')} {done}.")
 

@@ -30,7 +30,7 @@ from memory.api.runs import (
 )
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
-from memory.constraints import workspace_constraints
+from memory.constraints import applicability
 from memory.models import AlertFeedback, Checkpoint, MemoryUser, PausedConstraint, Run
 from memory.models.alerts import Severity
 from memory.models.runs import RunOutcome, RunStatus, warning_of
@@ -139,7 +139,7 @@ class Constraints(KnownView):
         judged = _judged(then.user, is_now=then.is_now)
         found = [_summary(known, name, judged) for name in known.constraints]
         if then.is_now:
-            standings = workspace_constraints.standings(then.user, known)
+            standings = applicability.applicabilities(then.user, known)
             found += [_of_workspace(standing, judged) for standing in standings]
         # The user's own first.
         return Response(
@@ -365,7 +365,7 @@ def _summary(known: Outline, name: str, judged: Judged) -> dict[str, Any]:
     }
 
 
-def _of_workspace(standing: workspace_constraints.Standing, judged: Judged) -> dict[str, Any]:
+def _of_workspace(standing: applicability.Applicability, judged: Judged) -> dict[str, Any]:
     path = standing.constraint.path
     return {
         "name": standing.constraint.name,

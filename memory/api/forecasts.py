@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.api.users import UserScopedView
-from memory.constraints import workspace_constraints
+from memory.constraints import applicability
 from memory.models import Forecast, MemoryUser
 from memory.models.alerts import Severity
 from memory.project import Outline
@@ -117,6 +117,6 @@ _NONE: dict[str, Any] = {
 def _is_current(user: MemoryUser, forecast: Forecast) -> bool:
     if user.head is None or user.alerts_instant is None:
         return False
-    standings = workspace_constraints.standings(user, Outline.from_json(user.head.outline))
+    standings = applicability.applicabilities(user, Outline.from_json(user.head.outline))
     basis = forecasts.basis_of(user, standings)
     return forecasts.is_fresh(forecast, user.head, user.alerts_instant, basis)

@@ -25,8 +25,7 @@ from memory.api.filters import PAGING, refuse_unknown
 from memory.api.pages import PAGE, PageSerializer, page_of
 from memory.api.problems import CONTENT_TYPE
 from memory.api.serializers import StrictSerializer
-from memory.constraints import constraint_library
-from memory.constraints import workspace_constraints as service
+from memory.constraints import applicability, constraint_library, workspace_constraints
 from memory.constraints.constraint_library import LibraryConstraint
 from memory.models import Alert, WorkspaceConstraint, WorkspaceConstraintVersion
 from memory.models.alerts import AlertState
@@ -122,7 +121,7 @@ class WorkspaceConstraintDetailSerializer(WorkspaceConstraintSerializer):
 
 
 def _text(**options: Any) -> serializers.CharField:
-    return serializers.CharField(max_length=service.MAX_SOURCE, **options)
+    return serializers.CharField(max_length=workspace_constraints.MAX_SOURCE, **options)
 
 
 class NewVersionSerializer(StrictSerializer):
@@ -191,7 +190,7 @@ class ConstraintChangeSerializer(StrictSerializer):
     )
 
 
-class ConstraintCoverageSerializer(serializers.Serializer[service.Coverage]):
+class ConstraintCoverageSerializer(serializers.Serializer[applicability.Coverage]):
     """Whom a version fits: of the users with a project, up to a thousand at a time."""
 
     users = serializers.IntegerField(help_text="Users that were looked at.")
@@ -323,10 +322,10 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
 
         def create() -> WorkspaceConstraint:
             try:
-                return service.create(principal.workspace, **given, by=str(principal))
-            except service.BadConstraint as error:
+                return workspace_constraints.create(principal.workspace, **given, by=str(principal))
+            except workspace_constraints.BadConstraint as error:
                 raise _refused(error) from None
-            except service.ConstraintExists:
+            except workspace_constraints.ConstraintExists:
                 constraint = constraints_of(request).get(name=given["name"])
                 first = constraint.versions.order_by("number")[0]
                 if (first.source, first.tests) != (given["source"], given["tests"]):
@@ -382,7 +381,7 @@ class OneWorkspaceConstraint(WorkspaceView):
 
         def change() -> WorkspaceConstraint:
             with etags.unchanged(request, constraint, lambda: _detail(request, name)):
-                return service.change(constraint, by=by, **body.validated_data)
+                return workspace_constraints.change(constraint, by=by, **body.validated_data)
 
         written = _once(request, change)
         return Response(_detail(request, name), headers=written.headers)
@@ -409,8 +408,8 @@ class ConstraintVersions(WorkspaceView):
 
         def propose() -> WorkspaceConstraintVersion:
             try:
-                return service.propose(constraint, by=by, **body.validated_data)
-            except service.BadConstraint as error:
+                return workspace_constraints.propose(constraint, by=by, **body.validated_data)
+            except workspace_constraints.BadConstraint as error:
                 raise _refused(error) from None
 
         written = idempotency.once(
@@ -460,8 +459,8 @@ class ApproveVersion(WorkspaceView):
 
         def approve() -> WorkspaceConstraint:
             try:
-                return service.approve(version, by=by)
-            except service.NotApprovable as error:
+                return workspace_constraints.approve(version, by=by)
+            except workspace_constraints.NotApprovable as error:
                 raise Conflict(str(error)) from None
 
         written = _once(request, approve)
@@ -490,7 +489,7 @@ class ConstraintCoverage(WorkspaceView):
         default = constraint.live.number if constraint.live else newest
         version = self.version(_number(request, "version", default))
         try:
-            found = service.coverage(version, after=_number(request, "after", 0))
+            found = applicability.coverage(version, after=_number(request, "after", 0))
         except ShapeError as error:
             raise Conflict(f"Version {version.number}: {error}.") from None
         return Response(ConstraintCoverageSerializer(found).data)
@@ -575,5 +574,5 @@ def _number(request: Request, name: str, default: int) -> int:
     return int(text)
 
 
-def _refused(error: service.BadConstraint) -> serializers.ValidationError:
+def _refused(error: workspace_constraints.BadConstraint) -> serializers.ValidationError:
     return serializers.ValidationError({error.field: [str(error)]})

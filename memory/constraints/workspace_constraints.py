@@ -1,18 +1,12 @@
-"""Workspace constraints: written once, judged, approved, and run for all users whom they fit.
+"""Workspace constraints: written once, judged, approved, and running for all users that they fit.
 
-A version is immutable; a worker judges it (`workers/execution/workspace_constraints.py`); an
-authorised person approves it, which makes it the live one. It then runs for its percentage of the
-users, if the user's project has the records that it needs. Any change to that makes the constraints
-of the affected users run again, soon and a few at a time.
+A version is written and never changed. A worker judges it
+(`workers/execution/workspace_constraints.py`); somebody who may approves it, which makes it live.
+It then runs for its rollout percentage of the users, wherever a user's project has what it needs
+(`memory.constraints.applicability`). Each such change queues a run of the users' constraints.
 """
 
 import datetime
-import functools
-import hashlib
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import PurePosixPath
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -22,25 +16,21 @@ from django.utils import timezone
 
 from memory.canonical import sha256
 from memory.models import (
-    Alert,
     MemoryUser,
     Workspace,
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
 )
-from memory.models.alerts import AlertState
-from memory.models.workspace_constraints import FOLDER, VersionState
-from memory.project import EditError, Outline
+from memory.models.workspace_constraints import VersionState
+from memory.project import EditError
 from memory.project.names import check_lower_name
-from memory.project.shapes import Match, Needs, ShapeError, match, needs_of
 from memory.temporal import backtests
 from memory.work.hints import hint
 
 MAX_SOURCE = 64 * 1024
+
+
 TASK = "workers.tasks.judge_workspace_constraint"
-# The number of users that are matched at a time, to report where a constraint applies.
-COVERAGE_BATCH = 1000
-_CHUNK = 100
 
 
 class ConstraintExists(Exception):
@@ -57,9 +47,6 @@ class BadConstraint(ValueError):
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
         self.field = field
-
-
-# -- Writing ------------------------------------------------------------------------------------
 
 
 def create(
@@ -125,9 +112,6 @@ def propose(
         backtests.supersede(constraint, version.number)
         hint(TASK, str(version.pk), workspace_pk=constraint.workspace_id)
     return version
-
-
-# -- Approving and enabling ---------------------------------------------------------------------
 
 
 def approve(version: WorkspaceConstraintVersion, *, by: str) -> WorkspaceConstraint:
@@ -203,175 +187,6 @@ def _save(constraint: WorkspaceConstraint, by: str, now: datetime.datetime, *cha
         MemoryUser.objects.filter(workspace=constraint.workspace_id).update(
             constraints_changed_at=Coalesce("constraints_changed_at", Value(now))
         )
-
-
-# -- Users that it applies to -------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Standing:
-    """The applicability of a constraint to a user: matching records, or reasons against it."""
-
-    constraint: WorkspaceConstraint
-    match: Match
-    reasons: tuple[str, ...]
-
-    @property
-    def applies(self) -> bool:
-        """Tell whether it runs for the user."""
-        return not self.reasons
-
-    @property
-    def ended(self) -> str:
-        """The reason that its alerts get when it does not run any more."""
-        if not self.constraint.enabled:
-            return "constraint disabled"
-        if self.match.applies:
-            return "user left the percentage"
-        return "no longer applies"
-
-
-def standings(user: MemoryUser, outline: Outline) -> list[Standing]:
-    """Return the applicability of every constraint with a live version to the user, by name.
-
-    Their sources are not read.
-    """
-    constraints = (
-        WorkspaceConstraint.objects.filter(workspace=user.workspace_id, live__isnull=False)
-        .select_related("live")
-        .defer("live__source", "live__tests", "live__verdict", "live__bytecode")
-        .order_by("name")
-    )
-    return [standing(constraint, user, outline) for constraint in constraints]
-
-
-def live_at(user: MemoryUser, path: str, outline: Outline) -> Standing:
-    """Return the applicability of the live constraint of this path to the user.
-
-    Raises WorkspaceConstraint.DoesNotExist if there is none.
-    """
-    live = WorkspaceConstraint.objects.filter(workspace=user.workspace_id, live__isnull=False)
-    name = path.rpartition("/")[2].removesuffix(".py")
-    return standing(live.select_related("live").get(name=name), user, outline)
-
-
-def concern(user: MemoryUser, outline: Outline) -> bool:
-    """Tell whether workspace constraints could open or resolve an alert of the user's."""
-    found = standings(user, outline)
-    if any(standing.applies for standing in found):
-        return True
-    live = Alert.objects.filter(user=user).exclude(state=AlertState.RESOLVED)
-    return bool(found) and live.filter(constraint__startswith=FOLDER).exists()
-
-
-def standing(constraint: WorkspaceConstraint, user: MemoryUser, outline: Outline) -> Standing:
-    """Return the applicability of one constraint to the user."""
-    try:
-        found = match(_needs(constraint.live_id), outline) if constraint.live_id else Match()
-    except ShapeError as error:  # judged by an earlier release
-        found = Match(reasons=(f"what it needs cannot be read: {error}",))
-    reasons = list(found.reasons)
-    if not includes(constraint, user.public_id):
-        reasons.insert(0, f"the user is not among the {constraint.percentage} % that have it")
-    if not constraint.enabled:
-        reasons.insert(0, "it is disabled")
-    return Standing(constraint, found, tuple(reasons))
-
-
-def as_if_live(version: WorkspaceConstraintVersion) -> WorkspaceConstraint:
-    """Return an unsaved copy of the constraint in which this version is live for everybody."""
-    constraint = WorkspaceConstraint.objects.get(pk=version.constraint_id)
-    constraint.live, constraint.enabled, constraint.percentage = version, True, 100
-    return constraint
-
-
-def includes(constraint: WorkspaceConstraint, public_id: UUID) -> bool:
-    """Tell whether a user is within the percentage; a higher percentage only adds users."""
-    digest = hashlib.sha256(constraint.pk.bytes + public_id.bytes).digest()
-    return int.from_bytes(digest[:8]) % 100 < constraint.percentage
-
-
-@functools.lru_cache(maxsize=4096)
-def _needs(version_pk: UUID) -> Needs:
-    """Parse the shapes that a version declares, cached: it never changes, and was judged."""
-    return needs_of(WorkspaceConstraintVersion.objects.only("source").get(pk=version_pk).source)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Coverage:
-    """The number of users with a project whom a version fits, and the reasons for the others.
-
-    `within` counts those of the fitting users that are within the percentage. `after` is the key
-    after which to continue; it is None if no users are left.
-    """
-
-    users: int
-    applies: int
-    within: int
-    reasons: Mapping[str, int]
-    after: int | None
-
-
-def coverage(
-    version: WorkspaceConstraintVersion, *, after: int = 0, most: int = COVERAGE_BATCH
-) -> Coverage:
-    """Match a version with the projects of `most` of the workspace's users, after a user's key.
-
-    Raises ShapeError if the version declares nothing that could be matched.
-    """
-    constraint = version.constraint
-    needs = needs_of(version.source)
-    users = (
-        MemoryUser.objects.filter(
-            workspace=constraint.workspace_id, head__isnull=False, pk__gt=after
-        )
-        .order_by("pk")
-        .values_list("pk", "public_id", "head__outline")[: most + 1]
-    )
-    number = applies = within = last = 0
-    more = False
-    reasons: Counter[str] = Counter()
-    for pk, public_id, outline in users.iterator(chunk_size=_CHUNK):
-        if number == most:
-            more = True
-            break
-        number, last = number + 1, pk
-        found = match(needs, Outline.from_json(outline))
-        reasons.update(found.reasons)
-        applies += found.applies
-        within += found.applies and includes(constraint, public_id)
-    return Coverage(
-        users=number,
-        applies=applies,
-        within=within,
-        reasons=dict(reasons.most_common(20)),
-        after=last if more else None,
-    )
-
-
-# -- Source and bytecode ------------------------------------------------------------------------
-
-
-def read_live(constraints: Iterable[WorkspaceConstraint]) -> dict[str, WorkspaceConstraintVersion]:
-    """Return the live versions of these constraints by path, with source and bytecode."""
-    paths = {constraint.live_id: constraint.path for constraint in constraints}
-    versions = WorkspaceConstraintVersion.objects.filter(pk__in=[*paths]).only(
-        "source", "source_hash", "bytecode", "image_digest"
-    )
-    return {paths[version.pk]: version for version in versions}
-
-
-def version_of(alert: Alert) -> WorkspaceConstraintVersion | None:
-    """Return the version that last found an alert; None if no workspace constraint did."""
-    if alert.last_run is None or not alert.constraint.startswith(FOLDER):
-        return None
-    ran = (alert.last_run.output or {}).get("workspace", [])
-    numbers = [one["version"] for one in ran if one["path"] == alert.constraint]
-    return WorkspaceConstraintVersion.objects.filter(
-        constraint__workspace=alert.user.workspace_id,
-        constraint__name=PurePosixPath(alert.constraint).stem,
-        number__in=numbers,
-    ).first()
 
 
 def store_bytecode(version_pk: UUID, bytecode: str, image_digest: str) -> None:

@@ -20,7 +20,7 @@ from django.db.models import Q
 
 from memory import checkpoints, log
 from memory.alerting import failures
-from memory.constraints import workspace_constraints
+from memory.constraints import applicability
 from memory.constraints.constraint_sources import collections_read, may_be_critical
 from memory.models import Alert, Checkpoint, LogEntry, RecordLocation
 from memory.models.log import EntryKind
@@ -354,11 +354,11 @@ def _read_by_own(checkpoint: Checkpoint, outline: Outline) -> Iterator[set[tuple
 
 def _read_by_workspace(known: Known, outline: Outline) -> Iterator[set[tuple[str, str]]]:
     """Yield the user's collections that each potentially critical workspace constraint is given."""
-    standings = workspace_constraints.standings(known.user, outline)
+    standings = applicability.applicabilities(known.user, outline)
     applying = {one.constraint.path: one for one in standings if one.applies}
     if not applying:
         return
-    live = workspace_constraints.read_live(one.constraint for one in applying.values())
+    live = applicability.read_live(one.constraint for one in applying.values())
     for path, version in live.items():
         if may_be_critical(version.source):
             bindings = applying[path].match.bindings.values()

@@ -6,7 +6,7 @@ from typing import Any
 
 from memory import checkpoints
 from memory.alerting import failures
-from memory.constraints import workspace_constraints
+from memory.constraints import applicability
 from memory.models import Alert, Checkpoint, MemoryUser
 from memory.models.alerts import AlertKind, AlertState
 from memory.models.runs import warning_of
@@ -53,7 +53,7 @@ def may_alert(user: MemoryUser) -> bool:
         return False
     known = outline(user.head)
     return bool(known.constraints) or any(
-        standing.applies for standing in workspace_constraints.standings(user, known)
+        standing.applies for standing in applicability.applicabilities(user, known)
     )
 
 

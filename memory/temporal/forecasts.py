@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from memory.alerting.findings import ConstraintFinding
 from memory.canonical import canonical_json, sha256
-from memory.constraints.workspace_constraints import Standing
+from memory.constraints.applicability import Applicability as Standing
 from memory.models import Checkpoint, Forecast, MemoryUser
 from memory.models.alerts import Severity, severity_rank
 from memory.models.workspace_constraints import FOLDER

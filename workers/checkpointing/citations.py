@@ -8,7 +8,7 @@ from django.db.models import Sum, TextField
 from django.db.models.functions import Cast, Coalesce, Length
 
 from memory import checkpoints
-from memory.constraints import workspace_constraints
+from memory.constraints import applicability
 from memory.models import Checkpoint, LogEntry, MemoryUser
 from memory.project import Change, Outline, Record, RecordId
 from memory.texts import parse_python
@@ -174,9 +174,9 @@ def _fields_read(user: MemoryUser, parent: Checkpoint) -> frozenset[str]:
     """Return the fields that this version's constraints read, the workspace's included."""
     outline = Outline.from_json(parent.outline)
     paths = [f"constraints/{name}.py" for name in outline.constraints]
-    standings = workspace_constraints.standings(user, outline)
+    standings = applicability.applicabilities(user, outline)
     applying = [one.constraint for one in standings if one.applies]
-    live = workspace_constraints.read_live(applying).values()
+    live = applicability.read_live(applying).values()
     sources = [*checkpoints.read_files(parent, paths).values(), *(one.source for one in live)]
     return frozenset().union(*map(_attributes, sources))
 

@@ -15,8 +15,8 @@ from pathlib import PurePosixPath
 
 from memory import checkpoints
 from memory.alerting.findings import HELD, RESOLVES, ConstraintFinding, most_severe
-from memory.constraints import workspace_constraints
-from memory.constraints.workspace_constraints import Standing
+from memory.constraints import applicability
+from memory.constraints.applicability import Applicability as Standing
 from memory.models import Alert, Checkpoint, MemoryUser
 from memory.models.alerts import Severity, severity_rank
 from memory.project import (
@@ -90,7 +90,7 @@ def held(candidate: Candidate) -> Iterator[Finding]:
 
 
 def _applying(user: MemoryUser, outline: Outline) -> list[Standing]:
-    return [one for one in workspace_constraints.standings(user, outline) if one.applies]
+    return [one for one in applicability.applicabilities(user, outline) if one.applies]
 
 
 def _find_after(candidate: Candidate) -> Found:

@@ -16,8 +16,8 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from memory.constraints import workspace_constraints
-from memory.constraints.workspace_constraints import Standing
+from memory.constraints import applicability
+from memory.constraints.applicability import Applicability as Standing
 from memory.models import Backtest, BacktestUser, Checkpoint, MemoryUser
 from memory.models.backtests import BacktestState, UserState
 from memory.models.log import By
@@ -148,9 +148,7 @@ class _History:
 
     def __init__(self, backtest: Backtest, user: MemoryUser) -> None:
         self._user, self._path, self._hash = user, backtest.constraint, backtest.source_hash
-        self._constraint = (
-            workspace_constraints.as_if_live(backtest.version) if backtest.version else None
-        )
+        self._constraint = applicability.as_if_live(backtest.version) if backtest.version else None
         self._allowance = allowance_of(user.workspace)
         self._since = backtest.until - datetime.timedelta(days=backtest.days)
         self._until = backtest.until
@@ -256,7 +254,7 @@ class _History:
         if problem is not None:
             pass
         elif self._constraint is not None:
-            standing = workspace_constraints.standing(self._constraint, self._user, outline)
+            standing = applicability.applicability_of(self._constraint, self._user, outline)
             if standing.applies:
                 keys = forecasting.keys_of(self._user, checkpoint, outline, [standing], own=[])
                 key = keys[self._path]

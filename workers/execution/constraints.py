@@ -9,8 +9,8 @@ from django.db import transaction
 from memory.alerting import reconcile
 from memory.alerting.failures import PROJECT
 from memory.alerting.findings import ConstraintFinding, failure
-from memory.constraints import workspace_constraints
-from memory.constraints.workspace_constraints import Standing
+from memory.constraints import applicability
+from memory.constraints.applicability import Applicability as Standing
 from memory.models import Checkpoint, Run, WorkspaceConstraint
 from memory.models.alerts import AlertKind, Severity
 from memory.models.runs import RunOutcome
@@ -40,7 +40,7 @@ def execute(run: Run) -> None:
     started = time.monotonic()
     runner = runner_name()
     allowance = allowance_of(run.user.workspace)
-    standings = workspace_constraints.standings(run.user, Outline.from_json(run.checkpoint.outline))
+    standings = applicability.applicabilities(run.user, Outline.from_json(run.checkpoint.outline))
     applying = [standing for standing in standings if standing.applies]
     try:
         with loaded(run.checkpoint, allowance, [one.constraint for one in applying]) as sandbox:
@@ -121,7 +121,7 @@ def try_one(run: Run) -> None:
     told: dict[str, Any] = {"constraint": path, "applies": True, "reasons": [], "alerts": []}
     problem: dict[str, Any] | None
     if path.startswith(FOLDER):
-        found = workspace_constraints.live_at(run.user, path, Outline.from_json(state.outline))
+        found = applicability.live_at(run.user, path, Outline.from_json(state.outline))
         told |= {"applies": found.applies, "reasons": list(found.reasons)}
         if not found.applies:
             runs.finish(run, runs.Result(outcome=RunOutcome.OK, output=told))
@@ -182,7 +182,7 @@ def report_failure(run: Run, error: Mapping[str, Any]) -> None:
     """
     assert run.checkpoint is not None
     outline = Outline.from_json(run.checkpoint.outline)
-    standings = workspace_constraints.standings(run.user, outline)
+    standings = applicability.applicabilities(run.user, outline)
     finding = failure(PROJECT, error)
     existing, ended = _existing(outline, standings), _ended(standings)
     reconcile.apply(run, [finding], spoke=[], existing=existing, ended=ended)

@@ -5,7 +5,7 @@ from typing import Any
 
 from memory import checkpoints
 from memory.alerting.findings import ConstraintFinding, failure
-from memory.constraints import workspace_constraints
+from memory.constraints import applicability
 from memory.constraints.constraint_sources import may_be_critical, optional_fields_at
 from memory.models import Checkpoint, WorkspaceConstraint
 from memory.project import Domain, Outline
@@ -64,7 +64,7 @@ def sources_of(
     They are the version's, and those of the workspace.
     """
     theirs = [one for one in applying if one.path in paths]
-    live = workspace_constraints.read_live(theirs) if theirs else {}
+    live = applicability.read_live(theirs) if theirs else {}
     return {
         **checkpoints.read_files(checkpoint, paths),
         **{path: version.source for path, version in live.items()},

@@ -15,8 +15,8 @@ from django.utils import timezone
 
 from memory import checkpoints
 from memory.canonical import canonical_json, sha256
-from memory.constraints import workspace_constraints
-from memory.constraints.workspace_constraints import Standing
+from memory.constraints import applicability
+from memory.constraints.applicability import Applicability as Standing
 from memory.models import Checkpoint, Forecast, MemoryUser
 from memory.project import Outline
 from memory.temporal import forecasts
@@ -78,7 +78,7 @@ def _make(forecast: Forecast) -> None:
         leases.write(forecast, **_done(due_at=None))
         return
     outline = Outline.from_json(checkpoint.outline)
-    standings = workspace_constraints.standings(user, outline)
+    standings = applicability.applicabilities(user, outline)
     basis = forecasts.basis_of(user, standings)
     keys = keys_of(user, checkpoint, outline, standings)
     end = start + forecasts.horizon()

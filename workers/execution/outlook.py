@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from django.db.models import Q
 
-from memory.constraints import workspace_constraints
+from memory.constraints import applicability
 from memory.models import Alert, MemoryUser
 from memory.models.alerts import LIVE_STATES, AlertState, severity_rank
 from memory.project import Outline
@@ -53,7 +53,7 @@ def outlook(user: MemoryUser, at: datetime.datetime) -> Outlook:
     if user.head is None:
         return Outlook(day)
     allowance = allowance_of(user.workspace)
-    standings = workspace_constraints.standings(user, Outline.from_json(user.head.outline))
+    standings = applicability.applicabilities(user, Outline.from_json(user.head.outline))
     applying = [one for one in standings if one.applies]
     bindings = {one.constraint.path: one.match.bindings for one in applying}
     with loaded(user.head, allowance, [one.constraint for one in applying]) as sandbox:

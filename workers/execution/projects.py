@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from memory import checkpoints
-from memory.constraints import workspace_constraints
+from memory.constraints import applicability, workspace_constraints
 from memory.models import Checkpoint, Workspace, WorkspaceConstraint
 from memory.models.workspace_constraints import FOLDER
 from memory.project.paths import is_code
@@ -89,7 +89,7 @@ def compiled(
     """
     if not constraints:
         return {}
-    live = workspace_constraints.read_live(constraints)
+    live = applicability.read_live(constraints)
     sources = {path: one.source for path, one in live.items() if one.image_digest != digest}
     new = _compile(sources, digest, shape) if sources else {}
     for path, bytecode in new.items():

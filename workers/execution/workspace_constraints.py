@@ -10,7 +10,7 @@ import structlog
 from django.db import transaction
 from django.utils import timezone
 
-from memory.constraints import workspace_constraints as service
+from memory.constraints import workspace_constraints
 from memory.models import WorkspaceConstraint, WorkspaceConstraintVersion
 from memory.models.workspace_constraints import FOLDER, VersionState
 from memory.project.shapes import Needs, ShapeError, needs_of
@@ -42,7 +42,7 @@ def judge_waiting(version_pk: str) -> None:
 
     Raises SandboxError if no sandbox was available or it broke: the judgement is retried later.
     """
-    version = leases.claim(service.unjudged().filter(pk=version_pk))
+    version = leases.claim(workspace_constraints.unjudged().filter(pk=version_pk))
     if version is None:
         return
     try:

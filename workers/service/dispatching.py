@@ -20,7 +20,7 @@ from django.utils import timezone
 from memory import checkpoints, merging
 from memory.admission import pauses, usage
 from memory.alerting import duplicates, lifecycle
-from memory.constraints import workspace_constraints
+from memory.constraints import applicability, workspace_constraints
 from memory.database import clock, timeouts
 from memory.delivery import staff_mail, webhooks
 from memory.llm import llm_calls
@@ -344,7 +344,7 @@ def queue_runs_of_changed_constraints() -> int:
 
 
 def _run_if_concerned(user: MemoryUser) -> None:
-    if user.head and workspace_constraints.concern(user, Outline.from_json(user.head.outline)):
+    if user.head and applicability.concern(user, Outline.from_json(user.head.outline)):
         runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.WORKSPACE, checkpoint=user.head)
 
 

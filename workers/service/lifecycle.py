@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 
 from memory.operations import alarms
 from memory.work import leases
-from workers.metrics import sandbox_metrics
+from workers.metrics import pool_metrics
 from workers.metrics.serving import serve_metrics
 from workers.sandbox import runner
 from workers.sandbox.image import default_image
@@ -36,7 +36,7 @@ def begin(sender: Any, **kwargs: Any) -> None:
                 "runtime": settings.UAC_SANDBOX_RUNTIME or "default",
                 "image": settings.UAC_SANDBOX_IMAGE or default_image(),
             }
-            sandbox_metrics.register(REGISTRY, runner.pools, about)
+            pool_metrics.register(REGISTRY, runner.pools, about)
     else:
         serve_metrics()
     if isinstance(sender.pool, TaskPool):

@@ -92,11 +92,11 @@ import django
 django.setup()
 from django.conf import settings
 settings.UAC_SANDBOX_RUNNER = "process"
-from memory.alerting import alerts
+from memory.alerting import alert_redaction
 from workers import tasks
 def killed(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)
-alerts.redact = killed  # the last but one thing of the transaction
+alert_redaction.redact = killed  # the last but one thing of the transaction
 tasks.redact(int(sys.argv[1]))
 """
 

@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
 from memory.alerting import lifecycle
-from memory.constraints import workspace_constraints
+from memory.constraints import applicability
 from memory.models import MemoryUser, Run, Workspace
 from memory.models.runs import RunKind, RunTrigger
 from memory.project import Outline
@@ -156,7 +156,7 @@ class TestOneForWhomNothingCanBeQueued:
     def test_changed_constraints_reach_the_others(
         self, users: list[MemoryUser], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(workspace_constraints, "concern", lambda user, outline: True)
+        monkeypatch.setattr(applicability, "concern", lambda user, outline: True)
         with time_machine.travel(MORNING + minutes(60), tick=False):
             assert dispatching.queue_runs_of_changed_constraints() == 3
             assert dispatching.queue_runs_of_changed_constraints() == 0

@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from memory.canonical import sha256
-from memory.constraints import workspace_constraints as service
+from memory.constraints import workspace_constraints
 from memory.models import Blob, Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunTrigger
 from memory.work import runs
@@ -195,13 +195,15 @@ def test_a_sandbox_that_has_executed_other_code_is_not_used(
     assert "other code" not in pool.counts.destroyed
 
     # A workspace's constraint is changed, and taken away
-    version = service.propose(constraint, source=SOURCE + "# more\n", tests=TESTS, by="x")
+    version = workspace_constraints.propose(
+        constraint, source=SOURCE + "# more\n", tests=TESTS, by="x"
+    )
     tasks.judge_workspace_constraint(str(version.pk))
     tasks.backtest(str(version.backtests.get().pk))
-    service.approve(version, by="x")
+    workspace_constraints.approve(version, by="x")
     run_constraints(user)
     assert pool.counts.destroyed["other code"] == 1
-    service.change(constraint, by="x", enabled=False)
+    workspace_constraints.change(constraint, by="x", enabled=False)
     run_constraints(user)
     assert pool.counts.destroyed["other code"] == 2
 

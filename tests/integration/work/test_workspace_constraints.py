@@ -10,7 +10,8 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from memory import log
-from memory.constraints import workspace_constraints
+from memory.constraints import applicability
+from memory.constraints.applicability import includes
 from memory.constraints.workspace_constraints import (
     BadConstraint,
     ConstraintExists,
@@ -18,7 +19,6 @@ from memory.constraints.workspace_constraints import (
     approve,
     change,
     create,
-    includes,
     propose,
 )
 from memory.log import Draft
@@ -399,7 +399,7 @@ class TestRunning:
         work()
         assert alerts_of(user) == []
 
-        standing = workspace_constraints.standings
+        standing = applicability.applicabilities
         (found,) = standing(user, _outline(user))
         assert found.reasons == ("home.Rental.until is int, not datetime.date",)
 
@@ -559,7 +559,7 @@ class TestRunning:
         work()
 
         assert [alert.constraint for alert in alerts_of(user)] == [PATH]
-        _, standing = workspace_constraints.standings(user, _outline(user))
+        _, standing = applicability.applicabilities(user, _outline(user))
         assert "cannot be read: line 1" in standing.reasons[0]
 
     def test_a_sandbox_that_fails_resolves_with_the_right_reason(
@@ -602,14 +602,14 @@ class TestCoverage:
         work()
         version = made(workspace).versions.get()
 
-        found = workspace_constraints.coverage(version)
+        found = applicability.coverage(version)
         assert (found.users, found.applies, found.within, found.after) == (3, 2, 0, None)
         assert found.reasons == {"no class Lease or Rental": 1}
 
-        first = workspace_constraints.coverage(version, most=2)
+        first = applicability.coverage(version, most=2)
         assert (first.users, first.applies) == (2, 2)
         assert first.after is not None
-        rest = workspace_constraints.coverage(version, after=first.after)
+        rest = applicability.coverage(version, after=first.after)
         assert (rest.users, rest.applies, rest.after) == (1, 0, None)
 
 

@@ -1,0 +1,62 @@
+"""Prometheus metrics of the sandbox pools, read from the pools when Prometheus asks."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CollectorRegistry,
+    Info,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from workers.sandbox.pool import Pool
+
+ABOUT = Info("uac_sandbox", "What sandboxes are made of here.")
+
+
+def register(
+    registry: CollectorRegistry, pools: Callable[[], Iterable["Pool"]], about: Mapping[str, str]
+) -> None:
+    """Register the metrics of the pools; `about` are the labels of `uac_sandbox_info`."""
+    ABOUT.info(dict(about))
+    registry.register(Pools(pools))
+
+
+class Pools(Collector):
+    """State and counters of the pools of this process, read on each scrape."""
+
+    def __init__(self, pools: Callable[[], Iterable["Pool"]]) -> None:
+        self._pools = pools
+
+    def describe(self) -> Iterable[Metric]:
+        """Describe nothing in advance, so that registering reads nothing."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics of all pools together."""
+        sandboxes = GaugeMetricFamily(
+            "uac_sandbox_pool_sandboxes",
+            "Sandboxes that there are, by state and, where it matters, hash seed.",
+            labels=["state", "hash_seed"],
+        )
+        claims = CounterMetricFamily(
+            "uac_sandbox_claims", "Sandboxes asked for, by what was there.", labels=["found"]
+        )
+        destroyed = CounterMetricFamily(
+            "uac_sandbox_destroyed", "Sandboxes destroyed, by reason.", labels=["reason"]
+        )
+        for pool in self._pools():
+            for (state, hash_seed), number in pool.census().items():
+                sandboxes.add_metric([state, hash_seed], number)
+            counts = pool.counts
+            for found, number in (
+                ("resident", counts.resident),
+                ("virgin", counts.hits),
+                ("nothing", counts.misses),
+            ):
+                claims.add_metric([found], number)
+            for reason, number in list(counts.destroyed.items()):
+                destroyed.add_metric([reason.replace(" ", "_")], number)
+        yield from (sandboxes, claims, destroyed)
