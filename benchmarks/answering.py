@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from benchmarks.harness import Client
-from memory.llm.llm_calls import Work
+from memory.llm.llm_calls import CallSession
 from memory.models import MemoryUser, Workspace
 from memory.models.llm import LlmPurpose
 from workers.llm.interface import Message, System, Tool, ToolResult, User
@@ -120,7 +120,7 @@ def compute(memory: Memory, question: str) -> Any:
 def agrees(judge: Workspace, question: str, expected: str, said: str) -> bool:
     """Return whether the judge accepts an answer as correct."""
     text = f"The question: {question}\nThe right answer: {expected}\nThe answer to judge: {said}"
-    work = Work(workspace=judge, purpose=LlmPurpose.QUERY)
+    work = CallSession(workspace=judge, purpose=LlmPurpose.QUERY)
     return bool(_converse(work, JUDGE, text, [], VERDICT, lambda correct: correct))
 
 
@@ -137,12 +137,12 @@ def _ask(
     ]
     text = f"The manifest:\n{memory.get('manifest/')['text']}\n\nThe question: {question}"
     user = memory.user
-    work = Work(workspace=user.workspace, purpose=LlmPurpose.QUERY, user=user)
+    work = CallSession(workspace=user.workspace, purpose=LlmPurpose.QUERY, user=user)
     return _converse(work, SYSTEM + system, text, tools, hand_in, take)
 
 
 def _converse(
-    work: Work,
+    work: CallSession,
     system: str,
     text: str,
     tools: Sequence[tuple[Tool, Callable[..., Any]]],

@@ -20,7 +20,7 @@ from benchmarks.answering import Memory, ToolFailed, agrees, answer, compute
 from benchmarks.gate import days_before, satisfies
 from benchmarks.harness import Client, alerts_of, run_on
 from memory.llm.language_models import LanguageModelError
-from memory.llm.llm_calls import Work
+from memory.llm.llm_calls import CallSession
 from memory.models import (
     Checkpoint,
     EntryOutcome,
@@ -228,7 +228,7 @@ PARTS = {
 
 def why_silent() -> str | None:
     """Try the model with one call; return why it does not answer, None if it does."""
-    work = Work(workspace=Workspace.objects.create(name="trial"), purpose=LlmPurpose.CHECK)
+    work = CallSession(workspace=Workspace.objects.create(name="trial"), purpose=LlmPurpose.CHECK)
     try:
         MeteredModel(work).complete([User("Answer with one word: are you there?")])
     except LanguageModelError as error:

@@ -242,7 +242,7 @@ SPECTACULAR_SETTINGS = {
         "NewEntryKindEnum": "memory.api.entries.APPENDED_KINDS",
         "RunKindEnum": "memory.models.runs.RunKind",
         "RunOutcomeEnum": "memory.models.runs.RunOutcome",
-        "StructureStateEnum": "memory.work.lanes.State",
+        "StructureStateEnum": "memory.work.lanes.LaneState",
         "AlertKindEnum": "memory.models.alerts.AlertKind",
         "AlertEventKindEnum": "memory.models.alerts.AlertEventKind",
         "AlertStateEnum": "memory.models.alerts.AlertState",

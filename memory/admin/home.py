@@ -33,7 +33,7 @@ from memory.models.runs import RunOutcome
 from memory.operations import alarms
 from memory.staff import overview
 from memory.staff.access import seen_by
-from memory.staff.overview import PERIODS, Period, Spent
+from memory.staff.overview import PERIODS, Period, SpendingRow
 from memory.work import hosts, stuck
 
 # The colours of severities and of groups of outcomes in charts.
@@ -45,7 +45,7 @@ Model: TypeAlias = type[models.Model]
 
 
 @dataclass(frozen=True)
-class Number:
+class Figure:
     """A number, with a link to the list of its rows; without a link there are none."""
 
     text: str
@@ -62,10 +62,10 @@ class Series:
     numbers: Sequence[float]
     links: Sequence[str]
 
-    def at(self, place: int) -> Number:
+    def at(self, place: int) -> Figure:
         """Return one of its numbers."""
         number = self.numbers[place]
-        return Number(f"{number:,}", self.links[place] if number else "")
+        return Figure(f"{number:,}", self.links[place] if number else "")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Chart:
         }
 
     @property
-    def rows(self) -> Iterator[tuple[str, Sequence[Number]]]:
+    def rows(self) -> Iterator[tuple[str, Sequence[Figure]]]:
         """The rows of the table, newest step first, without empty steps."""
         for place in reversed(range(len(self.steps))):
             if any(one.numbers[place] for one in self.series):
@@ -164,7 +164,7 @@ def _alerts(request: HttpRequest) -> Mapping[str, Any]:
             {
                 "severity": severity,
                 "numbers": [
-                    Number(
+                    Figure(
                         f"{number:,}",
                         list_url(Alert, state__exact=state, severity__exact=severity)
                         if number
@@ -198,7 +198,7 @@ def _work(request: HttpRequest) -> Iterator[Mapping[str, Any]]:
             "queue": one.kind.queue,
             "oldest": duration(one.oldest) if one.waiting and one.kind.since else "",
             "numbers": [
-                Number(
+                Figure(
                     f"{number:,}",
                     list_url(one.kind.model, work=f"{one.kind.name}.{how}") if number else "",
                     "bad" if how in ("failing", "dead") and number else "",
@@ -387,12 +387,12 @@ def _spending_list(
 def _spending(
     period: Period, starts: Sequence[datetime.datetime], spent: overview.Spending
 ) -> Sequence[Chart]:
-    def series(name: str, tone: str, number: Callable[[Spent], float]) -> Series:
+    def series(name: str, tone: str, number: Callable[[SpendingRow], float]) -> Series:
         return _series(
             name,
             tone,
             starts,
-            lambda start: number(spent.by_step.get(start, Spent())),
+            lambda start: number(spent.by_step.get(start, SpendingRow())),
             lambda start: _spending_list(period, start, start + period.length),
         )
 
@@ -414,10 +414,10 @@ def _spending(
     ]
 
 
-def _spender(name: str, spent: Spent, url: str) -> Mapping[str, Any]:
+def _spender(name: str, spent: SpendingRow, url: str) -> Mapping[str, Any]:
     return {
         "name": inline(name),
-        "calls": Number(f"{spent.calls:,}", url),
+        "calls": Figure(f"{spent.calls:,}", url),
         "tokens_in": f"{spent.tokens_in:,}",
         "tokens_out": f"{spent.tokens_out:,}",
         "cost": money(spent.cost),

@@ -25,7 +25,7 @@ from memory.operations import alarms
 from memory.staff import audit
 from memory.staff.access import seen_by
 from memory.work import stuck
-from memory.work.stuck import Kind, Standing, Stuck
+from memory.work.stuck import Stuck, WorkKind, WorkStatus
 
 # The number of listed rows of a kind; "all of them" includes those that are not listed.
 LISTED = 100
@@ -126,16 +126,16 @@ class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
     fields = ["name", "at"]
 
 
-def _kinds(request: HttpRequest) -> list[Kind]:
+def _kinds(request: HttpRequest) -> list[WorkKind]:
     """Return all kinds of work, limited to the workspaces that the member of the staff sees."""
     return [kind.within(partial(seen_by, request.user)) for kind in stuck.KINDS.values()]
 
 
-def _may(request: HttpRequest, what: str, kind: Kind) -> bool:
+def _may(request: HttpRequest, what: str, kind: WorkKind) -> bool:
     return request.user.has_perm(f"memory.{what}_{kind.model._meta.model_name}")
 
 
-def _standing(one: Standing) -> dict[str, Any]:
+def _standing(one: WorkStatus) -> dict[str, Any]:
     return {
         "kind": one.kind,
         "waiting": one.waiting,
@@ -153,7 +153,7 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def _rows(kind: Kind) -> Iterator[dict[str, Any]]:
+def _rows(kind: WorkKind) -> Iterator[dict[str, Any]]:
     for one in stuck.found(kind, LISTED):
         yield {
             "key": f"{kind.name}:{one.row.pk}",
@@ -200,7 +200,7 @@ def _act(request: HttpRequest) -> None:
             messages.warning(request, f"{kind.title}: {left} left as they are.")
 
 
-def _keys(kind: Kind, asked: list[str]) -> list[Any]:
+def _keys(kind: WorkKind, asked: list[str]) -> list[Any]:
     """Return the keys of the selected rows of this kind; `records:all` means all that are stuck."""
     if f"{kind.name}:all" in asked:
         return [one.row.pk for one in stuck.found(kind, MOST)]
@@ -213,7 +213,7 @@ def _keys(kind: Kind, asked: list[str]) -> list[Any]:
     return keys
 
 
-def _note(request: HttpRequest, kind: Kind, keys: list[Any], what: str) -> None:
+def _note(request: HttpRequest, kind: WorkKind, keys: list[Any], what: str) -> None:
     """Write the action into the admin's log, under keys that name no person."""
     of = ContentType.objects.get_for_model(kind.model)
     StaffAction.objects.bulk_create(

@@ -45,8 +45,8 @@ from memory.models.alerts import BY_SEVERITY, BY_STATE, LIVE_STATES
 from memory.models.log import Outcome
 from memory.models.runs import RunKind, RunStatus, RunTrigger
 from memory.staff import timeline
-from memory.staff.overview import Spent
-from memory.staff.timeline import KINDS, BadPlace, Kind, Moment, Page, Place
+from memory.staff.overview import SpendingRow
+from memory.staff.timeline import KINDS, BadPlace, Cursor, EventSource, TimelineEvent, TimelinePage
 from memory.work import progress
 
 PENDING = "pending"
@@ -86,7 +86,7 @@ def rows_by_kind(request: HttpRequest) -> Mapping[str, QuerySet[Any]]:
 
 
 @dataclass(frozen=True)
-class Told:
+class ShownEvent:
     """A moment, ready for display."""
 
     at: datetime.datetime
@@ -96,11 +96,11 @@ class Told:
     day: datetime.date | None  # in the user's time zone, if it differs from the moment's day
 
 
-def told(user: MemoryUser, moments: Sequence[Moment]) -> Sequence[Told]:
+def told(user: MemoryUser, moments: Sequence[TimelineEvent]) -> Sequence[ShownEvent]:
     """Return moments ready for display, each with a link to its page."""
     zone = ZoneInfo(user.time_zone)
     return [
-        Told(
+        ShownEvent(
             one.place.at, badge_of(one.kind), _what(one.row), one.kind.name, _day_of(one.row, zone)
         )
         for one in moments
@@ -114,7 +114,7 @@ def _day_of(row: Any, zone: datetime.tzinfo) -> datetime.date | None:
     return row.occurred_at.astimezone(zone).date()
 
 
-def badge_of(kind: Kind) -> SafeString:
+def badge_of(kind: EventSource) -> SafeString:
     """Return the name of a kind in its colour."""
     return format_html(
         '<span class="badge {}">{}</span>', TONES[kind.name], kind.model._meta.verbose_name
@@ -190,11 +190,11 @@ def line_context(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
     }
 
 
-def _place(text: str) -> Place | None:
+def _place(text: str) -> Cursor | None:
     return timeline.place_of(text) if text else None
 
 
-def _address(kinds: Sequence[str], **places: Place) -> str:
+def _address(kinds: Sequence[str], **places: Cursor) -> str:
     query = QueryDict(mutable=True)
     query.setlist("kind", list(kinds))
     for name, place in places.items():
@@ -206,7 +206,7 @@ def _address(kinds: Sequence[str], **places: Place) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
+class BarPart:
     """A part of a bar: its number, its start and width in hundredths, and a link to the rows."""
 
     name: str
@@ -222,7 +222,7 @@ def panel(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
     now = timezone.now()
     visible = rows_by_kind(request)
     counted = coverage_of(user) if may_see(request, LogEntry) else None
-    latest: Page = timeline.page(user, _without_queries_of_staff(visible), limit=ON_PAGE)
+    latest: TimelinePage = timeline.page(user, _without_queries_of_staff(visible), limit=ON_PAGE)
     look_up_alerts(user, rows_for(request, Alert))
     return {
         "user": user,
@@ -276,7 +276,7 @@ def coverage(user: MemoryUser) -> Mapping[str, Any]:
         model = LogEntry if name == PENDING else EntryOutcome
         filters = {"outcome": name} if name == PENDING else {"outcome__exact": Outcome(name)}
         url = list_url(model, user__id__exact=user.pk, **filters) if number else ""
-        parts.append(Part(name, tone, number, round(start, 3), round(width, 3), url))
+        parts.append(BarPart(name, tone, number, round(start, 3), round(width, 3), url))
         start += width
     return {"total": total, "parts": parts}
 
@@ -311,7 +311,7 @@ def cost(user: MemoryUser) -> Sequence[Mapping[str, Any]]:
     ]
 
 
-def spent_on(user: MemoryUser) -> Sequence[Spent]:
+def spent_on(user: MemoryUser) -> Sequence[SpendingRow]:
     """Return the usage of the user's calls, recent and total, computed once per row."""
     if "_spent" not in user.__dict__:
         sums: dict[str, Any] = {}
@@ -324,10 +324,10 @@ def spent_on(user: MemoryUser) -> Sequence[Spent]:
             }
         found = LlmCall.objects.filter(user=user).order_by().aggregate(**sums)
         user.__dict__["_spent"] = [
-            Spent(*(found[f"{when}_{what}"] for what in ("calls", "in", "out", "cost")))
+            SpendingRow(*(found[f"{when}_{what}"] for what in ("calls", "in", "out", "cost")))
             for when in ("late", "all")
         ]
-    spent: Sequence[Spent] = user.__dict__["_spent"]
+    spent: Sequence[SpendingRow] = user.__dict__["_spent"]
     return spent
 
 

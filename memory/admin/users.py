@@ -305,7 +305,7 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
         told = [f"{counted(found.waiting, 'entry')} waiting"] if found.waiting else []
         if found.until is not None:
             until = date_format(localtime(found.until), "DATETIME_FORMAT")
-            again = found.state == lanes.State.STOPPED
+            again = found.state == lanes.LaneState.STOPPED
             told.append(f"tried again at {until}" if again else f"work begins at {until}")
         return format_html(
             "{} {}{}",

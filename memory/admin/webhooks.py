@@ -28,7 +28,7 @@ from memory.admin.display import (
     shortened,
 )
 from memory.delivery import webhooks
-from memory.delivery.destinations import Refused
+from memory.delivery.destinations import AddressRefused
 from memory.models import Delivery, DeliveryAttempt, WebhookEndpoint
 from memory.models.alerts import AlertEventKind, AlertKind
 from memory.models.webhooks import DeliveryState
@@ -64,7 +64,7 @@ class EndpointForm(forms.ModelForm[WebhookEndpoint]):
         url = str(self.cleaned_data["url"])
         try:
             webhooks.check_url(url)
-        except Refused as error:
+        except AddressRefused as error:
             raise ValidationError(str(error)) from None
         return url
 
@@ -398,7 +398,7 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
         for delivery in chosen:
             try:
                 webhooks.replay(delivery)
-            except webhooks.NotSettled:
+            except webhooks.DeliveryPending:
                 continue
             done += 1
             self.log_change(request, delivery, "Sent again.")

@@ -55,7 +55,7 @@ return {taken, math.floor(left - taken), taken > 0 and 0 or math.ceil((least - l
 
 
 @dataclass(frozen=True)
-class Standing:
+class RateStatus:
     """The state of a rate after a request for tokens; `wait` is None if it was granted."""
 
     name: str
@@ -87,7 +87,7 @@ _held: dict[tuple[str, str], _Held] = {}
 _silent_until = 0.0
 
 
-def take(workspace: Workspace, name: str, cost: int = 1) -> Standing:
+def take(workspace: Workspace, name: str, cost: int = 1) -> RateStatus:
     """Take so much of a rate of the workspace; nothing is taken where it is not there."""
     rate = int(workspace.effective(table.QUOTAS)[name])
     key = (str(workspace.public_id), name)
@@ -97,14 +97,14 @@ def take(workspace: Workspace, name: str, cost: int = 1) -> Standing:
     with held.lock:
         if held.tokens >= cost:
             held.tokens -= cost
-            return Standing(name, rate, held.left + held.tokens)
+            return RateStatus(name, rate, held.left + held.tokens)
         need = cost - held.tokens
         taken, left, wait = _ask(f"rate:{key[0]}:{name}:{rate}", held, need)
         held.left = left
         if not taken:
-            return Standing(name, rate, max(0, left + held.tokens), wait)
+            return RateStatus(name, rate, max(0, left + held.tokens), wait)
         held.tokens += taken - cost
-        return Standing(name, rate, max(0, left + held.tokens))
+        return RateStatus(name, rate, max(0, left + held.tokens))
 
 
 def left_of(name: str, rate: int, key: str, *, take: bool) -> int:

@@ -76,7 +76,7 @@ def record(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
 
 
 @dataclass(frozen=True)
-class Page:
+class EventPage:
     """Events after some number, in their order, and the number after which to continue."""
 
     events: Sequence[AlertEvent]
@@ -114,7 +114,7 @@ def read(
     alerts: QuerySet[Alert],
     rejected: QuerySet[AlertEvent] | None = None,
     most: int | None = None,
-) -> Page:
+) -> EventPage:
     """Return the events of these alerts after the number `after`: `most`, or PAGE, at most.
 
     Events of `rejected` entries are included if given. Of an erased user, only the event that the
@@ -138,7 +138,7 @@ def read(
             workspace=workspace, seq__gt=after, seq__lte=last, user__erased_at=None
         )
         events = sorted([*events, *others.order_by("seq")[:most]], key=attrgetter("seq"))[:most]
-    return Page(events, events[-1].seq if len(events) == most else max(after, upto))
+    return EventPage(events, events[-1].seq if len(events) == most else max(after, upto))
 
 
 def select_rejections(reach: Q) -> QuerySet[AlertEvent]:

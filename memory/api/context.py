@@ -49,7 +49,7 @@ class ContextRequestSerializer(StrictSerializer):
     )
 
 
-class PartSerializer(serializers.Serializer[context.Part]):
+class PartSerializer(serializers.Serializer[context.ContextPart]):
     """A part of the block."""
 
     name = serializers.ChoiceField(choices=["manifest", "alerts", "state", "facts", "archive"])

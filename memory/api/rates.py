@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rest_framework.request import Request
     from rest_framework.views import APIView
 
-    from memory.admission.rates import Standing
+    from memory.admission.rates import RateStatus
 
 
 class TooMuch(exceptions.APIException):
@@ -62,7 +62,7 @@ def take(request: Request, name: str, cost: int = 1) -> None:
     """Take `cost` from a rate of the caller's workspace; raises TooMuch, and then takes nothing."""
     workspace = principal_of(request).workspace
     standing = rates.take(workspace, name, cost)
-    told: list[Standing] = vars(request._request).setdefault("rates", [])
+    told: list[RateStatus] = vars(request._request).setdefault("rates", [])
     told.append(standing)
     if standing.wait is None:
         return

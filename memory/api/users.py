@@ -128,10 +128,10 @@ class CoverageSerializer(serializers.Serializer[log.Coverage]):
     rejected = serializers.IntegerField()
 
 
-class StandingSerializer(serializers.Serializer[lanes.Standing]):
+class StandingSerializer(serializers.Serializer[lanes.LaneStatus]):
     """How it stands with the language model's work on what was said."""
 
-    state = serializers.ChoiceField(choices=lanes.State.choices)
+    state = serializers.ChoiceField(choices=lanes.LaneState.choices)
     waiting = serializers.IntegerField(help_text="Entries that wait for it.")
     until = serializers.DateTimeField(
         allow_null=True, help_text="When work begins, or is tried again, if that is known."

@@ -64,7 +64,7 @@ def for_events(
     alerts: QuerySet[Alert],
     rejected: QuerySet[AlertEvent] | None,
     limit: float,
-) -> tuple[alert_events.Page, bool]:
+) -> tuple[alert_events.EventPage, bool]:
     """Wait for events of these alerts, or of `rejected` entries, after a number.
 
     The wait is `limit` seconds at most. Returns the events, and whether it waited as long as was

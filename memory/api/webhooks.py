@@ -28,7 +28,7 @@ from memory.api.operations import accepted
 from memory.api.serializers import StrictSerializer
 from memory.canonical import sha256
 from memory.delivery import webhooks
-from memory.delivery.destinations import Refused
+from memory.delivery.destinations import AddressRefused
 from memory.models import Delivery, DeliveryAttempt, IdempotencyKey, WebhookEndpoint
 from memory.models.alerts import AlertEventKind, AlertKind, Severity
 from memory.models.webhooks import DeliveryStanding, DeliveryState, validate_printable
@@ -281,11 +281,11 @@ def _refusing(do: Callable[[], Any]) -> Any:
     """Run it; turn errors that the caller or operator must fix into errors of the request."""
     try:
         return do()
-    except Refused as error:
+    except AddressRefused as error:
         raise serializers.ValidationError({"url": [str(error)]}) from None
     except EncryptionError as error:
         raise Conflict(f"The server cannot keep a secret. {error}") from None
-    except (webhooks.TooManyEndpoints, webhooks.NotSettled, webhooks.Disabled) as error:
+    except (webhooks.TooManyEndpoints, webhooks.DeliveryPending, webhooks.Disabled) as error:
         raise Conflict(str(error)) from None
 
 

@@ -89,7 +89,7 @@ class NotNow(Exception):
 
 
 @dataclass(frozen=True)
-class State:
+class PartitionProgress:
     """The progress: whether the live table is partitioned, the spare, and users behind."""
 
     partitioned: bool
@@ -97,11 +97,11 @@ class State:
     behind: int
 
 
-def state() -> State:
+def state() -> PartitionProgress:
     """Read the progress."""
     kinds = _tables()
     spare = next((schema for schema in (SCHEMA, PLAIN) if schema in kinds), None)
-    return State(kinds["public"] == "p", spare, len(_select(BEHIND)) if spare else 0)
+    return PartitionProgress(kinds["public"] == "p", spare, len(_select(BEHIND)) if spare else 0)
 
 
 def prepare(partitions: int) -> None:

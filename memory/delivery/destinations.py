@@ -34,7 +34,7 @@ _SPECIAL: list[Network] = [
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
-class Refused(Exception):
+class AddressRefused(Exception):
     """The server does not call this URL; the message says why, and how to fix it."""
 
 
@@ -61,9 +61,11 @@ class Destination:
 def parse(url: str) -> Destination:
     """Parse a URL; raises Refused if the server would not call it."""
     if len(url) > MAX_URL:
-        raise Refused(f"A URL may have {MAX_URL} characters at most; this one has {len(url)}.")
+        raise AddressRefused(
+            f"A URL may have {MAX_URL} characters at most; this one has {len(url)}."
+        )
     if not _URL.fullmatch(url) or "\\" in url:
-        raise Refused(
+        raise AddressRefused(
             "A URL consists of visible ASCII characters: write a name in another script as"
             " xn--…, and escape other characters with %."
         )
@@ -71,19 +73,21 @@ def parse(url: str) -> Destination:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise Refused(f"This is no URL: {error}.") from None
+        raise AddressRefused(f"This is no URL: {error}.") from None
     if parts.scheme not in PORTS:
         or_http = " or http://" if settings.UAC_WEBHOOK_ALLOW_HTTP else ""
-        raise Refused(f"Give a URL that begins with https://{or_http}.")
+        raise AddressRefused(f"Give a URL that begins with https://{or_http}.")
     if parts.scheme == "http" and not settings.UAC_WEBHOOK_ALLOW_HTTP:
-        raise Refused("Use https: over http everybody on the way could read what is sent.")
+        raise AddressRefused("Use https: over http everybody on the way could read what is sent.")
     if "@" in parts.netloc:
-        raise Refused("A URL must not hold a user or a password: the signature proves who calls.")
+        raise AddressRefused(
+            "A URL must not hold a user or a password: the signature proves who calls."
+        )
     if parts.fragment or url.endswith("#"):
-        raise Refused("A URL must not have a fragment (#…): it is never sent.")
+        raise AddressRefused("A URL must not have a fragment (#…): it is never sent.")
     port = PORTS[parts.scheme] if port is None else port
     if port not in PORTS.values() and port < FIRST_FREE_PORT:
-        raise Refused(f"Use port 443, or one from {FIRST_FREE_PORT} on, not {port}.")
+        raise AddressRefused(f"Use port 443, or one from {FIRST_FREE_PORT} on, not {port}.")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Destination(parts.scheme, _host(parts), port, target)
 
@@ -101,7 +105,7 @@ def _host(parts: SplitResult) -> str:
 
 
 def _no_host(host: str) -> str:
-    raise Refused(f"{host[:100]!r} is no name of a host.")
+    raise AddressRefused(f"{host[:100]!r} is no name of a host.")
 
 
 def addresses(destination: Destination, seconds: float) -> list[Address]:
@@ -113,7 +117,7 @@ def addresses(destination: Destination, seconds: float) -> list[Address]:
     for address in found:
         if not allowed(address):
             named = destination.host == str(address)
-            raise Refused(
+            raise AddressRefused(
                 (f"{address} is" if named else f"{destination.host} leads to {address}, which is")
                 + " not a public address of the internet. An operator can allow a private network"
                 " with UAC_WEBHOOK_ALLOWED_NETWORKS."

@@ -80,7 +80,7 @@ class TooManyEndpoints(Exception):
     """The workspace has the maximum number of endpoints."""
 
 
-class NotSettled(Exception):
+class DeliveryPending(Exception):
     """The message is still on its way."""
 
 
@@ -295,10 +295,12 @@ def replay(delivery: Delivery) -> None:
     Raises NotSettled if it is still on its way, or was redacted.
     """
     if not delivery.payload:
-        raise NotSettled("What this message told of was redacted since: it cannot be sent again.")
+        raise DeliveryPending(
+            "What this message told of was redacted since: it cannot be sent again."
+        )
     settled = Delivery.objects.filter(pk=delivery.pk)
     if not _replay(settled, delivery.endpoint):
-        raise NotSettled("This message is on its way; there is nothing to send again yet.")
+        raise DeliveryPending("This message is on its way; there is nothing to send again yet.")
     delivery.refresh_from_db()
 
 

@@ -76,7 +76,7 @@ _NAMES: Mapping[type[models.Model], str] = {
 
 
 @dataclass(frozen=True)
-class Part:
+class SubjectPart:
     """The rows of one model that belong to a person.
 
     `left_out` are columns that are not exported, each with the reason. `chunk` rows are read at a
@@ -99,111 +99,111 @@ LEFT_OUT: Mapping[type[models.Model], str] = {
     SearchBlock: "an index of the log, made of log.jsonl: hashes of its words",
 }
 
-PARTS: Mapping[type[models.Model], Part] = {
-    MemoryUser: Part(
+PARTS: Mapping[type[models.Model], SubjectPart] = {
+    MemoryUser: SubjectPart(
         "person",
         "who it is: the id that the product gave, time zone, and what the product noted",
         {"id": _NUMBER, **dict.fromkeys(("alerts_version", "constraints_changed_at"), _WORK)},
     ),
-    LogEntry: Part(
+    LogEntry: SubjectPart(
         "log",
         "all that was said and sent, in its order; what was redacted is an entry without content",
         {"user": _WHOSE},
         order=("seq",),
     ),
-    EntryOutcome: Part(
+    EntryOutcome: SubjectPart(
         "outcomes", "what became of each entry", {"id": _NUMBER, "user": _WHOSE}, order=("seq",)
     ),
-    Redaction: Part(
+    Redaction: SubjectPart(
         "redactions",
         "what was taken out again, when and why",
         {"id": _NUMBER, "user": _WHOSE, **_LEASE},
         order=("seq",),
     ),
-    Merge: Part(
+    Merge: SubjectPart(
         "merges",
         "who turned out to be this person, and since when",
         {"id": _NUMBER, "user": _WHOSE, **_LEASE},
     ),
-    CopiedEntries: Part(
+    CopiedEntries: SubjectPart(
         "copied-entries",
         "which entries of whom became which of this person",
         {"id": _NUMBER},
     ),
-    Checkpoint: Part(
+    Checkpoint: SubjectPart(
         "versions",
         "every version of the project: its files (path and hash), and what changed by which entry",
         {"id": _NUMBER, "user": _WHOSE},
         order=("version",),
         chunk=20,
     ),
-    Blob: Part(
+    Blob: SubjectPart(
         "files",
         "the content of every file that a version has, by its hash; empty where it was redacted",
         {"id": _NUMBER, "user": _WHOSE},
         chunk=50,
     ),
-    RecordLocation: Part(
+    RecordLocation: SubjectPart(
         "records",
         "every record there is or was: its name, and the file that has it",
         {"id": _NUMBER, "user": _WHOSE},
     ),
-    Run: Part(
+    Run: SubjectPart(
         "runs",
         "every question, query, proposal and check: what was asked, and what came of it",
         {"user": _WHOSE, "host": _PLACE, **_LEASE},
         order=("queued_at", "pk"),
         chunk=50,
     ),
-    Alert: Part(
+    Alert: SubjectPart(
         "alerts", "what was found, and how it stands", {"user": _WHOSE}, order=("opened_at", "pk")
     ),
-    AlertEvent: Part(
+    AlertEvent: SubjectPart(
         "alert-events",
         "what happened to each alert, and who did it; entries that were rejected",
         order=("seq",),
     ),
-    AlertFeedback: Part(
+    AlertFeedback: SubjectPart(
         "alert-feedback",
         "what was thought of each alert",
         {"id": _NUMBER},
     ),
-    Pause: Part(
+    Pause: SubjectPart(
         "pauses",
         "when the staff had the work on the person stand still",
         {"user": _WHOSE},
     ),
-    PausedConstraint: Part(
+    PausedConstraint: SubjectPart(
         "paused-constraints", "rules that were paused, since they said too much", {"user": _WHOSE}
     ),
-    Forecast: Part(
+    Forecast: SubjectPart(
         "forecast",
         "what is foreseen to be found",
         {"id": _NUMBER, "user": _WHOSE, **_LEASE},
     ),
-    Backtest: Part(
+    Backtest: SubjectPart(
         "backtests",
         "trials of the person's own rules on the past",
         {"user": _WHOSE, **_LEASE, "cursor": _WORK},
     ),
-    BacktestUser: Part("backtest-results", "what trials of rules came to", {"user": _WHOSE}),
-    BacktestFinding: Part(
+    BacktestUser: SubjectPart("backtest-results", "what trials of rules came to", {"user": _WHOSE}),
+    BacktestFinding: SubjectPart(
         "backtest-findings",
         "what rules would have found in the past",
         {"id": _NUMBER},
     ),
-    Delivery: Part(
+    Delivery: SubjectPart(
         "deliveries",
         "messages about alerts and rejected entries that were sent, and to which address",
         {**_LEASE},
         order=("created_at", "pk"),
     ),
-    DeliveryAttempt: Part(
+    DeliveryAttempt: SubjectPart(
         "delivery-attempts",
         "each time that a message was sent, and what was answered",
         {"id": _NUMBER},
     ),
-    LlmCall: Part(
+    LlmCall: SubjectPart(
         "model-calls",
         "every call of a language model: when, which model, how much, and what was sent and"
         " answered where that is kept",
@@ -211,12 +211,12 @@ PARTS: Mapping[type[models.Model], Part] = {
         order=("started_at", "pk"),
         chunk=20,
     ),
-    IdempotencyKey: Part(
+    IdempotencyKey: SubjectPart(
         "requests",
         "the names of the product's requests that wrote something",
         {"id": _NUMBER, "user": _WHOSE},
     ),
-    Lane: Part(
+    Lane: SubjectPart(
         "work", "whether something waits to be worked on", {"id": _NUMBER, "user": _WHOSE, **_LEASE}
     ),
 }
@@ -361,7 +361,7 @@ def _readme(user: MemoryUser, counts: Mapping[str, int]) -> str:
     return "\n".join(lines)
 
 
-def _by_reason(part: Part) -> dict[str, list[str]]:
+def _by_reason(part: SubjectPart) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, why in part.left_out.items():
         found.setdefault(why, []).append(name)

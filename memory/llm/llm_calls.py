@@ -76,7 +76,7 @@ class TooManyCalls(LanguageModelError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class CallSession:
     """The purpose and owner of calls; calls of one piece of work share its id.
 
     No call is made for a lane, a run or other leased work that the caller no longer holds.
@@ -118,7 +118,7 @@ class Ending:
 
 
 def start(
-    work: Work, attempt: Attempt, *, keep_content: bool, budget: Budget | None = None
+    work: CallSession, attempt: Attempt, *, keep_content: bool, budget: Budget | None = None
 ) -> LlmCall:
     """Write the row of an attempt that may be made now, within the given or the workspace's budget.
 

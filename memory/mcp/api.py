@@ -16,7 +16,7 @@ TIMEOUT_SECONDS = 90.0
 Json: TypeAlias = dict[str, Any]
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The API refused a request; the text says what is wrong and how to fix it."""
 
     def __init__(self, text: str, answer: Json | None = None) -> None:
@@ -56,7 +56,7 @@ class Api:
             # Escaped, so that a lone surrogate reaches the API, whose error names the field.
             content = None if body is None else json.dumps(body)
         except (RecursionError, ValueError):
-            raise Refused("The arguments are nested too deeply.") from None
+            raise RequestRefused("The arguments are nested too deeply.") from None
         given = {name: str(value) for name, value in parameters.items() if value is not None}
         try:
             response = self.client.request(
@@ -67,7 +67,9 @@ class Api:
                 headers={**self.headers, "Content-Type": "application/json"},
             )
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
-            raise Refused(f"The UaC server at {self.base_url} does not answer ({error}).") from None
+            raise RequestRefused(
+                f"The UaC server at {self.base_url} does not answer ({error})."
+            ) from None
         return _read(response)
 
 
@@ -78,7 +80,7 @@ def address(*segments: str) -> str:
     """
     for segment in segments:
         if segment in ("", ".", "..") or "/" in segment or not segment.isprintable():
-            raise Refused(f"There is nothing called {segment[:100]!r}.")
+            raise RequestRefused(f"There is nothing called {segment[:100]!r}.")
     return "".join(f"{quote(segment, safe='')}/" for segment in segments)
 
 
@@ -88,9 +90,11 @@ def _read(response: httpx2.Response) -> Json:
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
-        raise Refused(f"This is no UaC server: it answers {response.status_code} without JSON.")
+        raise RequestRefused(
+            f"This is no UaC server: it answers {response.status_code} without JSON."
+        )
     if response.status_code >= 400:
-        raise Refused(_told(answer), answer)
+        raise RequestRefused(_told(answer), answer)
     return answer
 
 

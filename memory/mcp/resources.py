@@ -6,7 +6,7 @@ from urllib.parse import quote, unquote
 
 from mcp_types import Resource, ResourceTemplate
 
-from memory.mcp.api import Refused, address
+from memory.mcp.api import RequestRefused, address
 from memory.mcp.tools import Caller
 
 _URI = re.compile(r"uac://users/(?P<user>[^/]+)/(?:manifest|files/(?P<path>.+))")
@@ -52,12 +52,12 @@ async def read(caller: Caller, uri: str) -> tuple[str, str]:
     user = unquote(match["user"]) if match else ""
     if match is None or caller.user_id not in (None, user):
         known = ", ".join(template.uri_template for template in templates(caller))
-        raise Refused(f"There is no such resource; there are: {known}.")
+        raise RequestRefused(f"There is no such resource; there are: {known}.")
     if match["path"] is None:
         return str((await caller.api.get(address("users", user, "manifest")))["text"]), TEXT
     version = await _head(caller, user)
     if version is None:
-        raise Refused("This user's project has no version yet, and so no file.")
+        raise RequestRefused("This user's project has no version yet, and so no file.")
     path = address(*unquote(match["path"]).split("/")).removesuffix("/")
     return str((await caller.api.get(f"{version}files/{path}"))["source"]), PYTHON
 

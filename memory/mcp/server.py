@@ -22,7 +22,7 @@ from mcp_types import (
 )
 
 from memory.mcp import resources, tools
-from memory.mcp.api import Json, Refused
+from memory.mcp.api import Json, RequestRefused
 from memory.mcp.tools import TOOLS, Caller
 
 INSTRUCTIONS = (
@@ -58,7 +58,7 @@ def create(caller_of: Callable[[Any], Caller]) -> Server[Any]:
         caller = caller_of(context.request)
         try:
             answer = await tools.call(caller, params.name, params.arguments or {})
-        except Refused as refused:
+        except RequestRefused as refused:
             text = TextContent(type="text", text=str(refused))
             return CallToolResult(content=[text], structured_content=refused.answer, is_error=True)
         text = TextContent(type="text", text=_text_of(answer))
@@ -69,7 +69,7 @@ def create(caller_of: Callable[[Any], Caller]) -> Server[Any]:
     ) -> ListResourcesResult:
         try:
             found = await resources.listed(caller_of(context.request))
-        except Refused as refused:
+        except RequestRefused as refused:
             raise MCPError(code=INVALID_PARAMS, message=str(refused)) from None
         return ListResourcesResult(resources=list(found))
 
@@ -85,7 +85,7 @@ def create(caller_of: Callable[[Any], Caller]) -> Server[Any]:
         uri = str(params.uri)
         try:
             text, mime_type = await resources.read(caller_of(context.request), uri)
-        except Refused as refused:
+        except RequestRefused as refused:
             raise MCPError(code=INVALID_PARAMS, message=str(refused), data={"uri": uri}) from None
         contents = TextResourceContents(uri=uri, text=text, mime_type=mime_type)
         return ReadResourceResult(contents=[contents])

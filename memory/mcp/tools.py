@@ -11,7 +11,7 @@ from mcp_types import Tool as OfferedTool
 from mcp_types import ToolAnnotations
 
 from memory.json_schema import misfit
-from memory.mcp.api import Api, Json, Refused, address
+from memory.mcp.api import Api, Json, RequestRefused, address
 
 # Typed records are usually settled within this time.
 SETTLED_SECONDS = 5
@@ -71,9 +71,9 @@ async def call(caller: Caller, name: str, arguments: Json) -> Json:
     """Run a tool and return the API's response. Raises Refused, which says how to fix the call."""
     tool = TOOLS.get(name)
     if tool is None:
-        raise Refused(f"There is no tool {name!r:.120}. The tools are: {', '.join(TOOLS)}.")
+        raise RequestRefused(f"There is no tool {name!r:.120}. The tools are: {', '.join(TOOLS)}.")
     if problem := misfit(arguments, tool.schema(caller)):
-        raise Refused(problem)
+        raise RequestRefused(problem)
     return await tool.run(caller, dict(arguments))
 
 
@@ -213,7 +213,7 @@ async def _open_domain(caller: Caller, given: Json) -> Json:
     domains = state.pop("domains")
     if domain not in domains:
         known = ", ".join(domains) or "none"
-        raise Refused(f"There is no domain {domain!r:.120}; there are: {known}.")
+        raise RequestRefused(f"There is no domain {domain!r:.120}; there are: {known}.")
     return {**state, "domain": domain, **domains[domain]}
 
 
@@ -249,7 +249,7 @@ async def _get_run(caller: Caller, given: Json) -> Json:
 def _own(caller: Caller, found: Json) -> Json:
     """Return an alert or a run if it belongs to the user that the connection is bound to."""
     if caller.user_id not in (None, found["user_id"]):
-        raise Refused("There is nothing at this address.")
+        raise RequestRefused("There is nothing at this address.")
     return found
 
 

@@ -17,7 +17,7 @@ from memory.mem0.memories import Memory, of_told
 from memory.models import LogEntry, MemoryUser, Workspace
 from memory.models.log import EntryKind, Outcome
 from memory.work import lanes
-from memory.work.lanes import State
+from memory.work.lanes import LaneState
 
 # The number of messages that can be added at once.
 MOST_MESSAGES = 1000
@@ -143,4 +143,4 @@ def _standing(
         "until": standing.until.isoformat() if standing.until else None,
         "reason": standing.reason or None,
     }
-    return "RUNNING" if standing.state == State.WORKING else "PENDING", None, metadata
+    return "RUNNING" if standing.state == LaneState.WORKING else "PENDING", None, metadata

@@ -48,7 +48,7 @@ MOST_NAME = 100
 
 
 @dataclass(frozen=True)
-class Problem:
+class AlarmCondition:
     """A problem, under a name that stays the same while it lasts.
 
     It counts once it has lasted for `patience` seconds.
@@ -143,7 +143,7 @@ def connections() -> tuple[int, int]:
     return used, most
 
 
-def problems() -> Iterator[Problem]:
+def problems() -> Iterator[AlarmCondition]:
     """Run all checks and yield the problems.
 
     A check that fails is a problem as well, and does not prevent the others; without a database
@@ -156,45 +156,45 @@ def problems() -> Iterator[Problem]:
             if isinstance(error, OperationalError) and not timeouts.answers(error):
                 raise
             logger.exception("alarm_look_failed", look=name)
-            yield Problem(
+            yield AlarmCondition(
                 f"{BLIND}{name}",
                 f"How the {name} stand cannot be told ({type(error).__name__}): what is wrong with"
                 " them is not noticed. The log of the process that looked has more.",
             )
 
 
-def _of_dispatcher() -> Iterator[Problem]:
+def _of_dispatcher() -> Iterator[AlarmCondition]:
     silent = silence(DISPATCHER)
     if silent > settings.UAC_ALARM_SILENT_SECONDS:
-        yield Problem(
+        yield AlarmCondition(
             "dispatcher",
             f"For {_words(silent)} nothing was dispatched: no beat runs, or no worker takes from"
             " the queue default.",
         )
 
 
-def _of_hosts() -> Iterator[Problem]:
+def _of_hosts() -> Iterator[AlarmCondition]:
     if not host_counts()["there"]:
-        yield Problem(
+        yield AlarmCondition(
             "sandbox hosts",
             "No sandbox worker is there: nothing is checked, answered or alerted.",
             patience=settings.UAC_ALARM_SILENT_SECONDS,
         )
     for host in _silent_hosts():
-        yield Problem(
+        yield AlarmCondition(
             f"sandbox host {host.name}",
             f"The sandbox worker {host.name} was heard of last at {host.seen_at:%H:%M:%S} UTC, and"
             " did not sign off.",
         )
 
 
-def _of_connections() -> Iterator[Problem]:
+def _of_connections() -> Iterator[AlarmCondition]:
     used, most = connections()
     if used > most * CONNECTIONS:
-        yield Problem("connections", f"The database has {used} of {most} connections open.")
+        yield AlarmCondition("connections", f"The database has {used} of {most} connections open.")
 
 
-def _of_work() -> Iterator[Problem]:
+def _of_work() -> Iterator[AlarmCondition]:
     for one in stuck.standings():
         kind = one.kind
         longest = (
@@ -203,43 +203,45 @@ def _of_work() -> Iterator[Problem]:
             else settings.UAC_ALARM_BACKGROUND_SECONDS
         )
         if one.oldest > longest:
-            yield Problem(
+            yield AlarmCondition(
                 f"waiting: {kind.name}",
                 f"{kind.title}: {one.waiting} waiting, the oldest for {_words(one.oldest)}; too few"
                 f" workers take from the queue {kind.queue}, or none.",
             )
         if one.longest > max(settings.UAC_WORK_SECONDS, longest):
-            yield Problem(
+            yield AlarmCondition(
                 f"held: {kind.name}",
                 f"A worker has been at {kind.title} for {_words(one.longest)}: it hangs.",
             )
         if one.failing >= settings.UAC_ALARM_STUCK:
-            yield Problem(
+            yield AlarmCondition(
                 f"failing: {kind.name}",
                 f"{kind.title}: {one.failing} failed {settings.UAC_STUCK_ATTEMPTS} times or more,"
                 " tried on at growing intervals.",
             )
         if one.dead >= settings.UAC_ALARM_STUCK:
-            yield Problem(f"dead: {kind.name}", f"{kind.title}: {one.dead} given up.")
+            yield AlarmCondition(f"dead: {kind.name}", f"{kind.title}: {one.dead} given up.")
 
 
-def _of_models() -> Iterator[Problem]:
+def _of_models() -> Iterator[AlarmCondition]:
     for one in llm_calls.failing():
         whose = "one workspace" if one.workspaces == 1 else f"{one.workspaces} workspaces"
         why = "; ".join(outcome.label for outcome in one.outcomes)
-        yield Problem(
+        yield AlarmCondition(
             f"model: {one.model}",
             f"The last calls of {one.model} for {whose} came to nothing ({why}): messages wait.",
             patience=0 if one.is_unusable else settings.UAC_ALARM_WAITING_SECONDS,
         )
 
 
-def _of_track_records() -> Iterator[Problem]:
+def _of_track_records() -> Iterator[AlarmCondition]:
     for workspace, model, reason in track_records.stopped():
-        yield Problem(f"stopped: workspace {workspace.pk}, {model}", f"{workspace}: {reason}")
+        yield AlarmCondition(
+            f"stopped: workspace {workspace.pk}, {model}", f"{workspace}: {reason}"
+        )
 
 
-def _of_embeddings() -> Iterator[Problem]:
+def _of_embeddings() -> Iterator[AlarmCondition]:
     """Yield the failure to make vectors; meanwhile searches use words only, and say so."""
     since = timezone.now() - EMBEDDINGS_WINDOW
     failed = llm_calls.failing_embeddings(settings.UAC_EMBEDDINGS, since)
@@ -254,18 +256,18 @@ def _of_embeddings() -> Iterator[Problem]:
     if number:
         error = behind.order_by("-attempts").values_list("last_error", flat=True).first() or ""
         told.append(f"{number} users' logs wait for vectors: {error.partition(': ')[2][:500]}")
-    yield Problem(
+    yield AlarmCondition(
         "embeddings",
         f"{' '.join(told)} Searches go by words where there are no vectors.",
         patience=0 if failed and failed.is_unusable else settings.UAC_ALARM_WAITING_SECONDS,
     )
 
 
-def _of_queues() -> Iterator[Problem]:
+def _of_queues() -> Iterator[AlarmCondition]:
     try:
         found = queues()
     except redis.RedisError as error:
-        yield Problem(
+        yield AlarmCondition(
             "redis",
             f"Redis does not answer ({type(error).__name__}): hints are lost, and all waits for the"
             " dispatcher.",
@@ -274,14 +276,14 @@ def _of_queues() -> Iterator[Problem]:
         return
     for queue in found:
         if queue.oldest > settings.UAC_ALARM_WAITING_SECONDS:
-            yield Problem(
+            yield AlarmCondition(
                 f"queue: {queue.name}",
                 f"The queue {queue.name} holds {queue.hints} hints, the oldest for"
                 f" {_words(queue.oldest)}: no worker takes from it.",
             )
 
 
-LOOKS: Mapping[str, Callable[[], Iterator[Problem]]] = {
+LOOKS: Mapping[str, Callable[[], Iterator[AlarmCondition]]] = {
     "kinds of work": _of_work,
     "dispatchers": _of_dispatcher,
     "sandbox hosts": _of_hosts,
@@ -325,7 +327,7 @@ def evaluate() -> None:
             )
 
 
-def _note(alarm: Alarm, problem: Problem | None, now: datetime.datetime) -> None:
+def _note(alarm: Alarm, problem: AlarmCondition | None, now: datetime.datetime) -> None:
     changed = False
     # An alarm that comes and goes is mailed once.
     lingers = settings.UAC_ALARM_SILENT_SECONDS

@@ -54,7 +54,7 @@ NAMED = 20
 
 
 @dataclass(frozen=True)
-class Problem:
+class Discrepancy:
     """An inconsistency: `code` names the check that found it."""
 
     code: str
@@ -64,20 +64,20 @@ class Problem:
         return self.message
 
 
-def problems(user: MemoryUser) -> Iterator[Problem]:
+def problems(user: MemoryUser) -> Iterator[Discrepancy]:
     """Yield the inconsistencies of a user's data."""
     # The end of the log may have moved since the row was read.
     user.refresh_from_db()
     for code, check in (_OF_USERS if user.erased_at is None else _OF_ERASED).items():
         for sentence in check(user):
-            yield Problem(code, sentence)
+            yield Discrepancy(code, sentence)
 
 
-def workspace_problems(workspace: Workspace) -> Iterator[Problem]:
+def workspace_problems(workspace: Workspace) -> Iterator[Discrepancy]:
     """Yield the inconsistencies of a workspace's feed and messages."""
     for code, check in (("event", _event_problems), ("delivery", _delivery_problems)):
         for sentence in check(workspace):
-            yield Problem(code, sentence)
+            yield Discrepancy(code, sentence)
 
 
 def _outcome_problems(user: MemoryUser) -> Iterator[str]:

@@ -71,7 +71,7 @@ _SIGNS = re.compile(r'[][();:,"]')
 
 
 @dataclass(frozen=True)
-class Part:
+class ContextPart:
     """A part of the block, with its numbers of lines and omitted lines, and cited entries."""
 
     name: str
@@ -95,7 +95,7 @@ class Context:
 
     text: str
     stable_characters: int
-    parts: Sequence[Part]
+    parts: Sequence[ContextPart]
     known: Known
     question: Question
     meaning: Meaning | None = None
@@ -179,7 +179,7 @@ def compose(known: Known, question: Question, tokens: int) -> Context:
     return Context(text, len(stable), parts, known, question, meaning)
 
 
-def _part(name: str, title: str, lines: Iterable[Line], room: int) -> Part:
+def _part(name: str, title: str, lines: Iterable[Line], room: int) -> ContextPart:
     """Return a part with its title and as many lines, from the first on, as fit into `room`."""
     text, entries, taken, left_out = f"\n\n{title}:", set[int](), 0, 0
     for line in lines:
@@ -190,23 +190,23 @@ def _part(name: str, title: str, lines: Iterable[Line], room: int) -> Part:
         text += told if len(told) <= left else f"{told[: left - 3]}..."
         taken += 1
         entries |= set(line.entries)
-    return Part(name, text if taken else "", taken, left_out, sorted(entries))
+    return ContextPart(name, text if taken else "", taken, left_out, sorted(entries))
 
 
-def _manifest(outline: Outline, failing: Sequence[Alert], room: int) -> Part:
+def _manifest(outline: Outline, failing: Sequence[Alert], room: int) -> ContextPart:
     """Return the manifest with all fields; if that does not fit, with names and counts."""
     marks = failures.by_name(failing, outline)
     if not outline.domains:
-        return Part("manifest", "", 0, 0)
+        return ContextPart("manifest", "", 0, 0)
     for brief in (False, True):
         text = f"\n\n{manifest_text(outline, failing=marks, brief=brief).rstrip()}"
         if len(text) <= room:
-            return Part("manifest", text, text.count("\n") - 1, 0)
+            return ContextPart("manifest", text, text.count("\n") - 1, 0)
     lines = text.split("\n")
     while len("\n".join(lines)) > room and lines:
         lines.pop()
     kept = "\n".join(lines)
-    return Part("manifest", kept, max(len(lines) - 2, 0), text.count("\n") + 1 - len(lines))
+    return ContextPart("manifest", kept, max(len(lines) - 2, 0), text.count("\n") + 1 - len(lines))
 
 
 def _alert_lines(alerts: Sequence[Alert]) -> Iterator[Line]:

@@ -105,7 +105,7 @@ def schema(checkpoint: Checkpoint | None) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Page:
+class RecordPage:
     """Some records of a collection in typed JSON; `next` is the number of the following page."""
 
     version: int
@@ -114,7 +114,7 @@ class Page:
     next: int | None
 
 
-def records(checkpoint: Checkpoint | None, domain_name: str, name: str, page: int) -> Page:
+def records(checkpoint: Checkpoint | None, domain_name: str, name: str, page: int) -> RecordPage:
     """Return a page (from 1) of a collection, or a singleton; a page is one file of the project.
 
     Raises LookupError that names what does not exist.
@@ -125,7 +125,7 @@ def records(checkpoint: Checkpoint | None, domain_name: str, name: str, page: in
     return records_in(checkpoint, domain, name, page)
 
 
-def records_in(checkpoint: Checkpoint, domain: Domain, name: str, page: int) -> Page:
+def records_in(checkpoint: Checkpoint, domain: Domain, name: str, page: int) -> RecordPage:
     """Like `records`, for a domain of the version's outline that the caller has read."""
     if name in domain.singletons:
         paths, count = [domain.state_path], 1
@@ -138,7 +138,7 @@ def records_in(checkpoint: Checkpoint, domain: Domain, name: str, page: int) -> 
         raise LookupError(f"{domain.name}.{name} has {len(paths)} pages, no page {page}.")
     path = paths[page - 1]
     state = parse_state(path, checkpoints.read_file(checkpoint, path), domain)
-    return Page(
+    return RecordPage(
         version=checkpoint.version,
         count=count,
         records=[encode(record, domain) for record in state.records[name].values()],

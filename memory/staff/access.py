@@ -191,7 +191,7 @@ ITSELF = "pk"
 
 
 @dataclass(frozen=True)
-class Place:
+class RowPath:
     """The owner of rows: the lookups that lead from a row to its workspace, and to its user.
 
     None means that they belong to no workspace, or are about no person. `otherwise` leads to the
@@ -212,17 +212,17 @@ class Place:
         return "public_id" if self.person == ITSELF else f"{self.person}__public_id"
 
 
-def _of_user(path: str = "user") -> Place:
-    return Place(workspace=f"{path}__workspace", person=path)
+def _of_user(path: str = "user") -> RowPath:
+    return RowPath(workspace=f"{path}__workspace", person=path)
 
 
 # Rows of the server itself: whoever may see such rows at all sees all of them.
-_NOBODYS = Place(workspace=None)
-_WORKSPACES = Place(workspace="workspace")
+_NOBODYS = RowPath(workspace=None)
+_WORKSPACES = RowPath(workspace="workspace")
 
-PLACES: dict[type[Model], Place] = {
-    Workspace: Place(workspace=ITSELF),
-    MemoryUser: Place(workspace="workspace", person=ITSELF),
+PLACES: dict[type[Model], RowPath] = {
+    Workspace: RowPath(workspace=ITSELF),
+    MemoryUser: RowPath(workspace="workspace", person=ITSELF),
     **dict.fromkeys(
         [
             *(Alert, Blob, Bytecode, Checkpoint, EntryOutcome, Forecast, Lane, LogEntry, Merge),
@@ -232,15 +232,17 @@ PLACES: dict[type[Model], Place] = {
         _of_user(),
     ),
     AlertFeedback: _of_user("alert__user"),
-    AlertEvent: Place("workspace", person="alert__user", otherwise="user"),
+    AlertEvent: RowPath("workspace", person="alert__user", otherwise="user"),
     CopiedEntries: _of_user("merge__user"),
     SearchBlock: _of_user("segment__user"),
     BacktestUser: _of_user(),
     BacktestFinding: _of_user("result__user"),
     # Some of these are about no user.
-    **dict.fromkeys([Backtest, IdempotencyKey, LlmCall, Pause], Place("workspace", person="user")),
-    Delivery: Place("endpoint__workspace", person="alert__user", otherwise="event__user"),
-    DeliveryAttempt: Place(
+    **dict.fromkeys(
+        [Backtest, IdempotencyKey, LlmCall, Pause], RowPath("workspace", person="user")
+    ),
+    Delivery: RowPath("endpoint__workspace", person="alert__user", otherwise="event__user"),
+    DeliveryAttempt: RowPath(
         "delivery__endpoint__workspace",
         person="delivery__alert__user",
         otherwise="delivery__event__user",
@@ -252,7 +254,7 @@ PLACES: dict[type[Model], Place] = {
         ],
         _WORKSPACES,
     ),
-    WorkspaceConstraintVersion: Place("constraint__workspace"),
+    WorkspaceConstraintVersion: RowPath("constraint__workspace"),
     **dict.fromkeys([Alarm, Heartbeat, SandboxHost, StaffAccess], _NOBODYS),
 }
 

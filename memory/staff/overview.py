@@ -115,7 +115,7 @@ def _stepped(
 
 
 @dataclass(frozen=True)
-class Spent:
+class SpendingRow:
     """The usage and cost of calls of language models."""
 
     calls: int = 0
@@ -133,9 +133,9 @@ class Spent:
 class Spending:
     """Spending by step, and the workspaces (key and name) and models that spent most."""
 
-    by_step: Mapping[datetime.datetime, Spent]
-    by_workspace: Sequence[tuple[int, str, Spent]]
-    by_model: Sequence[tuple[str, Spent]]
+    by_step: Mapping[datetime.datetime, SpendingRow]
+    by_workspace: Sequence[tuple[int, str, SpendingRow]]
+    by_model: Sequence[tuple[str, SpendingRow]]
 
 
 def spending(
@@ -167,11 +167,12 @@ def spending(
 
     steps = rows.values_list("step").annotate(**sums)
     return Spending(
-        by_step={_moment(step): Spent(*sums) for step, *sums in steps},
+        by_step={_moment(step): SpendingRow(*sums) for step, *sums in steps},
         by_workspace=[
-            (key, name, Spent(*sums)) for key, name, *sums in most("workspace", "workspace__name")
+            (key, name, SpendingRow(*sums))
+            for key, name, *sums in most("workspace", "workspace__name")
         ],
-        by_model=[(model, Spent(*sums)) for model, *sums in most("model")],
+        by_model=[(model, SpendingRow(*sums)) for model, *sums in most("model")],
     )
 
 

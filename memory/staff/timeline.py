@@ -25,7 +25,7 @@ class BadPlace(ValueError):
 
 
 @dataclass(frozen=True)
-class Kind:
+class EventSource:
     """One of the four kinds of rows: its column of time, and its tie-breaker."""
 
     name: str
@@ -37,20 +37,20 @@ class Kind:
     tie_type: type[int] | type[UUID]
 
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, EventSource] = {
     kind.name: kind
     for kind in (
-        Kind("entries", "entries", LogEntry, "user", "recorded_at", "seq", int),
-        Kind("versions", "versions", Checkpoint, "user", "created_at", "version", int),
-        Kind("runs", "runs", Run, "user", "queued_at", "pk", UUID),
-        Kind("alerts", "steps of alerts", AlertEvent, "alert__user", "at", "seq", int),
+        EventSource("entries", "entries", LogEntry, "user", "recorded_at", "seq", int),
+        EventSource("versions", "versions", Checkpoint, "user", "created_at", "version", int),
+        EventSource("runs", "runs", Run, "user", "queued_at", "pk", UUID),
+        EventSource("alerts", "steps of alerts", AlertEvent, "alert__user", "at", "seq", int),
     )
 }
 _RANKS = {name: rank for rank, name in enumerate(KINDS)}
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class Cursor:
     """A place in the line: after the row that it names, and before all later ones."""
 
     at: datetime.datetime
@@ -61,7 +61,7 @@ class Place:
         return f"{self.at.astimezone(datetime.UTC).isoformat()},{list(KINDS)[self.rank]},{self.tie}"
 
 
-def place_of(text: str) -> Place:
+def place_of(text: str) -> Cursor:
     """Parse a place. Raises BadPlace."""
     try:
         moment, name, tie = text.split(",")
@@ -73,75 +73,77 @@ def place_of(text: str) -> Place:
         raise BadPlace(text) from error
     if isinstance(number, int) and not 0 <= number < 2**63:
         raise BadPlace(text)
-    return Place(at, _RANKS[name], number)
+    return Cursor(at, _RANKS[name], number)
 
 
-def end_of(day: datetime.date, zone: datetime.tzinfo) -> Place:
+def end_of(day: datetime.date, zone: datetime.tzinfo) -> Cursor:
     """Return the place at which a day ends. Raises BadPlace for the last day of the calendar."""
     try:
         midnight = datetime.datetime.combine(
             day + datetime.timedelta(days=1), datetime.time(), tzinfo=zone
         )
-        return Place(midnight.astimezone(datetime.UTC), 0, 0)
+        return Cursor(midnight.astimezone(datetime.UTC), 0, 0)
     except OverflowError as error:
         raise BadPlace(str(day)) from error
 
 
 @dataclass(frozen=True)
-class Moment:
+class TimelineEvent:
     """Something that happened: a row of one of the kinds."""
 
-    place: Place
-    kind: Kind
+    place: Cursor
+    kind: EventSource
     row: Any
 
 
 @dataclass(frozen=True)
-class Page:
+class TimelinePage:
     """A page of the line, newest first, and the places at which newer and older pages begin."""
 
-    moments: Sequence[Moment]
-    newer: Place | None
-    older: Place | None
+    moments: Sequence[TimelineEvent]
+    newer: Cursor | None
+    older: Cursor | None
 
 
 def page(
     user: MemoryUser,
     rows: Mapping[str, QuerySet[Any]],
     *,
-    before: Place | None = None,
-    after: Place | None = None,
+    before: Cursor | None = None,
+    after: Cursor | None = None,
     limit: int = PAGE,
-) -> Page:
+) -> TimelinePage:
     """Return the page before a place, or just after one; without either, the newest.
 
     `rows` are those that may be shown, by kind; kinds that are left out are not shown.
     """
     forward = after is not None
     start = after if forward else before
-    found: list[Moment] = []
+    found: list[TimelineEvent] = []
     for name, chosen in rows.items():
         kind = KINDS[name]
         # One row more than the page holds tells whether there are more.
         part = _beyond(chosen.filter(**{kind.user: user}), kind, start, forward)[: limit + 1]
-        found += (Moment(_place(kind, row), kind, row) for row in part)
+        found += (TimelineEvent(_place(kind, row), kind, row) for row in part)
     found.sort(key=lambda moment: moment.place, reverse=not forward)
     more, found = len(found) > limit, found[:limit]
     if forward:
         found.reverse()
     if not found:
-        return Page([], None, None)
+        return TimelinePage([], None, None)
     first, last = found[0].place, found[-1].place
     if forward:
-        return Page(found, first if more else None, last)
-    return Page(found, first if before else None, last if more else None)
+        return TimelinePage(found, first if more else None, last)
+    return TimelinePage(found, first if before else None, last if more else None)
 
 
-def _place(kind: Kind, row: Any) -> Place:
-    return Place(getattr(row, kind.at), _RANKS[kind.name], getattr(row, kind.tie))
+def _place(kind: EventSource, row: Any) -> Cursor:
+    return Cursor(getattr(row, kind.at), _RANKS[kind.name], getattr(row, kind.tie))
 
 
-def _beyond(rows: QuerySet[Any], kind: Kind, start: Place | None, forward: bool) -> QuerySet[Any]:
+def _beyond(
+    rows: QuerySet[Any], kind: EventSource, start: Cursor | None, forward: bool
+) -> QuerySet[Any]:
     """Return the rows on that side of the place, nearest first."""
     if start is not None:
         rank = _RANKS[kind.name]
@@ -159,6 +161,6 @@ def _beyond(rows: QuerySet[Any], kind: Kind, start: Place | None, forward: bool)
     return rows.order_by(*(one.asc() if forward else one.desc() for one in columns))
 
 
-def chosen(names: Collection[str]) -> Sequence[Kind]:
+def chosen(names: Collection[str]) -> Sequence[EventSource]:
     """Return the kinds of these names; all if none is known."""
     return [kind for kind in KINDS.values() if kind.name in names] or list(KINDS.values())

@@ -406,7 +406,7 @@ def pick(backtest: Backtest) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class BacktestIssue:
     """An interval or event because of which a constraint would not have alerted.
 
     Kinds: `error`, it failed; `alert_limit`, it would have been paused; `redacted`, its input was
@@ -423,13 +423,13 @@ class Problem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moment:
+class Evaluation:
     """The findings of a constraint from an instant on, in one version of a user's project."""
 
     at: datetime.datetime
     version: int
     findings: Sequence[ConstraintFinding] = ()
-    problem: Problem | None = None
+    problem: BacktestIssue | None = None
 
 
 @dataclass
@@ -442,27 +442,27 @@ class Episode:
     newest: ConstraintFinding
     severity: Severity
     changes: list[dict[str, Any]] = field(default_factory=list)
-    resolved: Moment | None = None
+    resolved: Evaluation | None = None
 
 
 @dataclass
-class Told:
+class UserResult:
     """The simulated alerts of one user, and the problems of the constraint."""
 
     episodes: list[Episode] = field(default_factory=list)
     problems: list[dict[str, Any]] = field(default_factory=list)
 
 
-def put_together(moments: Iterable[Moment], limits: EffectiveSettings) -> Told:
+def put_together(moments: Iterable[Evaluation], limits: EffectiveSettings) -> UserResult:
     """Return what moments, in the order of time, come to by the rules of alerts.
 
     While the constraint has a problem it yields nothing, and its alerts stay open. Where it would
     have been paused, that is a problem of this moment alone, as if it was resumed at once.
     """
-    told = Told()
+    told = UserResult()
     live: dict[str, Episode] = {}
     lately: deque[tuple[datetime.datetime, str]] = deque()
-    before: Problem | None = None
+    before: BacktestIssue | None = None
     for moment in moments:
         while lately and lately[0][0] <= moment.at - DAY:
             lately.popleft()
@@ -489,12 +489,14 @@ def put_together(moments: Iterable[Moment], limits: EffectiveSettings) -> Told:
             times = sum(one == fingerprint for _, one in lately)
             if times == OPENINGS_OF_ONE:
                 flaps = f"it opened the same alert {times} times within 24 hours"
-                paused = Problem(kind="alert_limit", message=flaps)
+                paused = BacktestIssue(kind="alert_limit", message=flaps)
                 told.problems.append(paused.to_json(moment.at, moment.version))
     return told
 
 
-def _flood(moment: Moment, new: int, lately: int, limits: EffectiveSettings) -> Problem | None:
+def _flood(
+    moment: Evaluation, new: int, lately: int, limits: EffectiveSettings
+) -> BacktestIssue | None:
     most, within_day = limits.alerts_per_constraint, limits.openings_per_day
     if len(moment.findings) > most:
         reason = f"it found more than {most}, at once"
@@ -502,10 +504,10 @@ def _flood(moment: Moment, new: int, lately: int, limits: EffectiveSettings) -> 
         reason = f"it would open more than {within_day} alerts within 24 hours"
     else:
         return None
-    return Problem(kind="alert_limit", message=reason)
+    return BacktestIssue(kind="alert_limit", message=reason)
 
 
-def _keep(episode: Episode, finding: ConstraintFinding, moment: Moment) -> None:
+def _keep(episode: Episode, finding: ConstraintFinding, moment: Evaluation) -> None:
     changed = differences(episode.newest, finding)
     episode.newest = finding
     if changed:
@@ -520,7 +522,7 @@ def _keep(episode: Episode, finding: ConstraintFinding, moment: Moment) -> None:
     episode.severity = max(episode.severity, finding.severity, key=severity_rank)
 
 
-def settle(backtest: Backtest, row: BacktestUser, told: Told, **columns: Any) -> None:
+def settle(backtest: Backtest, row: BacktestUser, told: UserResult, **columns: Any) -> None:
     """Write one user's result of a backtest; nothing for a user who was erased meanwhile.
 
     `columns` are further columns of the row. Raises LeaseLost.

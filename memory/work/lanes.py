@@ -98,7 +98,7 @@ def hurry(lanes: QuerySet[Lane]) -> int:
     )
 
 
-class State(models.TextChoices):
+class LaneState(models.TextChoices):
     """The state of the language model's work on a user."""
 
     IDLE = "idle", "idle"
@@ -109,10 +109,10 @@ class State(models.TextChoices):
 
 
 @dataclass(frozen=True)
-class Standing:
+class LaneStatus:
     """A state, the waiting entries, when work begins or is retried, and why it does not begin."""
 
-    state: State
+    state: LaneState
     waiting: int
     until: datetime.datetime | None = None
     reason: str = ""
@@ -122,7 +122,7 @@ def standing(
     user: MemoryUser,
     lane: Lane | None = None,
     pause_of: Callable[[MemoryUser], Pause | None] = pauses.of_user,
-) -> Standing:
+) -> LaneStatus:
     """Return the status of the language model's work on a user, for the staff.
 
     The lane is looked up unless given. `pause_of` returns the pause of a user, if there is one.
@@ -130,21 +130,23 @@ def standing(
     lane = lane or Lane.objects.get(user=user, name=LaneName.STRUCTURE)
     now = timezone.now()
     if lane.lease_expires_at is not None and lane.lease_expires_at > now:
-        return Standing(State.WORKING, lane.waiting)
+        return LaneStatus(LaneState.WORKING, lane.waiting)
     if lane.due_at is None:
-        return Standing(State.IDLE, lane.waiting)
+        return LaneStatus(LaneState.IDLE, lane.waiting)
     if pause := pause_of(user):
         why = f": {pause.reason}" if pause.reason else ""
-        return Standing(State.STOPPED, lane.waiting, None, f"paused by {pause.paused_by}{why}")
+        return LaneStatus(
+            LaneState.STOPPED, lane.waiting, None, f"paused by {pause.paused_by}{why}"
+        )
     if reason := llm_calls.why_stopped(user.workspace):
-        return Standing(State.STOPPED, lane.waiting, None, reason)
+        return LaneStatus(LaneState.STOPPED, lane.waiting, None, reason)
     if reason := track_records.why_stopped(user.workspace):
-        return Standing(State.STOPPED, lane.waiting, None, reason)
+        return LaneStatus(LaneState.STOPPED, lane.waiting, None, reason)
     if lane.run_after > now and lane.last_error:
-        return Standing(State.STOPPED, lane.waiting, lane.run_after, lane.last_error)
+        return LaneStatus(LaneState.STOPPED, lane.waiting, lane.run_after, lane.last_error)
     if lane.due_at > now:
-        return Standing(State.WAITING, lane.waiting, lane.due_at)
-    return Standing(State.DUE, lane.waiting, None, _why_not_begun(user, lane, now))
+        return LaneStatus(LaneState.WAITING, lane.waiting, lane.due_at)
+    return LaneStatus(LaneState.DUE, lane.waiting, None, _why_not_begun(user, lane, now))
 
 
 def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:

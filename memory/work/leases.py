@@ -58,7 +58,7 @@ def free(now: datetime.datetime | Parameter) -> Q:
     return idle & Q(run_after__lte=now + SKEW)
 
 
-class Work(Generic[Leased]):
+class ClaimQuery(Generic[Leased]):
     """Rows that are claimed so often that the SQL to select them is built only once.
 
     `rows` returns their queryset, with `Parameter`s.

@@ -20,7 +20,7 @@ MOST_RUNS = 20
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkItem:
     """A piece of work: what it is, whether a worker holds it, and since when."""
 
     what: str
@@ -35,7 +35,7 @@ class Progress:
     `again_at` is the time at which failed work is retried, if there is any.
     """
 
-    works: Sequence[Work]
+    works: Sequence[WorkItem]
     pending: int
     again_at: datetime.datetime | None = None
 
@@ -93,16 +93,16 @@ def _pending(due: Sequence[Lane]) -> int:
     return int(found[0].union(*found[1:], all=True).count())
 
 
-def _lanes(due: Sequence[Lane]) -> Iterator[Work]:
+def _lanes(due: Sequence[Lane]) -> Iterator[WorkItem]:
     """Yield the lanes that a worker holds or could claim; others wait for their time."""
     now = timezone.now()
     for lane in due:
         is_held = lane.lease_expires_at is not None and lane.lease_expires_at > now
         if is_held or getattr(lane, "is_ready", False):
-            yield Work(LaneName(lane.name).label, is_held, lane.due_at)
+            yield WorkItem(LaneName(lane.name).label, is_held, lane.due_at)
 
 
-def _runs(user: MemoryUser) -> Iterator[Work]:
+def _runs(user: MemoryUser) -> Iterator[WorkItem]:
     """Yield the unfinished runs, and unfinished backtests of the user's own constraints."""
     asked = Run.objects.filter(user=user).exclude(status=RunStatus.DONE).order_by()
     tests = Backtest.objects.filter(user=user, state__in=GOING_ON).order_by()
@@ -113,7 +113,7 @@ def _runs(user: MemoryUser) -> Iterator[Work]:
     for kind, status, queued, started in found.order_by("queued_at")[:MOST_RUNS]:
         what = f"run ({RunKind(kind).label})" if kind else "backtest"
         is_held = status in (RunStatus.RUNNING, BacktestState.RUNNING)
-        yield Work(what, is_held, started if is_held else queued)
+        yield WorkItem(what, is_held, started if is_held else queued)
 
 
 def _for(since: datetime.datetime | None, now: datetime.datetime, how: str = "for") -> str:

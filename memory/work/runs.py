@@ -99,7 +99,7 @@ def _open() -> QuerySet[Run]:
     return Run.objects.exclude(status=RunStatus.DONE).filter(undisturbed(), of_work | unpaused())
 
 
-_OPEN = leases.Work(lambda: _open().filter(pk=Parameter("pk")))
+_OPEN = leases.ClaimQuery(lambda: _open().filter(pk=Parameter("pk")))
 # The columns of the version and its user that an execution needs.
 _TO_EXECUTE = Statement(
     lambda: Checkpoint.objects.filter(pk=Parameter("pk")).order_by(),

@@ -38,7 +38,7 @@ def _forecasts_again(work: QuerySet[Any]) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class WorkKind:
     """A kind of work: `work` selects all that is to be done, now or later.
 
     `since` is the column with the time since when it is to be done, "" if there is none. `whose`
@@ -74,7 +74,7 @@ class Kind:
             return self.model._default_manager.none()
         return self.mortal().filter(dead_since__isnull=False)
 
-    def within(self, narrow: Callable[[QuerySet[Any]], QuerySet[Any]]) -> "Kind":
+    def within(self, narrow: Callable[[QuerySet[Any]], QuerySet[Any]]) -> "WorkKind":
         """Return the same kind of work, narrowed by `narrow`."""
         ready, mortal = self.ready, self.mortal
         return replace(
@@ -89,10 +89,10 @@ def _pending_messages() -> QuerySet[Delivery]:
     return Delivery.objects.filter(state=DeliveryState.PENDING, endpoint__enabled=True)
 
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, WorkKind] = {
     kind.name: kind
     for kind in (
-        Kind(
+        WorkKind(
             name="records",
             title="typed records",
             queue="sandbox",
@@ -100,7 +100,7 @@ KINDS: Mapping[str, Kind] = {
             since="due_at",
             whose="user",
         ),
-        Kind(
+        WorkKind(
             name="structure",
             title="language model's work",
             queue="llm",
@@ -109,7 +109,7 @@ KINDS: Mapping[str, Kind] = {
             whose="user",
             urgent=False,
         ),
-        Kind(
+        WorkKind(
             name="runs",
             title="runs",
             queue="sandbox",
@@ -119,7 +119,7 @@ KINDS: Mapping[str, Kind] = {
             mortal=lambda: Run.objects.exclude(kind__in=BY_MODEL),
             again=runs.try_again,
         ),
-        Kind(
+        WorkKind(
             name="questions",
             title="questions",
             queue="llm",
@@ -129,7 +129,7 @@ KINDS: Mapping[str, Kind] = {
             mortal=lambda: Run.objects.filter(kind__in=BY_MODEL),
             again=runs.try_again,
         ),
-        Kind(
+        WorkKind(
             name="redactions",
             title="redactions",
             queue="sandbox",
@@ -137,7 +137,7 @@ KINDS: Mapping[str, Kind] = {
             since="due_at",
             whose="user",
         ),
-        Kind(
+        WorkKind(
             name="erasures",
             title="erasures of users",
             queue="default",
@@ -145,7 +145,7 @@ KINDS: Mapping[str, Kind] = {
             since="due_at",
             whose="user",
         ),
-        Kind(
+        WorkKind(
             name="merges",
             title="merges of users",
             queue="default",
@@ -153,7 +153,7 @@ KINDS: Mapping[str, Kind] = {
             since="due_at",
             whose="user",
         ),
-        Kind(
+        WorkKind(
             name="deliveries",
             title="webhook messages",
             queue="default",
@@ -164,7 +164,7 @@ KINDS: Mapping[str, Kind] = {
             mortal=Delivery.objects.all,
             again=webhooks.try_again,
         ),
-        Kind(
+        WorkKind(
             name="versions",
             title="workspace constraints to be checked",
             queue="sandbox",
@@ -172,7 +172,7 @@ KINDS: Mapping[str, Kind] = {
             since="created_at",
             whose="constraint",
         ),
-        Kind(
+        WorkKind(
             name="mails",
             title="mails to the staff",
             queue="default",
@@ -180,7 +180,7 @@ KINDS: Mapping[str, Kind] = {
             since="",
             whose="staff",
         ),
-        Kind(
+        WorkKind(
             name="indexes",
             title="search indexes",
             queue="default",
@@ -189,7 +189,7 @@ KINDS: Mapping[str, Kind] = {
             whose="user",
             urgent=False,
         ),
-        Kind(
+        WorkKind(
             name="forecasts",
             title="forecasts",
             queue="sandbox",
@@ -200,7 +200,7 @@ KINDS: Mapping[str, Kind] = {
             mortal=Forecast.objects.all,
             again=_forecasts_again,
         ),
-        Kind(
+        WorkKind(
             name="backtests",
             title="backtests",
             queue="sandbox",
@@ -224,14 +224,14 @@ STANDINGS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class WorkStatus:
     """The status of a kind of work: the numbers that wait, are held, fail and are dead.
 
     `oldest` is the longest wait in seconds since a worker could have begun, `longest` the longest
     hold.
     """
 
-    kind: Kind
+    kind: WorkKind
     waiting: int
     oldest: float
     held: int
@@ -240,7 +240,7 @@ class Standing:
     dead: int
 
 
-def standings(kinds: Iterable[Kind] | None = None) -> Iterator[Standing]:
+def standings(kinds: Iterable[WorkKind] | None = None) -> Iterator[WorkStatus]:
     """Yield the status of every kind of work, or of these, by one statement for all."""
     now = timezone.now()
     kinds = list(KINDS.values() if kinds is None else kinds)
@@ -262,7 +262,7 @@ def standings(kinds: Iterable[Kind] | None = None) -> Iterator[Standing]:
         (waiting, oldest), (held, longest), (failing, _), (dead, _) = (
             found.get((kind.name, how), (0, None)) for how in STANDINGS
         )
-        yield Standing(
+        yield WorkStatus(
             kind=kind,
             waiting=waiting,
             oldest=_seconds(oldest, now) if kind.since else 0.0,
@@ -273,7 +273,7 @@ def standings(kinds: Iterable[Kind] | None = None) -> Iterator[Standing]:
         )
 
 
-def by_standing(kind: Kind, now: datetime.datetime) -> Mapping[str, QuerySet[Any]]:
+def by_standing(kind: WorkKind, now: datetime.datetime) -> Mapping[str, QuerySet[Any]]:
     """Select the work of a kind that is `waiting`, `held`, `failing` and `dead`."""
     work = kind.work()
     return {
@@ -295,7 +295,7 @@ class Stuck:
     `since` is when it was asked for, or died; `again_at` is when it is retried, None if it is dead.
     """
 
-    kind: Kind
+    kind: WorkKind
     row: LeasedWork
     whose: models.Model
     is_dead: bool
@@ -305,7 +305,7 @@ class Stuck:
     error: str
 
 
-def found(kind: Kind, limit: int) -> Sequence[Stuck]:
+def found(kind: WorkKind, limit: int) -> Sequence[Stuck]:
     """Return the stuck work of a kind: dead work, latest first, then failing work."""
     given_up = kind.dead().select_related(kind.whose)
     if kind.mortal is not None:
@@ -315,7 +315,7 @@ def found(kind: Kind, limit: int) -> Sequence[Stuck]:
     return [*dead, *(_stuck(kind, row, is_dead=False) for row in failing[: limit - len(dead)])]
 
 
-def _stuck(kind: Kind, row: Any, *, is_dead: bool) -> Stuck:
+def _stuck(kind: WorkKind, row: Any, *, is_dead: bool) -> Stuck:
     return Stuck(
         kind=kind,
         row=row,
@@ -328,7 +328,7 @@ def _stuck(kind: Kind, row: Any, *, is_dead: bool) -> Stuck:
     )
 
 
-def try_again(kind: Kind, keys: Collection[Any]) -> int:
+def try_again(kind: WorkKind, keys: Collection[Any]) -> int:
     """Retry these pieces of work now, dead or not; return how many there are.
 
     Work that was settled or redacted meanwhile is left as it is.
@@ -343,7 +343,7 @@ def try_again(kind: Kind, keys: Collection[Any]) -> int:
     return number
 
 
-def dismiss(kind: Kind, keys: Collection[Any]) -> int:
+def dismiss(kind: WorkKind, keys: Collection[Any]) -> int:
     """Mark these pieces of dead work as seen to, without a retry; return how many there were."""
     if kind.mortal is None:
         return 0

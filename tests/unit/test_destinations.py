@@ -9,7 +9,7 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from memory.delivery import destinations
-from memory.delivery.destinations import NotFound, Refused
+from memory.delivery.destinations import AddressRefused, NotFound
 from tests.waiting import scaled
 
 
@@ -67,7 +67,7 @@ def test_a_url_is_taken_apart(url: str, host: str, port: int, target: str, autho
     ],
 )
 def test_what_is_no_public_https_url_is_refused_with_the_reason(url: str, reason: str) -> None:
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(AddressRefused, match=reason):
         destinations.parse(url)
 
 
@@ -80,7 +80,7 @@ def test_a_url_without_a_scheme_is_told_those_that_this_server_takes(
 ) -> None:
     settings.UAC_WEBHOOK_ALLOW_HTTP = allow_http
     for url in ("a.example/hook", "localhost:9000/hook", "ftp://a.example/"):
-        with pytest.raises(Refused, match=says):
+        with pytest.raises(AddressRefused, match=says):
             destinations.parse(url)
 
 
@@ -158,7 +158,7 @@ def test_an_operator_can_allow_a_private_network_and_nothing_beside_it(settings:
     ],
 )
 def test_every_way_to_write_an_inner_address_leads_nowhere(url: str) -> None:
-    with pytest.raises((Refused, NotFound)):
+    with pytest.raises((AddressRefused, NotFound)):
         destinations.addresses(destinations.parse(url), 5)
 
 
@@ -166,7 +166,7 @@ def test_one_inner_address_among_public_ones_is_enough(monkeypatch: pytest.Monke
     mixed = [ipaddress.ip_address(text) for text in ("8.8.8.8", "10.0.0.1")]
     monkeypatch.setattr(destinations, "look_up", lambda *arguments: mixed)
 
-    with pytest.raises(Refused, match=r"10\.0\.0\.1, which is not a public address"):
+    with pytest.raises(AddressRefused, match=r"10\.0\.0\.1, which is not a public address"):
         destinations.addresses(destinations.parse("https://a.example/"), 5)
 
 

@@ -10,7 +10,7 @@ from memory.llm.llm_turns import STRUCTURE_TASK
 from memory.temporal.backtests import TASK as BACKTEST_TASK
 from memory.temporal.forecasts import TASK as FORECAST_TASK
 from workers.service import turns
-from workers.service.turns import Hint, Turns, Work
+from workers.service.turns import CurrentWork, Hint, Turns
 
 LONG = 5.0
 SHORT = 0.01
@@ -50,7 +50,7 @@ def take(worker: Turns, clock: Clock, workspace: int, seconds: float, kind: str 
     worker.end(work)
 
 
-def begun(worker: Turns, workspace: int | None, kind: str = "query") -> list[Work]:
+def begun(worker: Turns, workspace: int | None, kind: str = "query") -> list[CurrentWork]:
     """Begin as many of the pieces of work as are let in."""
     works = [worker.begin(hint(workspace, kind)) for _ in range(3 * THREADS)]
     return [work for work in works if work is not None]

@@ -33,7 +33,7 @@ class Constraint:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ExpectedAlert:
     """An alert that should be open: its constraint, its severity, the keys of its evidence."""
 
     constraint: str
@@ -163,11 +163,11 @@ def life(loaded_on: datetime.date) -> Life:
     )
 
 
-def findings(loaded_on: datetime.date, today: datetime.date) -> set[Finding]:
+def findings(loaded_on: datetime.date, today: datetime.date) -> set[ExpectedAlert]:
     """Return the alerts that should be open on `today`."""
-    drug = Finding("drug_allergy", "critical", frozenset({"amoxicillin", "penicillin"}))
-    passport = Finding("passport_validity", "warning", frozenset({"bangkok", "passport-se"}))
-    lease = Finding("notice_period", "critical", frozenset({"pottery-studio"}))
+    drug = ExpectedAlert("drug_allergy", "critical", frozenset({"amoxicillin", "penicillin"}))
+    passport = ExpectedAlert("passport_validity", "warning", frozenset({"bangkok", "passport-se"}))
+    lease = ExpectedAlert("notice_period", "critical", frozenset({"pottery-studio"}))
     departed = life(loaded_on).booking["data"]["departs_on"] < str(today)
     renewed = _lease_ends_on(loaded_on) < today
     return {drug} | (set() if departed else {passport}) | (set() if renewed else {lease})

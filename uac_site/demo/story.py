@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from uac_site.demo import person, recorded_model
 from uac_site.demo.calls import Calls
 from uac_site.demo.client import Client
-from uac_site.demo.person import Entry, Finding
+from uac_site.demo.person import Entry, ExpectedAlert
 from uac_site.demo.screen import Screen
 
 _PATIENCE_SECONDS = 240
@@ -457,8 +457,8 @@ def _constraint_of(alert: dict[str, Any]) -> str:
     return str(alert["constraint"]).removeprefix("constraints/").removesuffix(".py")
 
 
-def _finding(alert: dict[str, Any]) -> Finding:
-    return Finding(
+def _finding(alert: dict[str, Any]) -> ExpectedAlert:
+    return ExpectedAlert(
         constraint=_constraint_of(alert),
         severity=alert["severity"],
         evidence=frozenset(record["key"] for record in alert["evidence"]),
@@ -471,7 +471,7 @@ def _number(count: int, word: str) -> str:
     return f"{count} {word}"
 
 
-def _in_words(finding: Finding) -> str:
+def _in_words(finding: ExpectedAlert) -> str:
     return (
         f"{finding.severity} alert of {finding.constraint} "
         f"on {', '.join(sorted(finding.evidence)) or 'no record'}"

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import transaction
 
 from memory.llm.language_models import LanguageModelError
-from memory.llm.llm_calls import Work
+from memory.llm.llm_calls import CallSession
 from memory.models import MemoryUser, Run
 from memory.models.llm import LlmPurpose
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
@@ -85,7 +85,9 @@ class _Session:
     def __init__(self, run: Run) -> None:
         assert run.checkpoint is not None
         self._run, self._user = run, _as_of(run)
-        work = Work(workspace=run.user.workspace, purpose=LlmPurpose.QUERY, user=run.user, run=run)
+        work = CallSession(
+            workspace=run.user.workspace, purpose=LlmPurpose.QUERY, user=run.user, run=run
+        )
         self._conversation = Conversation(work, run)
         self._bench = Workbench(self._user, lambda code: self._done(code)["value"])
         self._queries: list[Run] = []

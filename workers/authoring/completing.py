@@ -5,7 +5,7 @@ The result is used as a search query and for nothing else, whatever the turns be
 
 from typing import Any
 
-from memory.llm.llm_calls import Work
+from memory.llm.llm_calls import CallSession
 from memory.models import Run
 from memory.models.llm import LlmPurpose
 from memory.recall.search.followups import MAX_COMPLETED
@@ -25,7 +25,9 @@ def _complete(run: Run) -> dict[str, Any]:
 
     There is no second attempt: somebody waits, and a search by words alone will do.
     """
-    work = Work(workspace=run.user.workspace, purpose=LlmPurpose.QUERY, user=run.user, run=run)
+    work = CallSession(
+        workspace=run.user.workspace, purpose=LlmPurpose.QUERY, user=run.user, run=run
+    )
     conversation = Conversation(work, run)
     conversation.tell(prompts.COMPLETE, prompts.question(run))
     for call in conversation.ask(COMPLETE_TOOLS):

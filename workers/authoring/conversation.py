@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
-from memory.llm.llm_calls import Work
+from memory.llm.llm_calls import CallSession
 from memory.models.leased import LeasedWork
 from memory.work import leases
 from workers.authoring.settling import NotSettled
@@ -12,8 +12,8 @@ from workers.llm.interface import (
     Assistant,
     EmptyAnswer,
     Message,
+    ModelRefused,
     PromptTooLong,
-    Refused,
     RequestRejected,
     System,
     Tool,
@@ -25,7 +25,7 @@ from workers.llm.interface import (
 from workers.llm.metered import MeteredModel
 
 # These failures may be due to the question: with fewer or other entries it may succeed.
-OF_THE_QUESTION = (Truncated, Refused, PromptTooLong, EmptyAnswer, RequestRejected)
+OF_THE_QUESTION = (Truncated, ModelRefused, PromptTooLong, EmptyAnswer, RequestRejected)
 # How often a model may repeat an answer after it was told what is wrong with it.
 MOST_REPETITIONS = 2
 
@@ -38,7 +38,7 @@ NO_TOOL = (
 class Conversation:
     """One piece of work under a lease: the conversation so far, and its outcome."""
 
-    def __init__(self, work: Work, leased: LeasedWork) -> None:
+    def __init__(self, work: CallSession, leased: LeasedWork) -> None:
         self._model = MeteredModel(work)
         self._leased = leased
         self._messages: list[Message] = []

@@ -18,7 +18,7 @@ from django.db import transaction
 from memory import checkpoints, log
 from memory.canonical import canonical_json
 from memory.checkpoints import Decision
-from memory.llm.llm_calls import Work
+from memory.llm.llm_calls import CallSession
 from memory.models import Lane, LogEntry, MemoryUser
 from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind, Outcome
@@ -130,7 +130,7 @@ def memorize(lane: Lane, user: MemoryUser, messages: Sequence[LogEntry]) -> None
     Raises NotSettled if it finds none that can be accepted, LeaseLost, and the errors of calls
     (LanguageModelError).
     """
-    work = Work(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE, user=user, lane=lane)
+    work = CallSession(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE, user=user, lane=lane)
     facts: list[Fact] = []
     known = _known(user)
     context = _earlier(user, messages[0]), _lines(user, known)

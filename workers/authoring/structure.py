@@ -14,7 +14,7 @@ from django.db import transaction
 
 from memory import users
 from memory.llm import track_records
-from memory.llm.llm_calls import Work
+from memory.llm.llm_calls import CallSession
 from memory.models import Lane, LogEntry, MemoryUser, Run
 from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind
@@ -81,7 +81,7 @@ class _Session:
     """One window of entries, from the question to the checkpoint."""
 
     def __init__(self, lane: Lane, user: MemoryUser, entries: Sequence[LogEntry]) -> None:
-        self._work = Work(
+        self._work = CallSession(
             workspace=user.workspace, purpose=LlmPurpose.STRUCTURE, user=user, lane=lane
         )
         self._conversation = Conversation(self._work, lane)

@@ -23,7 +23,7 @@ from memory.project.values import Record, RecordId, Value
 from workers.checkpointing.findings import Finding
 from workers.checkpointing.grounding import Claim, Source, ungrounded
 from workers.checkpointing.retirements import Retirement, ungrounded_retirements
-from workers.checkpointing.updates import MAX_RESTED, Update, ungrounded_updates
+from workers.checkpointing.updates import MAX_RESTED, RecordUpdate, ungrounded_updates
 from workers.checkpointing.wording import texts_of, unsaid_texts
 
 # Up to this many characters, counted each time they are read, the check is fast and runs in this
@@ -54,7 +54,7 @@ class Cited:
     """
 
     claims: Sequence[Claim]
-    updates: Sequence[Update]
+    updates: Sequence[RecordUpdate]
     retirements: Sequence[Retirement]
     added: Sequence[Record]
     sources: Mapping[int, Source]

@@ -17,7 +17,7 @@ from workers.checkpointing.findings import Finding
 from workers.checkpointing.grounding import Claim, Source, claims_of
 from workers.checkpointing.no_loss import domain_of
 from workers.checkpointing.retirements import Retirement, successor
-from workers.checkpointing.updates import Update
+from workers.checkpointing.updates import RecordUpdate
 
 # Maximum length of all entries read for one check of a change.
 MAX_CITED_CHARACTERS = 5_000_000
@@ -132,9 +132,11 @@ def _claims(change: Change, before: Mapping[RecordId, Record]) -> Iterator[Claim
         )
 
 
-def _update(change: Change, record_id: RecordId, before: Record, rested_on: set[int]) -> Update:
+def _update(
+    change: Change, record_id: RecordId, before: Record, rested_on: set[int]
+) -> RecordUpdate:
     after = change.records[record_id].record
-    return Update(
+    return RecordUpdate(
         record_id,
         before,
         after,
@@ -147,14 +149,14 @@ def _update(change: Change, record_id: RecordId, before: Record, rested_on: set[
 
 def _told_anew(
     change: Change, retirements: Sequence[Retirement], added: Sequence[Record]
-) -> Iterator[Update]:
+) -> Iterator[RecordUpdate]:
     """Yield the changes of values of records that another record replaces."""
     for one in retirements:
         if (new := successor(one.record, added)) is None:
             continue
         fields = _fields_of(change, one.record_id, new)
         new_id = one.record_id._replace(key=new.key)
-        yield Update(
+        yield RecordUpdate(
             one.record_id,
             one.record,
             new,

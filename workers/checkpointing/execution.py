@@ -21,7 +21,7 @@ OTHER_HASH_SEED = 1
 SAME_EVIDENCE = "same_evidence"
 
 
-def policy_findings(found: Iterable[policy.Finding]) -> Iterator[Finding]:
+def policy_findings(found: Iterable[policy.Violation]) -> Iterator[Finding]:
     """Yield what the policy found as findings of the gate."""
     for one in found:
         yield Finding(code=one.code, path=one.path, line=one.line, message=one.message)

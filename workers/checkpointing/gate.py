@@ -35,7 +35,7 @@ from workers.checkpointing.execution import (
     same_evidence_in_tests,
 )
 from workers.checkpointing.findings import Check, Finding, Verdict
-from workers.checkpointing.holds import Candidate, held
+from workers.checkpointing.holds import ModelChange, held
 from workers.checkpointing.mutants import BLOCKING_ONCE, surviving_mutants
 from workers.checkpointing.no_loss import domain_of, lost_records
 from workers.checkpointing.policy import check_policy
@@ -253,7 +253,7 @@ def _execute(
         is_sound = verdict.accepted
         if of_model and parent is not None and is_sound:
             # This sandbox is not used afterwards.
-            candidate = Candidate(
+            candidate = ModelChange(
                 user=user,
                 parent=parent,
                 change=change,

@@ -49,7 +49,7 @@ Found = Mapping[str, ConstraintFinding]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class ModelChange:
     """A model's edits, the version that results, and a sandbox that holds it.
 
     Everything is compared at the instant `now`.
@@ -64,7 +64,7 @@ class Candidate:
     now: datetime.datetime
 
 
-def held(candidate: Candidate) -> Iterator[Finding]:
+def held(candidate: ModelChange) -> Iterator[Finding]:
     """Yield a finding for each critical alert and each rule that the edits silence.
 
     The finding blocks if no cited entry mentions the alert or rule, and is only reported if one
@@ -93,7 +93,7 @@ def _applying(user: MemoryUser, outline: Outline) -> list[Standing]:
     return [one for one in applicability.applicabilities(user, outline) if one.applies]
 
 
-def _find_after(candidate: Candidate) -> Found:
+def _find_after(candidate: ModelChange) -> Found:
     """Return the findings on the candidate; the workspace's constraints are loaded for this."""
     applying = _applying(candidate.user, candidate.change.outline)
     sandbox, shape = candidate.sandbox, candidate.allowance.shape
@@ -104,7 +104,7 @@ def _find_after(candidate: Candidate) -> Found:
 
 
 def _find(
-    candidate: Candidate,
+    candidate: ModelChange,
     sandbox: Sandbox,
     applying: Sequence[Standing] = (),
     paths: Sequence[str] | None = None,
@@ -140,7 +140,7 @@ def _is_silenced(finding: ConstraintFinding, fingerprint: str, after: Found) -> 
 
 
 def _held_alerts(
-    candidate: Candidate,
+    candidate: ModelChange,
     outline: Outline,
     before: Found,
     after: Found,
@@ -213,7 +213,7 @@ def _ids(finding: ConstraintFinding) -> set[RecordId]:
     return {RecordId(item["domain"], item["collection"], item["key"]) for item in finding.evidence}
 
 
-def _evidence(candidate: Candidate, finding: ConstraintFinding) -> dict[RecordId, Record]:
+def _evidence(candidate: ModelChange, finding: ConstraintFinding) -> dict[RecordId, Record]:
     """Return the records in the alert's evidence as they were before."""
     project = checkpoints.open_project(candidate.parent, candidate.user)
     records = {record_id: project.record(record_id) for record_id in sorted(_ids(finding))}
@@ -242,7 +242,7 @@ def _about(path: str, outline: Outline) -> list[str]:
 
 
 def _weaker_rules(
-    candidate: Candidate,
+    candidate: ModelChange,
     outline: Outline,
     before: Found,
     after: Found,
@@ -292,7 +292,7 @@ def _weaker_rules(
         )
 
 
-def _edits_of(candidate: Candidate, name: str) -> list[WriteConstraint | DeleteConstraint]:
+def _edits_of(candidate: ModelChange, name: str) -> list[WriteConstraint | DeleteConstraint]:
     return [
         edit
         for edit in candidate.edits
@@ -301,7 +301,11 @@ def _edits_of(candidate: Candidate, name: str) -> list[WriteConstraint | DeleteC
 
 
 def _silent_alerts(
-    candidate: Candidate, names: Sequence[str], old: Mapping[str, str], before: Found, after: Found
+    candidate: ModelChange,
+    names: Sequence[str],
+    old: Mapping[str, str],
+    before: Found,
+    after: Found,
 ) -> dict[str, str]:
     """Return, by constraint, an alert that its old text would still raise.
 
@@ -341,7 +345,7 @@ def _rests_on_more(finding: ConstraintFinding, after: Found) -> bool:
 
 
 def _lost_cases(
-    candidate: Candidate, names: Sequence[str], old: Mapping[str, str]
+    candidate: ModelChange, names: Sequence[str], old: Mapping[str, str]
 ) -> dict[str, str]:
     """Return, by constraint, a test that passed before and now fails or is gone.
 
@@ -380,7 +384,7 @@ def _functions(source: str) -> dict[str, str]:
     }
 
 
-def _load_new(candidate: Candidate, paths: Collection[str]) -> None:
+def _load_new(candidate: ModelChange, paths: Collection[str]) -> None:
     """Load the candidate's own text of these files into the sandbox again."""
     files = candidate.change.files
     own = {path: text for path in paths if (text := files.get(path)) is not None}

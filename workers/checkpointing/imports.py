@@ -45,7 +45,7 @@ MAX_REBUILDS = 5
 MAX_NAMED = 20
 
 
-class Refused(Exception):
+class ImportFailed(Exception):
     """The project cannot be imported: a finding of the gate's first check says why."""
 
     def __init__(
@@ -100,7 +100,7 @@ def execute(run: Run) -> None:
             data = _read(sandbox, run, files, found)
             build = lambda user: _build(sandbox, run, user, files, found, data, report)  # noqa: E731
             _import(run, files, report, build)
-    except Refused as refused:
+    except ImportFailed as refused:
         verdict = Verdict(checks=[Check("import", [refused.finding])])
         _refuse(run, verdict, report)
 
@@ -148,9 +148,9 @@ def _take_over(user: MemoryUser, whole: Whole, report: Report) -> Imported:
         edits = take_over(project, whole, (user.last_seq + 1,))
         imported = Imported(edits, project.change())
     except EditError as error:
-        raise Refused(error.code, str(error)) from None
+        raise ImportFailed(error.code, str(error)) from None
     except ProjectError as error:
-        raise Refused("unreadable", str(error), error.path, error.line) from None
+        raise ImportFailed("unreadable", str(error), error.path, error.line) from None
     records = len(imported.change.added)
     classes = sum(len(domain.classes) for domain in outline.domains.values())
     report.modules = {domain.state_path: domain.name for domain in outline.domains.values()}
@@ -171,14 +171,14 @@ def _repaired(files: Mapping[str, str], report: Report) -> dict[str, str]:
         if repaired.repairs:
             report.repairs.append({"path": path, "repairs": list(repaired.repairs)})
         if repaired.error:
-            raise Refused("syntax", repaired.error, path, repaired.line)
+            raise ImportFailed("syntax", repaired.error, path, repaired.line)
         found[path] = repaired.source
     return found
 
 
 def _read(sandbox: Sandbox, run: Run, files: Mapping[str, str], found: Layout) -> Mapping[str, Any]:
     if not found.modules:
-        raise Refused(
+        raise ImportFailed(
             "no_modules",
             "no file holds state: give modules that bind instances of dataclasses to names",
         )
@@ -188,14 +188,14 @@ def _read(sandbox: Sandbox, run: Run, files: Mapping[str, str], found: Layout) -
         )
     except ForeignCodeError as raised:
         error = raised.error
-        raise Refused("execution", str(raised), error.path, error.line) from None
+        raise ImportFailed("execution", str(raised), error.path, error.line) from None
     except SandboxError as error:
         if error.infrastructure:
             raise
         if error.error is not None:
             message = f"{error.error.type}: {error.error.message}"
-            raise Refused("execution", message, error.error.path, error.error.line) from None
-        raise Refused(error.outcome, f"executing the project: {error.message}") from None
+            raise ImportFailed("execution", message, error.error.path, error.error.line) from None
+        raise ImportFailed(error.outcome, f"executing the project: {error.message}") from None
 
 
 def _build(
@@ -225,13 +225,13 @@ def _build(
         report.counts = plan.counts
         return Imported(edits, project.change())
     except ForeignError as error:
-        raise Refused(error.code, str(error), error.path) from None
+        raise ImportFailed(error.code, str(error), error.path) from None
     except EditError as error:
-        raise Refused(error.code, str(error)) from None
+        raise ImportFailed(error.code, str(error)) from None
     except ProjectError as error:
-        raise Refused("unreadable", str(error), error.path, error.line) from None
+        raise ImportFailed("unreadable", str(error), error.path, error.line) from None
     except RecursionError:
-        raise Refused("too_deep", "the objects are nested too deeply: flatten them") from None
+        raise ImportFailed("too_deep", "the objects are nested too deeply: flatten them") from None
 
 
 def _keep_old(

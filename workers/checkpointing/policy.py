@@ -33,7 +33,7 @@ from workers.checkpointing.policy_tables import (
 
 
 @dataclass(frozen=True)
-class Finding:
+class Violation:
     """A violation; `message` names what was found and the fix."""
 
     path: str
@@ -70,7 +70,7 @@ _CONSTRAINTS = ("constraint", "workspace constraint")
 _TESTS = ("test", "workspace test")
 
 
-def check_policy(path: str, source: str) -> list[Finding]:
+def check_policy(path: str, source: str) -> list[Violation]:
     """Return the violations in one file of a project, by line; none if the file is in order."""
     kind = next((name for name, pattern in _KINDS if pattern.fullmatch(path)), None)
     if kind is None:
@@ -78,11 +78,11 @@ def check_policy(path: str, source: str) -> list[Finding]:
             f"{path} is no file of a project: use domains/<domain>/schema.py or state.py,"
             " constraints/<name>.py or tests/test_<name>.py"
         )
-        return [Finding(path, 1, "path", message)]
+        return [Violation(path, 1, "path", message)]
     return _check(path, source, kind)
 
 
-def check_workspace_policy(path: str, source: str) -> list[Finding]:
+def check_workspace_policy(path: str, source: str) -> list[Violation]:
     """Return the violations in a workspace constraint or its tests, by line.
 
     Raises KeyError for another path. These files import nothing from a project: a constraint
@@ -94,12 +94,12 @@ def check_workspace_policy(path: str, source: str) -> list[Finding]:
     return _check(path, source, kinds.pop())
 
 
-def check_query(code: str) -> list[Finding]:
+def check_query(code: str) -> list[Violation]:
     """Return the violations in a query, by line."""
     return _check(QUERY_PATH, code, "query")
 
 
-def _check(path: str, source: str, kind: str) -> list[Finding]:
+def _check(path: str, source: str, kind: str) -> list[Violation]:
     text = source.replace("\r\n", "\n")
     try:
         tree = parse_python(text, path)
@@ -108,13 +108,13 @@ def _check(path: str, source: str, kind: str) -> list[Finding]:
     except SyntaxError as error:
         detail = error.msg.removeprefix("invalid syntax").lstrip(". ")
         why = f"invalid syntax: {detail}" if detail else "invalid syntax"
-        return [Finding(path, error.lineno or 1, "syntax", why)]
+        return [Violation(path, error.lineno or 1, "syntax", why)]
     except (RecursionError, MemoryError):
-        return [Finding(path, 1, "syntax", "nested too deeply: use names for the parts")]
+        return [Violation(path, 1, "syntax", "nested too deeply: use names for the parts")]
     except (ValueError, tokenize.TokenError) as error:  # null characters, half surrogate pairs
-        return [Finding(path, 1, "syntax", f"not Python source: {error}")]
+        return [Violation(path, 1, "syntax", f"not Python source: {error}")]
     unique = dict.fromkeys(sorted(found))
-    return [Finding(path, line, code, message) for line, code, message in unique]
+    return [Violation(path, line, code, message) for line, code, message in unique]
 
 
 Found = tuple[int, str, str]  # line, code, message

@@ -40,7 +40,7 @@ WHOSE = frozenset(
 
 
 @dataclass(frozen=True)
-class Update:
+class RecordUpdate:
     """A record before and after, and for each field the cited entries that set it.
 
     `fields` are those that its class now has; `rested_on` the entries that it relied on before,
@@ -83,7 +83,7 @@ def names_record(
 
 
 def ungrounded_updates(
-    updates: Iterable[Update],
+    updates: Iterable[RecordUpdate],
     sources: Mapping[int, Source],
     read: Collection[str],
     time_zone: str,
@@ -124,7 +124,7 @@ def ungrounded_updates(
                 yield _unsaid(update, name)
 
 
-def _changed(update: Update) -> dict[str, tuple[Value, Value]]:
+def _changed(update: RecordUpdate) -> dict[str, tuple[Value, Value]]:
     """Return the changed fields, each with its old and new value.
 
     The value of a field that is gone was renamed with it, and is the same.
@@ -181,7 +181,7 @@ def _says(source: Source, old: Value, new: Value, zone: zoneinfo.ZoneInfo) -> bo
             return says(source, new, zone)
 
 
-def _unnamed(update: Update, name: str, *, is_read: bool) -> Finding:
+def _unnamed(update: RecordUpdate, name: str, *, is_read: bool) -> Finding:
     what = "names the record" if is_read else "names the record, or the field with its value"
     why = ", which constraints read," if is_read else ""
     return Finding(
@@ -195,7 +195,7 @@ def _unnamed(update: Update, name: str, *, is_read: bool) -> Finding:
     )
 
 
-def _unsaid(update: Update, name: str) -> Finding:
+def _unsaid(update: RecordUpdate, name: str) -> Finding:
     return Finding(
         code="ungrounded_update",
         message=f"field {name} of {'.'.join(update.record_id)}, which constraints read, would"
@@ -208,5 +208,5 @@ def _unsaid(update: Update, name: str) -> Finding:
     )
 
 
-def _cited(update: Update, name: str) -> str:
+def _cited(update: RecordUpdate, name: str) -> str:
     return ", ".join(map(str, update.cited.get(name, ()))) or "none"

@@ -25,7 +25,7 @@ BODY_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """The result of a call: a status, or an error without one, and the address that was called."""
 
     status: int | None = None
@@ -35,28 +35,28 @@ class Answer:
     excerpt: str = ""
 
 
-def post(url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -> Answer:
+def post(url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -> Response:
     """Send the body to the URL within `seconds`; never raise for what the other side does."""
     deadline = time.monotonic() + seconds
     try:
         destination = destinations.parse(url)
         found = destinations.addresses(destination, seconds)
-    except (destinations.Refused, destinations.NotFound) as error:
-        return Answer(error=str(error))
+    except (destinations.AddressRefused, destinations.NotFound) as error:
+        return Response(error=str(error))
     try:
         connected, address = connections.connect(found, destination.port, deadline)
     except OSError as error:
         tried = ", ".join(map(str, found))
-        return Answer(error=f"No connection to {tried}: {_words(error, seconds)}")
+        return Response(error=f"No connection to {tried}: {_words(error, seconds)}")
     try:
         with connected, _encrypted(connected, destination, deadline) as encrypted:
             wire = Wire(encrypted, deadline, READ_BYTES)
             answer = _exchange(wire, destination, body, headers)
     except ssl.SSLCertVerificationError as error:
         reason = f"The certificate of {destination.host} is refused: {error.verify_message}."
-        answer = Answer(error=reason)
+        answer = Response(error=reason)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        answer = Answer(error=_words(error, seconds))
+        answer = Response(error=_words(error, seconds))
     return replace(answer, address=str(address))
 
 
@@ -68,14 +68,14 @@ def _encrypted(plain: socket.socket, destination: Destination, deadline: float) 
 
 def _exchange(
     wire: Wire, destination: Destination, body: bytes, headers: Mapping[str, str]
-) -> Answer:
+) -> Response:
     connection = http.client.HTTPConnection(destination.host, destination.port)
     connection.sock = wire
     own = {"Host": destination.authority, "Connection": "close"}
     connection.request("POST", destination.target, body, {**own, **headers})
     response = connection.getresponse()
     wire.deadline = min(wire.deadline, time.monotonic() + BODY_SECONDS)
-    return Answer(
+    return Response(
         status=response.status,
         error=_problem(response.status),
         retry_after=response.getheader("Retry-After", ""),

@@ -24,7 +24,7 @@ from memory.models.log import By
 from memory.privacy import redaction
 from memory.project import Outline
 from memory.temporal import backtests, forecasts, states
-from memory.temporal.backtests import Moment, Problem, Told
+from memory.temporal.backtests import BacktestIssue, Evaluation, UserResult
 from memory.work import leases, runs
 from workers.checkpointing.policy import check_policy
 from workers.execution import forecasting
@@ -109,7 +109,7 @@ def _look_at(backtest: Backtest, row: BacktestUser) -> None:
         return
     except Exception as error:
         if not Checkpoint.objects.filter(user=row.user_id).exists():  # erased meanwhile
-            backtests.settle(backtest, row, Told())
+            backtests.settle(backtest, row, UserResult())
             return
         if backtest.attempts < settings.UAC_MAX_ATTEMPTS:
             raise
@@ -120,7 +120,7 @@ def _look_at(backtest: Backtest, row: BacktestUser) -> None:
 
 
 def _give_up(backtest: Backtest, row: BacktestUser, error: str) -> None:
-    backtests.settle(backtest, row, Told(), state=UserState.FAILED, error=error[:4000])
+    backtests.settle(backtest, row, UserResult(), state=UserState.FAILED, error=error[:4000])
 
 
 @dataclass
@@ -135,7 +135,7 @@ class _Stretch:
     standing: Standing | None
     start: datetime.datetime
     end: datetime.datetime
-    problem: Problem | None = None
+    problem: BacktestIssue | None = None
     versions: list[tuple[datetime.datetime, int]] = field(default_factory=list)
 
     def version_at(self, at: datetime.datetime) -> int:
@@ -157,12 +157,12 @@ class _History:
         self._deadline = time.monotonic() + USER_SECONDS
         self.columns: dict[str, Any] = {"versions": 0, "looks": 0}
 
-    def moments(self) -> Iterator[Moment]:
+    def moments(self) -> Iterator[Evaluation]:
         """Yield the findings from each instant on at which they may have changed."""
         with compiling() as self._compile:
             yield from self._moments()
 
-    def _moments(self) -> Iterator[Moment]:
+    def _moments(self) -> Iterator[Evaluation]:
         for stretch in self._stretches():
             self.columns.setdefault("since", stretch.start)
             if time.monotonic() > self._deadline:
@@ -269,11 +269,11 @@ class _History:
         """The redacted entries, and when they were redacted."""
         return redaction.moments(self._user.pk)
 
-    def _redacted(self, checkpoint: Checkpoint) -> Problem | None:
+    def _redacted(self, checkpoint: Checkpoint) -> BacktestIssue | None:
         seq = redaction.first_since(checkpoint, self._redactions)
         if seq is None:
             return None
-        return Problem(
+        return BacktestIssue(
             kind="redacted", message=f"these versions rest on entry {seq}, which was redacted since"
         )
 
@@ -283,7 +283,7 @@ class _History:
         own = [self._constraint] if self._constraint is not None else []
         return loaded(stretch.checkpoint, self._allowance, own, compile_=self._compile)
 
-    def _look(self, sandbox: Sandbox, stretch: _Stretch) -> Iterator[Moment]:
+    def _look(self, sandbox: Sandbox, stretch: _Stretch) -> Iterator[Evaluation]:
         given = stretch.standing
         bindings = {self._path: given.match.bindings} if given else {}
         at = stretch.start
@@ -327,7 +327,7 @@ class _History:
 
     def _run(
         self, sandbox: Sandbox, stretch: _Stretch, at: datetime.datetime, bindings: Any
-    ) -> Moment:
+    ) -> Evaluation:
         (result,) = sandbox.run_constraints(
             [self._path],
             now=at,
@@ -340,7 +340,9 @@ class _History:
             return self._moment(stretch, at, findings=found)
         if found_too_much(result):
             most = self._allowance.limits.alerts
-            problem = Problem(kind="alert_limit", message=f"it found more than {most}, at once")
+            problem = BacktestIssue(
+                kind="alert_limit", message=f"it found more than {most}, at once"
+            )
             return self._moment(stretch, at, problem=problem)
         if self._lacks(result.error):
             return self._moment(stretch, at)
@@ -350,21 +352,23 @@ class _History:
         """Return whether a user's own constraint imports something that the version lacks."""
         return self._constraint is None and error.type in _NOT_THERE
 
-    def _moment(self, stretch: _Stretch, at: datetime.datetime, **told: Any) -> Moment:
-        return Moment(at=at, version=stretch.version_at(at), **told)
+    def _moment(self, stretch: _Stretch, at: datetime.datetime, **told: Any) -> Evaluation:
+        return Evaluation(at=at, version=stretch.version_at(at), **told)
 
     def _unknown(
         self, stretch: _Stretch, at: datetime.datetime, why: str, *, ends: bool = False
-    ) -> Moment:
+    ) -> Evaluation:
         """Mark the findings of these versions from then on as unknown.
 
         With `ends`, those of later versions are unknown, too.
         """
         if ends:
             self.columns["known_until"] = at
-        return self._moment(stretch, at, problem=Problem(kind="unknown", message=why))
+        return self._moment(stretch, at, problem=BacktestIssue(kind="unknown", message=why))
 
 
-def _error(error: dict[str, Any]) -> Problem:
+def _error(error: dict[str, Any]) -> BacktestIssue:
     where = f" at line {error['line']}" if error.get("line") else ""
-    return Problem(kind="error", message=f"failed{where}: {error['type']}: {error['message']}")
+    return BacktestIssue(
+        kind="error", message=f"failed{where}: {error['type']}: {error['message']}"
+    )

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 from memory.llm.language_models import PROVIDERS, Connection, NotConfigured, Usage
 from memory.texts import one_line
 from workers.llm.interface import (
-    Answer,
     Assistant,
     CallFailed,
     ConnectionLost,
     EmptyAnswer,
     InvalidAnswer,
     Message,
+    ModelAnswer,
+    ModelRefused,
     NoCredit,
     PromptTooLong,
     ProviderUnavailable,
     RateLimited,
-    Refused,
     RequestRejected,
     System,
     TimedOut,
@@ -77,7 +77,7 @@ class ProviderModel:
         *,
         tool_choice: ToolChoice = "auto",
         max_output_tokens: int | None = None,
-    ) -> Answer:
+    ) -> ModelAnswer:
         """Return the answer; raise CallFailed, or NotConfigured if the provider is missing."""
         most = max_output_tokens or self._max_output_tokens
         try:
@@ -149,7 +149,7 @@ class ProviderModel:
             case exceptions.ModelContextWindowExceededError():
                 return PromptTooLong(detail)
             case exceptions.ContentFilterError():
-                return Refused(detail)
+                return ModelRefused(detail)
             case exceptions.ModelRequestRejectedError() | exceptions.UserError():
                 return RequestRejected(detail)
             case exceptions.ModelUnavailableError() | exceptions.ModelServerError():
@@ -342,7 +342,7 @@ def _history(messages: Sequence[Message]) -> "list[ModelMessage]":
     return history
 
 
-def _read(response: "ModelResponse", tools: Sequence[Tool]) -> Answer:
+def _read(response: "ModelResponse", tools: Sequence[Tool]) -> ModelAnswer:
     """Return the answer; raise Refused, Truncated or EmptyAnswer if there is none."""
     from pydantic_ai.messages import TextPart, ToolCallPart
 
@@ -352,7 +352,7 @@ def _read(response: "ModelResponse", tools: Sequence[Tool]) -> Answer:
     if response.finish_reason == "content_filter":
         details = response.provider_details or {}
         reason = str(details.get("refusal") or details.get("block_reason") or text or "")
-        raise Refused(
+        raise ModelRefused(
             reason[:MAX_DETAIL],
             usage=usage,
             text=text,
@@ -379,7 +379,7 @@ def _read(response: "ModelResponse", tools: Sequence[Tool]) -> Answer:
         finished = f"finish reason {response.finish_reason}" if response.finish_reason else ""
         raise EmptyAnswer(finished, usage=usage, answered_by=model)
     native = dataclasses.replace(response, parts=parts)
-    return Answer(Assistant(text, tuple(calls), native), usage, model)
+    return ModelAnswer(Assistant(text, tuple(calls), native), usage, model)
 
 
 def _whole(text: str) -> str:

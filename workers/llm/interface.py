@@ -79,7 +79,7 @@ ToolChoice: TypeAlias = Literal["auto", "required"]
 
 
 @dataclass(frozen=True)
-class Answer:
+class ModelAnswer:
     """One answer. Without `usage` the provider has not reported its tokens."""
 
     message: Assistant
@@ -107,7 +107,7 @@ class LanguageModel(Protocol):
         *,
         tool_choice: ToolChoice = "auto",
         max_output_tokens: int | None = None,
-    ) -> Answer:
+    ) -> ModelAnswer:
         """Return the answer, which has text or a tool call; raise LanguageModelError.
 
         With `required` the model is told to call a tool. Not every server enforces it, so an answer
@@ -237,7 +237,7 @@ class Truncated(CallFailed):
     )
 
 
-class Refused(CallFailed):
+class ModelRefused(CallFailed):
     """The model, or the provider's content filter, has refused."""
 
     outcome = LlmOutcome.REFUSED

@@ -12,16 +12,16 @@ from django.db import connection as db_connection
 
 from memory.llm import language_models, llm_calls
 from memory.llm.language_models import Usage
-from memory.llm.llm_calls import Attempt, Ending, TooManyCalls, Work
+from memory.llm.llm_calls import Attempt, CallSession, Ending, TooManyCalls
 from memory.models import LlmCall, Workspace
 from memory.models.llm import LlmOutcome
 from memory.operations import tracing
 from workers.llm.adapter import ProviderModel
 from workers.llm.interface import (
-    Answer,
     Assistant,
     CallFailed,
     Message,
+    ModelAnswer,
     System,
     Tool,
     ToolCall,
@@ -48,7 +48,7 @@ class MeteredModel:
     settings again. It is not for use by several threads at a time.
     """
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: CallSession) -> None:
         self._work = work
         self._turn = 0
 
@@ -59,7 +59,7 @@ class MeteredModel:
         *,
         tool_choice: ToolChoice = "auto",
         max_output_tokens: int | None = None,
-    ) -> Answer:
+    ) -> ModelAnswer:
         """Return the answer.
 
         Raises CallFailed when the last attempt has failed; or, before anything is sent,
@@ -121,7 +121,7 @@ def _recorded(
     messages: Sequence[Message],
     tools: Sequence[Tool],
     tool_choice: ToolChoice,
-) -> Answer:
+) -> ModelAnswer:
     """Make one attempt, and record its result, whatever it is."""
     started = time.perf_counter()
     outcome, error, answer = LlmOutcome.INTERRUPTED, "The worker was stopped during the call.", None
@@ -190,7 +190,7 @@ def _tokens(prompt: Mapping[str, Any]) -> int:
     return len(str(prompt).encode(errors="replace")) // BYTES_PER_TOKEN
 
 
-def _said(answer: Answer | None, failure: CallFailed | None) -> dict[str, Any] | None:
+def _said(answer: ModelAnswer | None, failure: CallFailed | None) -> dict[str, Any] | None:
     if answer is not None:
         return _message_json(answer.message)
     return {"role": "assistant", "text": failure.text} if failure and failure.text else None

@@ -46,7 +46,7 @@ ENGINE_WAIT_SECONDS = 60
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class CheckResult:
     """The result of one check; `fix` says what to do unless all is well."""
 
     check: str
@@ -71,7 +71,7 @@ class Doubtful(Failed):
 # --- the checks, each of which returns what it found, or raises Failed
 
 
-def examine() -> Iterator[Finding]:
+def examine() -> Iterator[CheckResult]:
     """Run all checks, in an order in which each needs only what comes before it.
 
     Yields findings as they are made. After a failure without which the rest makes no sense, the
@@ -93,7 +93,7 @@ def examine() -> Iterator[Finding]:
             if failed := [one.check for one in findings if one.state == "FAILED"]:
                 for name in chain(*checks[needed:]):
                     found = f"needs what failed: {', '.join(failed)}"
-                    yield Finding(check=name, state="not tried", found=found)
+                    yield CheckResult(check=name, state="not tried", found=found)
                 return
         for name, look in CHECKS_INSIDE.items():
             if not opened[-1].alive:  # the check before broke it, and has reported that
@@ -103,21 +103,21 @@ def examine() -> Iterator[Finding]:
             yield _finding(name, check)
 
 
-def _finding(name: str, check: Callable[[], str]) -> Finding:
+def _finding(name: str, check: Callable[[], str]) -> CheckResult:
     try:
-        return Finding(check=name, state="ok", found=check())
+        return CheckResult(check=name, state="ok", found=check())
     except Failed as failed:
         state: State = "warning" if isinstance(failed, Doubtful) else "FAILED"
-        return Finding(check=name, state=state, found=failed.found, fix=failed.fix)
+        return CheckResult(check=name, state=state, found=failed.found, fix=failed.fix)
     except SandboxError as error:
-        return Finding(
+        return CheckResult(
             check=name,
             state="FAILED",
             found=error.message,
             fix="see the message, and dockerd's log",
         )
     except (DockerException, RequestException, OSError) as error:
-        return Finding(
+        return CheckResult(
             check=name,
             state="FAILED",
             found=f"the engine: {error}",

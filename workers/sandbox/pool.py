@@ -69,7 +69,7 @@ class PoolLimits:
         return bool(self.most or self.lease_seconds or self.reap)
 
 
-class Kind(NamedTuple):
+class SandboxSpec(NamedTuple):
     """Properties that have to be fixed before a sandbox is started."""
 
     hash_seed: int
@@ -84,7 +84,7 @@ class Lease:
     """
 
     sandbox: Sandbox
-    kind: Kind
+    kind: SandboxSpec
     born: float
     tree: Mapping[str, str] = field(default_factory=dict)
     until: float = 0.0
@@ -125,7 +125,9 @@ class Pool:
         self.shape = shape
         self.counts = Counts()
         self._runner = runner
-        self._stocks: OrderedDict[Kind, Stock] = OrderedDict()  # least recently asked for first
+        self._stocks: OrderedDict[SandboxSpec, Stock] = (
+            OrderedDict()
+        )  # least recently asked for first
         self._leases: OrderedDict[Hashable, Lease] = OrderedDict()
         self._doomed: deque[Lease] = deque()
         self._held = Counter[Hashable]()  # sandboxes of a user that are not destroyed yet
@@ -139,7 +141,7 @@ class Pool:
     def virgin(self, *, hash_seed: int = 0, shape: Shape | None = None) -> Iterator[Sandbox]:
         """Yield a fresh sandbox, which is destroyed afterwards; raise SandboxError."""
         with sandbox_metrics.CLAIM_SECONDS.time():
-            lease = self._claim(Kind(hash_seed, shape or self.shape))
+            lease = self._claim(SandboxSpec(hash_seed, shape or self.shape))
         try:
             yield lease.sandbox
         finally:
@@ -162,7 +164,7 @@ class Pool:
         context. With `single_use` it is fresh and not kept, whatever was kept before; one that was
         kept in another shape is not used. Raises SandboxError.
         """
-        kind = Kind(0, shape or self.shape)
+        kind = SandboxSpec(0, shape or self.shape)
         with sandbox_metrics.CLAIM_SECONDS.time():
             kept = None
             if single_use or not fresh:
@@ -196,7 +198,7 @@ class Pool:
     def warm(self) -> None:
         """Begin to keep fresh sandboxes, as the first claim does."""
         with self._changed:
-            self._stocks.setdefault(Kind(0, self.shape), Stock())
+            self._stocks.setdefault(SandboxSpec(0, self.shape), Stock())
             self._run_threads()
 
     def close(self) -> None:
@@ -253,7 +255,7 @@ class Pool:
     def _resident(
         self,
         user: Hashable,
-        kind: Kind,
+        kind: SandboxSpec,
         single_use: bool,
         suits: Callable[[Mapping[str, str]], bool],
     ) -> Lease | None:
@@ -288,7 +290,7 @@ class Pool:
         self._destroy(lease, "forgotten")
         raise SandboxError("killed", "nothing of this user is kept any more", infrastructure=True)
 
-    def _claim(self, kind: Kind) -> Lease:
+    def _claim(self, kind: SandboxSpec) -> Lease:
         digest = self._runner.image_digest()
         with self._changed:
             stock = self._stocks.setdefault(kind, Stock())
@@ -314,7 +316,7 @@ class Pool:
                 self._starting -= 1
                 self._changed.notify_all()
 
-    def _virgin(self, kind: Kind, digest: str) -> Lease | None:
+    def _virgin(self, kind: SandboxSpec, digest: str) -> Lease | None:
         """Return a usable fresh sandbox, or None; mark unusable ones to be destroyed."""
         stock = self._stocks.get(kind)
         while stock is not None and stock.virgins:
@@ -324,7 +326,7 @@ class Pool:
             self._doom(lease, reason)
         return None
 
-    def _new(self, kind: Kind) -> Lease:
+    def _new(self, kind: SandboxSpec) -> Lease:
         before = time.monotonic()
         with sandbox_metrics.START_FAILURES.count_exceptions():
             sandbox = self._runner.start(hash_seed=kind.hash_seed, shape=kind.shape)
@@ -450,7 +452,7 @@ class Pool:
                 if self._changed.wait_for(lambda: self._closed, REAP_SECONDS):
                     return
 
-    def _wanted(self) -> Kind | None:
+    def _wanted(self) -> SandboxSpec | None:
         """Return a kind of which a fresh sandbox is to be started now, or None."""
         if self._is_behind():
             return None
@@ -466,7 +468,7 @@ class Pool:
                 missing[kind] = target - len(stock.virgins)
         return max(missing, key=lambda kind: missing[kind], default=None)
 
-    def _target(self, kind: Kind) -> int:
+    def _target(self, kind: SandboxSpec) -> int:
         """Return how many fresh sandboxes to keep for the expected arrivals, within the bounds."""
         least = self.limits.least if kind == (0, self.shape) else self.limits.least_others
         if kind.hash_seed != 0:  # the gate's second opinion, of which there are few

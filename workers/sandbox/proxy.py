@@ -68,7 +68,7 @@ LISTED = ("Id", "Created", "State", "Labels")
 FILTERS = json.dumps({"label": [LABEL]})
 
 
-class Refused(Exception):
+class RequestDenied(Exception):
     """A request that is refused, and the status that says so."""
 
     def __init__(self, reason: str, status: int = 403) -> None:
@@ -88,7 +88,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answer:
+class EngineAnswer:
     """An answer of the engine."""
 
     status: int
@@ -99,14 +99,14 @@ class Answer:
         try:
             return json.loads(self.body)
         except ValueError:
-            raise Refused("the engine's answer is no JSON", 502) from None
+            raise RequestDenied("the engine's answer is no JSON", 502) from None
 
-    def only(self, *names: str) -> "Answer":
+    def only(self, *names: str) -> "EngineAnswer":
         """Return the answer with only these fields."""
         if self.status != 200:
             return self
         found = self.json()
-        return Answer(200, json.dumps({name: found.get(name) for name in names}).encode())
+        return EngineAnswer(200, json.dumps({name: found.get(name) for name in names}).encode())
 
 
 # --- allowed requests
@@ -124,40 +124,40 @@ class Engine:
         self._begun = 0  # sandboxes that the engine is making
         self._images: set[str] = set()  # ids that the images' names have had
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request) -> EngineAnswer:
         """Carry out the request; raise Refused if it is nothing that a sandbox worker needs."""
         for method, path, do in _ROUTES:
             if method == request.method and (found := re.fullmatch(path, request.path)):
                 return do(self, request, *found.groups())
-        raise Refused("no sandbox worker needs it")
+        raise RequestDenied("no sandbox worker needs it")
 
-    def ping(self, request: Request) -> Answer:
+    def ping(self, request: Request) -> EngineAnswer:
         """Ask the engine whether it is up."""
         return self.ask("GET", "/_ping")
 
-    def version(self, request: Request) -> Answer:
+    def version(self, request: Request) -> EngineAnswer:
         """Return the engine's versions, by which the client chooses its protocol."""
         names = ("Version", "ApiVersion", "MinAPIVersion", "KernelVersion")
         return self.ask("GET", "/version").only(*names)
 
-    def info(self, request: Request) -> Answer:
+    def info(self, request: Request) -> EngineAnswer:
         """Return the engine's clock, by which leftovers are recognized."""
         return self.ask("GET", "/info").only("SystemTime")
 
-    def image(self, request: Request, name: str) -> Answer:
+    def image(self, request: Request, name: str) -> EngineAnswer:
         """Return what the engine has under the name, or the id, of one of our images."""
         if name.replace("%40", "@") not in _image_names() | self._images:
-            raise Refused(f"{name} is no image of sandboxes")
+            raise RequestDenied(f"{name} is no image of sandboxes")
         answer = self.ask("GET", f"/images/{name}/json").only("Id", "RepoTags")
         if answer.status == 200:
             with self._lock:
                 self._images.add(answer.json()["Id"])
         return answer
 
-    def create(self, request: Request) -> Answer:
+    def create(self, request: Request) -> EngineAnswer:
         """Create a sandbox, from the template and from nothing else."""
         if request.query:
-            raise Refused(f"parameters of create: {', '.join(request.query)}")
+            raise RequestDenied(f"parameters of create: {', '.join(request.query)}")
         config = from_template(request.body)
         image = config["Image"]
         if image not in self._images:
@@ -165,11 +165,13 @@ class Engine:
                 self.image(request, quote(name, safe="/:"))
             if image not in self._images:
                 # In the engine's words, so that the worker looks up the image again.
-                raise Refused(f"No such image: {image:.80}: it is none of the sandboxes'", 404)
+                raise RequestDenied(
+                    f"No such image: {image:.80}: it is none of the sandboxes'", 404
+                )
         if not self._reserve():
             self._list()  # some may have been removed without this proxy
             if not self._reserve():
-                raise Refused(f"{self._most} containers are there already", 429)
+                raise RequestDenied(f"{self._most} containers are there already", 429)
         made: set[str] = set()
         try:
             answer = self.ask("POST", "/containers/create", json.dumps(config).encode())
@@ -181,12 +183,12 @@ class Engine:
                 self._sandboxes |= made
         return answer
 
-    def start(self, request: Request, container: str) -> Answer:
+    def start(self, request: Request, container: str) -> EngineAnswer:
         """Start a sandbox, as it was created."""
         self._check_is_sandbox(container)
         return self.ask("POST", f"/containers/{container}/start")
 
-    def remove(self, request: Request, container: str) -> Answer:
+    def remove(self, request: Request, container: str) -> EngineAnswer:
         """Remove a sandbox, running or not."""
         self._check_is_sandbox(container)
         answer = self.ask("DELETE", f"/containers/{container}?v=1&force=1")
@@ -195,16 +197,16 @@ class Engine:
                 self._sandboxes.discard(container)
         return answer
 
-    def sandboxes(self, request: Request) -> Answer:
+    def sandboxes(self, request: Request) -> EngineAnswer:
         """List all sandboxes, and nothing else that the engine has."""
         if request.query.get("filters") != FILTERS:
-            raise Refused(f"lists what is not labelled {LABEL}")
+            raise RequestDenied(f"lists what is not labelled {LABEL}")
         return self._list()
 
     def attach(self, request: Request, container: str, client: socket.socket) -> None:
         """Connect a client with the standard streams of a sandbox until one of them ends."""
         if request.query != ATTACHED or request.rest or request.body:
-            raise Refused("attaches in another way than sandbox workers do")
+            raise RequestDenied("attaches in another way than sandbox workers do")
         self._check_is_sandbox(container)
         with socket.socket(socket.AF_UNIX) as engine:
             engine.settimeout(ENGINE_SECONDS)
@@ -216,11 +218,11 @@ class Engine:
             )
             head, rest = _head(engine, time.monotonic() + ENGINE_SECONDS)
             if not head.startswith(b"HTTP/1.1 101 "):
-                raise Refused(f"the engine does not attach: {head[:40]!r}", 502)
+                raise RequestDenied(f"the engine does not attach: {head[:40]!r}", 502)
             client.sendall(head + rest)
             _relay(client, engine)
 
-    def ask(self, method: str, path: str, body: bytes | None = None) -> Answer:
+    def ask(self, method: str, path: str, body: bytes | None = None) -> EngineAnswer:
         """Ask the engine; raise Refused (502) if it does not answer."""
         connection = _EngineConnection(self.path)
         headers = {"Host": "engine"}
@@ -231,12 +233,12 @@ class Engine:
             response = connection.getresponse()
             content = response.read(ANSWER_BYTES + 1)
         except (OSError, http.client.HTTPException) as error:
-            raise Refused(f"the engine does not answer: {error!r}", 502) from error
+            raise RequestDenied(f"the engine does not answer: {error!r}", 502) from error
         finally:
             connection.close()
         if len(content) > ANSWER_BYTES:
-            raise Refused("the engine's answer is too large", 502)
-        return Answer(response.status, content)
+            raise RequestDenied("the engine's answer is too large", 502)
+        return EngineAnswer(response.status, content)
 
     def _reserve(self) -> bool:
         """Reserve room for one more sandbox for the caller; return False if there is none."""
@@ -246,7 +248,7 @@ class Engine:
             self._begun += 1
             return True
 
-    def _list(self) -> Answer:
+    def _list(self) -> EngineAnswer:
         """List all sandboxes, and remember them as the known ones."""
         with self._lock:
             known = set(self._sandboxes)
@@ -258,23 +260,23 @@ class Engine:
             # Sandboxes made since the question are in no answer to it, and stay known.
             self._sandboxes -= known
             self._sandboxes |= {one["Id"] for one in listed}
-        return Answer(200, json.dumps(listed).encode())
+        return EngineAnswer(200, json.dumps(listed).encode())
 
     def _check_is_sandbox(self, container: str) -> None:
         if container in self._sandboxes:
             return
         found = self.ask("GET", f"/containers/{container}/json")
         if found.status == 404:
-            raise Refused(f"No such container: {container}", 404)
+            raise RequestDenied(f"No such container: {container}", 404)
         if found.status != 200 or LABEL not in (found.json()["Config"]["Labels"] or {}):
-            raise Refused(f"{container[:12]} is no sandbox")
+            raise RequestDenied(f"{container[:12]} is no sandbox")
         with self._lock:
             self._sandboxes.add(container)
 
 
 # All routes except `attach`, which is no exchange of a question and an answer.
 ATTACH = f"/containers/{CONTAINER}/attach"
-_ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
+_ROUTES: list[tuple[str, str, Callable[..., EngineAnswer]]] = [
     ("GET", "/_ping", Engine.ping),
     ("GET", "/version", Engine.version),
     ("GET", "/info", Engine.info),
@@ -325,9 +327,9 @@ def from_template(body: bytes) -> dict[str, Any]:
         user_id = int(_match(r"(\d{5}):\d{5}", user, "User"))
         image = _match(r"(sha256:[0-9a-f]{64})", given["Image"], "Image")
         if list(labels) != [LABEL] or not OWNER.fullmatch(labels[LABEL]):
-            raise Refused("create: Labels are not those of a sandbox")
+            raise RequestDenied("create: Labels are not those of a sandbox")
         if user_id not in USER_IDS or hash_seed >= 2**32:
-            raise Refused("create: User or hash seed is out of bounds")
+            raise RequestDenied("create: User or hash seed is out of bounds")
         size = re.fullmatch(rf"{re.escape(SCRATCH_OPTIONS)},size=([0-9]{{1,12}})", _scratch(host))
         shape = Shape(
             memory_mib=_within("Memory", host["Memory"] // MEBIBYTE, _most("MEMORY_MIB")),
@@ -336,11 +338,11 @@ def from_template(body: bytes) -> dict[str, Any]:
             tmpfs_mib=_within("Tmpfs", int(size[1]) // MEBIBYTE, _most("TMPFS_MIB")) if size else 0,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Refused(f"create: is not the template: {error!r:.100}") from None
+        raise RequestDenied(f"create: is not the template: {error!r:.100}") from None
     template = container_config(image, hash_seed, shape)
     template |= {"User": f"{user_id}:{user_id}", "Labels": labels}
     if differing := _difference(template, given):
-        raise Refused(f"create: {differing} is not as in the template")
+        raise RequestDenied(f"create: {differing} is not as in the template")
     return template
 
 
@@ -350,30 +352,30 @@ def _parsed(body: bytes) -> dict[str, Any]:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise Refused("create: a key comes twice", 400)
+            raise RequestDenied("create: a key comes twice", 400)
         return found
 
     def no_constant(name: str) -> None:
-        raise Refused(f"create: {name} is no JSON", 400)
+        raise RequestDenied(f"create: {name} is no JSON", 400)
 
     try:
         given = json.loads(body.decode(), object_pairs_hook=unique, parse_constant=no_constant)
     except (ValueError, RecursionError):
-        raise Refused("create: the body is no JSON", 400) from None
+        raise RequestDenied("create: the body is no JSON", 400) from None
     if not isinstance(given, dict):
-        raise Refused("create: the body is no object", 400)
+        raise RequestDenied("create: the body is no object", 400)
     return given
 
 
 def _match(pattern: str, text: str, field: str) -> str:
     if (found := re.fullmatch(pattern, text, re.ASCII)) is None:
-        raise Refused(f"create: {field} is not that of a sandbox")
+        raise RequestDenied(f"create: {field} is not that of a sandbox")
     return found[1]
 
 
 def _within(field: str, number: int, most: int) -> int:
     if type(number) is not int or not 1 <= number <= most:
-        raise Refused(f"create: {field} is out of bounds (1 to {most})")
+        raise RequestDenied(f"create: {field} is out of bounds (1 to {most})")
     return number
 
 
@@ -421,13 +423,13 @@ def _head(connection: socket.socket, deadline: float) -> tuple[bytes, bytes]:
     data = b""
     while (end := data.find(b"\r\n\r\n")) < 0:
         if len(data) > HEAD_BYTES:
-            raise Refused("the head of the request is too large", 431)
+            raise RequestDenied("the head of the request is too large", 431)
         more = _receive(connection, deadline)
         if not more:
             raise EOFError
         data += more
     if end > HEAD_BYTES:
-        raise Refused("the head of the request is too large", 431)
+        raise RequestDenied("the head of the request is too large", 431)
     return data[: end + 4], data[end + 4 :]
 
 
@@ -441,13 +443,13 @@ def read_request(connection: socket.socket) -> Request:
     try:
         first, *lines = head[:-4].decode("ascii").split("\r\n")
     except UnicodeDecodeError:
-        raise Refused("the head of the request is not ASCII", 400) from None
+        raise RequestDenied("the head of the request is not ASCII", 400) from None
     found = REQUEST_LINE.fullmatch(first)
     if found is None:
-        raise Refused(f"{first[:100]!r} is no request that sandbox workers send")
+        raise RequestDenied(f"{first[:100]!r} is no request that sandbox workers send")
     method, path, query = found.groups()
     if "//" in path or "/." in path or "./" in path:
-        raise Refused(f"the path {path[:100]} is not written plainly")
+        raise RequestDenied(f"the path {path[:100]} is not written plainly")
     length = _length(lines)
     while len(rest) < length:
         more = _receive(connection, deadline)
@@ -462,18 +464,18 @@ def _length(lines: list[str]) -> int:
     for line in lines:
         header = HEADER.fullmatch(line)
         if header is None:
-            raise Refused("a header that is none", 400)
+            raise RequestDenied("a header that is none", 400)
         name = header[1].lower()
         if name in headers:
-            raise Refused(f"the header {name} comes twice", 400)
+            raise RequestDenied(f"the header {name} comes twice", 400)
         headers[name] = header[2].strip()
     if "transfer-encoding" in headers or "expect" in headers or "trailer" in headers:
-        raise Refused("a body whose length is not said before it", 411)
+        raise RequestDenied("a body whose length is not said before it", 411)
     length = headers.get("content-length", "0")
     if not re.fullmatch(r"\d{1,9}", length, re.ASCII):
-        raise Refused("Content-Length is no number", 400)
+        raise RequestDenied("Content-Length is no number", 400)
     if int(length) > BODY_BYTES:
-        raise Refused("the body is too large", 413)
+        raise RequestDenied("the body is too large", 413)
     return int(length)
 
 
@@ -481,9 +483,9 @@ def _query(text: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text), max_num_fields=9)
     except ValueError:
-        raise Refused("parameters that cannot be read", 400) from None
+        raise RequestDenied("parameters that cannot be read", 400) from None
     if len({name for name, _ in pairs}) != len(pairs):
-        raise Refused("a parameter comes twice", 400)
+        raise RequestDenied("a parameter comes twice", 400)
     return dict(pairs)
 
 
@@ -504,7 +506,7 @@ class _Connection(socketserver.BaseRequestHandler):
                 self.server.engine.attach(request, attached[1], self.request)
                 return
             answer = self.server.engine.answer(request)
-        except Refused as refusal:
+        except RequestDenied as refusal:
             logger.warning("refused: %s: %s", asked[:200] or "a request", refusal)
             answer = _refusal(refusal)
         except (EOFError, OSError):
@@ -512,7 +514,7 @@ class _Connection(socketserver.BaseRequestHandler):
         with contextlib.suppress(OSError):
             self._send(answer)
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: EngineAnswer) -> None:
         self.request.settimeout(CLIENT_SECONDS)  # for the whole request
         self.request.sendall(_written(answer))
         # Otherwise the unread part of a refused request would reset the connection, and lose the
@@ -524,11 +526,11 @@ class _Connection(socketserver.BaseRequestHandler):
             left -= len(data)
 
 
-def _refusal(refusal: Refused) -> Answer:
-    return Answer(refusal.status, json.dumps({"message": str(refusal)}).encode())
+def _refusal(refusal: RequestDenied) -> EngineAnswer:
+    return EngineAnswer(refusal.status, json.dumps({"message": str(refusal)}).encode())
 
 
-def _written(answer: Answer) -> bytes:
+def _written(answer: EngineAnswer) -> bytes:
     reason = http.client.responses.get(answer.status, "")
     content = b"" if answer.status == 204 else answer.body
     head = f"HTTP/1.1 {answer.status} {reason}\r\nConnection: close\r\n"
@@ -587,7 +589,7 @@ class Proxy(socketserver.ThreadingUnixStreamServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a client in its own thread, or answer that there are too many."""
         if not self.room.acquire(blocking=False):
-            refusal = Refused("too many connections", 503)
+            refusal = RequestDenied("too many connections", 503)
             logger.warning("refused: a request: %s", refusal)
             with contextlib.suppress(OSError):
                 request.setblocking(False)

@@ -56,7 +56,7 @@ class Hint:
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class CurrentWork:
     """A hint that a thread works on, and since when."""
 
     hint: Hint
@@ -83,13 +83,13 @@ class Turns:
         self._threads = threads
         self._clock = clock
         self._lock = threading.Lock()
-        self._begun: set[Work] = set()
+        self._begun: set[CurrentWork] = set()
         self._held: OrderedDict[Hint, None] = OrderedDict()  # the oldest first
         self._longest: OrderedDict[object, _Cost] = OrderedDict()  # by workspace and kind of work
         self._spent: OrderedDict[int, _Cost] = OrderedDict()  # by workspace
         self._heard: OrderedDict[int, float] = OrderedDict()  # of two workspaces, the last one last
 
-    def begin(self, hint: Hint) -> Work | None:
+    def begin(self, hint: Hint) -> CurrentWork | None:
         """Return the work to do, for which `end` must be called later; None if the hint waits.
 
         The hint is then held, or dropped if too many are.
@@ -102,14 +102,14 @@ class Turns:
                 _forget(self._heard, 2)
             if self._has_turn(hint, now):
                 self._held.pop(hint, None)
-                work = Work(hint, now)
+                work = CurrentWork(hint, now)
                 self._begun.add(work)
                 return work
             if len(self._held) < MOST_HELD:
                 self._held[hint] = None
             return None
 
-    def end(self, work: Work) -> Hint | None:
+    def end(self, work: CurrentWork) -> Hint | None:
         """Mark work as done; return the hint to send again, if one is held whose turn it is."""
         now = self._clock()
         with self._lock:

@@ -12,7 +12,7 @@ from django.db import Error
 
 from memory.database.snapshots import snapshot
 from memory.models import MemoryUser, Workspace
-from memory.operations.verification import Problem, problems, workspace_problems
+from memory.operations.verification import Discrepancy, problems, workspace_problems
 
 # Exit statuses: problems were found; the data could not be verified.
 PROBLEMS, NOT_VERIFIED = 1, 2
@@ -79,11 +79,11 @@ class Command(BaseCommand):
             raise CommandError("no user matches", returncode=NOT_VERIFIED)
         return found
 
-    def _as_text(self, workspace: Workspace, user: MemoryUser | None, problem: Problem) -> None:
+    def _as_text(self, workspace: Workspace, user: MemoryUser | None, problem: Discrepancy) -> None:
         whose = f"{workspace.name} / {user.user_id}" if user else workspace.name
         self.stdout.write(f"{whose}: {problem}")
 
-    def _as_json(self, workspace: Workspace, user: MemoryUser | None, problem: Problem) -> None:
+    def _as_json(self, workspace: Workspace, user: MemoryUser | None, problem: Discrepancy) -> None:
         self._line(
             {
                 "workspace": workspace.name,

@@ -80,7 +80,7 @@ class ForeignObject:
 
 
 @dataclass(frozen=True)
-class Holding:
+class ModuleValue:
     """A module-level name and its value. `keys` are those of a dictionary of objects."""
 
     module: str
@@ -97,7 +97,7 @@ class Graph:
     classes: list[ForeignClass]
     enums: list[tuple[str, list[tuple[str, Node]]]]
     objects: list[ForeignObject]
-    holdings: list[Holding]
+    holdings: list[ModuleValue]
     notes: "Notes"
 
     def pointers(self, node: Node) -> Iterator[int]:
@@ -202,7 +202,7 @@ class _Decoder:
             self.notes,
         )
 
-    def _holding(self, path: str, name: str, value: Any, annotation: str) -> Holding | None:
+    def _holding(self, path: str, name: str, value: Any, annotation: str) -> ModuleValue | None:
         if isinstance(value, list) and value[0] == "opaque":
             self.notes.add("left_out", name, f"a {_string(value[1][0])} is no data")
             return None
@@ -217,8 +217,8 @@ class _Decoder:
                 classes = {str(self.data["objects"][number][0]) for number in numbers}
                 if len(classes) == 1:
                     self.notes.add("converted", name, "dict to collection: its keys are the keys")
-                    return Holding(path, name, items, annotation, tuple(keys))
-        return Holding(path, name, self.node(value, name), annotation)
+                    return ModuleValue(path, name, items, annotation, tuple(keys))
+        return ModuleValue(path, name, self.node(value, name), annotation)
 
     def node(self, value: Any, place: str) -> Node:
         """Return the node for a value of the graph's JSON."""

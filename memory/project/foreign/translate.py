@@ -15,8 +15,8 @@ from memory.project.foreign.graph import (
     ForeignError,
     ForeignObject,
     Graph,
-    Holding,
     Member,
+    ModuleValue,
     Node,
     Notes,
     Pointer,
@@ -235,7 +235,7 @@ class _Translation:
 
     # Placing objects
 
-    def _place_collections(self) -> list[Holding]:
+    def _place_collections(self) -> list[ModuleValue]:
         """Place the members of collections; return the other holdings."""
         graph = self.graph
         rest = []
@@ -297,7 +297,7 @@ class _Translation:
             keys.append(key)
         return keys
 
-    def _place_names(self, rest: Sequence[Holding]) -> None:
+    def _place_names(self, rest: Sequence[ModuleValue]) -> None:
         """Place named objects; a value that is no record of its own goes to the variables."""
         for holding in rest:
             domain = self.domains[holding.module]

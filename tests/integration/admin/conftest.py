@@ -24,7 +24,7 @@ from memory.constraints import workspace_constraints
 from memory.delivery import staff_mail
 from memory.llm import llm_calls, track_records
 from memory.llm.language_models import Usage
-from memory.llm.llm_calls import Attempt, Ending, Work
+from memory.llm.llm_calls import Attempt, CallSession, Ending
 from memory.log import Draft
 from memory.models import (
     Alarm,
@@ -659,7 +659,7 @@ def _run(checkpoint: Checkpoint, text: str) -> Run:
 
 
 def _call(user: MemoryUser, run: Run, text: str) -> LlmCall:
-    work = Work(
+    work = CallSession(
         workspace=user.workspace,
         purpose=LlmPurpose.STRUCTURE,
         user=user,

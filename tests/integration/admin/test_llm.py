@@ -16,7 +16,7 @@ from pytest_django.fixtures import Settings
 from memory.admin import paging
 from memory.llm import llm_calls, track_records
 from memory.llm.language_models import Usage
-from memory.llm.llm_calls import Attempt, Ending, Work
+from memory.llm.llm_calls import Attempt, CallSession, Ending
 from memory.models import Lane, LlmCall, LlmSpending, MemoryUser, StaffAudit, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.users import LaneName
@@ -71,7 +71,7 @@ def change(client: Client, workspace: Workspace, **chosen: Any) -> Any:
 def call(
     workspace: Workspace, outcome: LlmOutcome | None = LlmOutcome.OK, **fields: Any
 ) -> LlmCall:
-    work = Work(workspace=workspace, purpose=fields.pop("purpose", LlmPurpose.MEMORIZE))
+    work = CallSession(workspace=workspace, purpose=fields.pop("purpose", LlmPurpose.MEMORIZE))
     attempt = Attempt(
         model=fields.pop("model", "openai:gpt-5-mini"),
         turn=1,

@@ -25,7 +25,7 @@ from memory.models import (
 )
 from memory.models.runs import RunKind, RunTrigger
 from memory.staff import timeline
-from memory.staff.timeline import KINDS, BadPlace, Moment, Page
+from memory.staff.timeline import KINDS, BadPlace, TimelineEvent, TimelinePage
 from memory.users import create_user
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import Populate, Rows, page_url, shown, text_of
@@ -47,7 +47,7 @@ def everything() -> Mapping[str, QuerySet[Any]]:
     return {name: kind.model.objects.all() for name, kind in KINDS.items()}
 
 
-def names(page: Page) -> list[str]:
+def names(page: TimelinePage) -> list[str]:
     return [f"{one.kind.name} {one.row.pk}" for one in page.moments]
 
 
@@ -143,7 +143,7 @@ def test_what_comes_meanwhile_moves_no_page(busy: MemoryUser) -> None:
 
 
 def test_a_place_is_read_as_it_was_written(busy: MemoryUser) -> None:
-    def written(moment: Moment) -> bool:
+    def written(moment: TimelineEvent) -> bool:
         return timeline.place_of(str(moment.place)) == moment.place
 
     assert all(map(written, timeline.page(busy, everything()).moments))

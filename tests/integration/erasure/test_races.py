@@ -16,7 +16,7 @@ from rest_framework.test import APIClient
 from memory import checkpoints, log
 from memory.llm import llm_calls
 from memory.llm.language_models import Usage
-from memory.llm.llm_calls import Attempt, Ending, Work
+from memory.llm.llm_calls import Attempt, CallSession, Ending
 from memory.log import Draft
 from memory.models import (
     Checkpoint,
@@ -134,7 +134,7 @@ def test_an_answer_of_a_language_model_that_comes_late_is_not_kept(
     settings.UAC_ENCRYPTION_KEYS = ["0" * 43 + "="]
     Lane.objects.filter(user=user, name=LaneName.STRUCTURE).update(due_at=user.created_at)
     lane = leases.claim(Lane.objects.filter(user=user, name=LaneName.STRUCTURE))
-    work = Work(workspace=user.workspace, purpose=LlmPurpose.STRUCTURE, user=user, lane=lane)
+    work = CallSession(workspace=user.workspace, purpose=LlmPurpose.STRUCTURE, user=user, lane=lane)
     attempt = Attempt(
         model="openai:x",
         turn=1,

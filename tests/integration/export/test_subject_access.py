@@ -22,7 +22,7 @@ from memory import log, merging
 from memory.export import subject
 from memory.llm import llm_calls
 from memory.llm.language_models import Usage
-from memory.llm.llm_calls import Attempt, Ending, Work
+from memory.llm.llm_calls import Attempt, CallSession, Ending
 from memory.log import Draft
 from memory.models import (
     Backtest,
@@ -145,7 +145,7 @@ def test_prompts_and_answers_are_told_where_they_are_kept(
     live_database: str, user: MemoryUser, settings: Settings
 ) -> None:
     settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
-    work = Work(workspace=user.workspace, purpose=LlmPurpose.QUERY, user=user)
+    work = CallSession(workspace=user.workspace, purpose=LlmPurpose.QUERY, user=user)
     usage = Usage(input_tokens=1, output_tokens=1)
     attempt = Attempt(
         model="openai:x", turn=1, attempt=1, prompt={"said": MARKER}, most=usage, seconds=60

@@ -48,14 +48,14 @@ def _report_refusals(folder: Path) -> None:
 
 
 def _ask(workspace_pk: str) -> None:
-    from memory.llm.llm_calls import Work
+    from memory.llm.llm_calls import CallSession
     from memory.models import Workspace
     from memory.models.llm import LlmPurpose
     from workers.llm.interface import User
     from workers.llm.metered import MeteredModel
 
     workspace = Workspace.objects.get(pk=int(workspace_pk))
-    model = MeteredModel(Work(workspace=workspace, purpose=LlmPurpose.CHECK))
+    model = MeteredModel(CallSession(workspace=workspace, purpose=LlmPurpose.CHECK))
     print(model.complete([User("Hello?")]).text)
 
 

@@ -10,7 +10,7 @@ import time_machine
 from cryptography.fernet import Fernet
 from pytest_django.fixtures import Settings
 
-from memory.llm.llm_calls import Work
+from memory.llm.llm_calls import CallSession
 from memory.models import MemoryUser, Workspace
 from memory.models.llm import LlmPurpose
 from tests.llm_server import KEY, LlmServer, Protocol
@@ -68,6 +68,6 @@ def connect(settings: Settings, workspace: Workspace, user: MemoryUser) -> Conne
         settings.UAC_LLM_BASE_URL = server.url_of(protocol)
         settings.UAC_LLM_PRICES = json.dumps({settings.UAC_LLM_MODEL: PRICE})
         work = {"workspace": workspace, "purpose": LlmPurpose.MEMORIZE, "user": user, **fields}
-        return MeteredModel(Work(**work))
+        return MeteredModel(CallSession(**work))
 
     return model

@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 
 from memory.llm import llm_calls
 from memory.llm.language_models import NotConfigured, Usage
-from memory.llm.llm_calls import Attempt, BudgetExhausted, Ending, TooManyCalls, Work
+from memory.llm.llm_calls import Attempt, BudgetExhausted, CallSession, Ending, TooManyCalls
 from memory.models import LlmCall, LlmSpending, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 from tests.integration.llm.conftest import NOON, QUESTION, Connect
@@ -49,11 +49,11 @@ def attempt(tokens: int = 1000, **fields: Any) -> Attempt:
 
 
 @pytest.fixture
-def work(workspace: Workspace) -> Work:
-    return Work(workspace=workspace, purpose=LlmPurpose.STRUCTURE)
+def work(workspace: Workspace) -> CallSession:
+    return CallSession(workspace=workspace, purpose=LlmPurpose.STRUCTURE)
 
 
-def start(work: Work, tokens: int = 1000) -> LlmCall:
+def start(work: CallSession, tokens: int = 1000) -> LlmCall:
     return llm_calls.start(work, attempt(tokens), keep_content=False)
 
 
@@ -127,7 +127,7 @@ def test_a_budget_of_nothing_lets_nothing_pass(connect: Connect, workspace: Work
 
 
 def test_the_servers_budget_holds_for_every_workspace_by_itself(
-    settings: Settings, work: Work
+    settings: Settings, work: CallSession
 ) -> None:
     settings.UAC_LLM_TOKENS_PER_DAY = 2000
     other = Workspace.objects.create(name="other")
@@ -136,8 +136,8 @@ def test_the_servers_budget_holds_for_every_workspace_by_itself(
 
     with pytest.raises(BudgetExhausted):
         start(work)
-    start(Work(workspace=other, purpose=LlmPurpose.STRUCTURE))
-    start(Work(workspace=generous, purpose=LlmPurpose.STRUCTURE), 100_000)
+    start(CallSession(workspace=other, purpose=LlmPurpose.STRUCTURE))
+    start(CallSession(workspace=generous, purpose=LlmPurpose.STRUCTURE), 100_000)
 
 
 def test_a_budget_that_is_raised_holds_at_once(connect: Connect, workspace: Workspace) -> None:
@@ -181,7 +181,7 @@ def test_errors_of_the_provider_take_nothing(connect: Connect, workspace: Worksp
     assert (day.calls, day.used_tokens, month.used_tokens) == (3, 0, 0)
 
 
-def test_what_calls_under_way_may_take_is_not_given_twice(work: Work) -> None:
+def test_what_calls_under_way_may_take_is_not_given_twice(work: CallSession) -> None:
     budget(work.workspace, tokens_per_day=2500)
     first, second = start(work), start(work)
 
@@ -196,7 +196,7 @@ def test_what_calls_under_way_may_take_is_not_given_twice(work: Work) -> None:
         start(work)
 
 
-def test_money_cannot_be_limited_without_a_price(work: Work, settings: Settings) -> None:
+def test_money_cannot_be_limited_without_a_price(work: CallSession, settings: Settings) -> None:
     budget(work.workspace, cost_per_day=Decimal(1))
     settings.UAC_LLM_PRICES = ""
 
@@ -206,14 +206,14 @@ def test_money_cannot_be_limited_without_a_price(work: Work, settings: Settings)
     assert not LlmCall.objects.exists()
 
 
-def test_no_more_calls_than_allowed_are_under_way(work: Work) -> None:
+def test_no_more_calls_than_allowed_are_under_way(work: CallSession) -> None:
     budget(work.workspace, concurrency=2)
     other = Workspace.objects.create(name="other")
     first, _ = start(work), start(work)
 
     with pytest.raises(TooManyCalls, match="2 calls of this workspace are under way"):
         start(work)
-    start(Work(workspace=other, purpose=LlmPurpose.STRUCTURE))
+    start(CallSession(workspace=other, purpose=LlmPurpose.STRUCTURE))
     end(first, 10)
     start(work)
 
@@ -224,7 +224,7 @@ def test_no_more_calls_than_allowed_are_under_way(work: Work) -> None:
     ids=["all slow", "none slow", "too few to keep one", "one"],
 )
 def test_calls_that_hang_let_others_begin_but_never_more_than_allowed(
-    work: Work, settings: Settings, concurrency: int, slow_seconds: float, begun: int
+    work: CallSession, settings: Settings, concurrency: int, slow_seconds: float, begun: int
 ) -> None:
     budget(work.workspace, concurrency=concurrency)
     settings.UAC_LLM_SLOW_SECONDS = slow_seconds
@@ -237,7 +237,7 @@ def test_calls_that_hang_let_others_begin_but_never_more_than_allowed(
 
 
 def test_a_call_waits_for_its_turn_and_not_for_ever(
-    connect: Connect, work: Work, settings: Settings
+    connect: Connect, work: CallSession, settings: Settings
 ) -> None:
     budget(work.workspace, concurrency=1)
     settings.UAC_LLM_TURN_SECONDS = 0.3
@@ -251,7 +251,7 @@ def test_a_call_waits_for_its_turn_and_not_for_ever(
 
 
 def test_work_that_has_begun_waits_longer_for_its_turn_than_what_may_begin_later(
-    connect: Connect, work: Work, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, work: CallSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given work that has begun, and another's call for longer than a first question waits
     budget(work.workspace, concurrency=1)
@@ -271,7 +271,9 @@ def test_work_that_has_begun_waits_longer_for_its_turn_than_what_may_begin_later
         assert model.complete(QUESTION).message.text == "second"
 
 
-def test_a_call_whose_worker_is_gone_is_shown_as_interrupted_and_then_closed(work: Work) -> None:
+def test_a_call_whose_worker_is_gone_is_shown_as_interrupted_and_then_closed(
+    work: CallSession,
+) -> None:
     budget(work.workspace, concurrency=1, tokens_per_day=2500)
     with time_machine.travel(NOON, tick=False) as clock:
         call = start(work)
@@ -294,7 +296,7 @@ def test_a_call_whose_worker_is_gone_is_shown_as_interrupted_and_then_closed(wor
         assert dispatching.dispatch()["interrupted"] == 0
 
 
-def test_an_answer_that_comes_after_the_call_was_closed_changes_nothing(work: Work) -> None:
+def test_an_answer_that_comes_after_the_call_was_closed_changes_nothing(work: CallSession) -> None:
     with time_machine.travel(NOON, tick=False) as clock:
         call = start(work)
         clock.shift(100)
@@ -326,7 +328,7 @@ def test_a_worker_that_is_told_to_stop_during_a_call_notes_it(
     assert LlmSpending.objects.get().presumed_tokens == call.reserved_tokens
 
 
-def test_a_call_over_midnight_belongs_to_the_day_of_its_beginning(work: Work) -> None:
+def test_a_call_over_midnight_belongs_to_the_day_of_its_beginning(work: CallSession) -> None:
     moment = datetime.datetime(2026, 3, 31, 23, 59, 59, tzinfo=datetime.UTC)
     with time_machine.travel(moment, tick=False) as at:
         call = start(work)
@@ -338,7 +340,7 @@ def test_a_call_over_midnight_belongs_to_the_day_of_its_beginning(work: Work) ->
     assert (day.used_tokens, month.used_tokens) == (0, 0)
 
 
-def test_erasing_a_call_gives_no_budget_back(work: Work) -> None:
+def test_erasing_a_call_gives_no_budget_back(work: CallSession) -> None:
     end(start(work), 700)
 
     LlmCall.objects.all().delete()

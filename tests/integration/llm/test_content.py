@@ -12,7 +12,7 @@ from memory.models import LlmCall, Workspace
 from memory.privacy import encryption
 from tests.integration.llm.conftest import QUESTION, REMEMBER, Connect
 from tests.llm_server import called, llm_server, said, status
-from workers.llm.interface import ProviderUnavailable, Refused, ToolResult
+from workers.llm.interface import ModelRefused, ProviderUnavailable, ToolResult
 
 pytestmark = pytest.mark.django_db
 
@@ -71,7 +71,7 @@ def test_of_failures_what_was_said_is_kept(
 ) -> None:
     settings.UAC_LLM_ATTEMPTS = 1
     with llm_server(said("I will not.", finish="refusal"), status(500)) as server:
-        with pytest.raises(Refused):
+        with pytest.raises(ModelRefused):
             connect(server, "anthropic").complete(QUESTION)
         with pytest.raises(ProviderUnavailable):
             connect(server, "anthropic").complete(QUESTION)

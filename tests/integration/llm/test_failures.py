@@ -33,10 +33,10 @@ from workers.llm.interface import (
     ConnectionLost,
     EmptyAnswer,
     InvalidAnswer,
+    ModelRefused,
     NoCredit,
     ProviderUnavailable,
     RateLimited,
-    Refused,
     RequestRejected,
     TimedOut,
     ToolResult,
@@ -78,7 +78,7 @@ FINAL: list[tuple[Reply, type[CallFailed]]] = [
     (status(403), WrongKey),
     (status(404), UnknownModel),
     (status(422), RequestRejected),
-    (said("I cannot", finish="refusal"), Refused),
+    (said("I cannot", finish="refusal"), ModelRefused),
     (said("Your dog is", finish="length"), Truncated),
     (called("remember", {"fact": "Your d"}, finish="length"), Truncated),
 ]
@@ -129,7 +129,7 @@ def test_what_would_be_the_same_is_not_asked_again(
         assert len(server.requests) == 1
     call = LlmCall.objects.get()
     assert (call.outcome, call.error) == (failure.outcome, str(raised.value))
-    answered = failure in (Refused, Truncated)
+    answered = failure in (ModelRefused, Truncated)
     assert call.input_tokens == (100 if answered else None)
     # 100 at 2 and 20 at 10, per million tokens.
     assert call.cost == (Decimal("0.0004") if answered else None)

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from memory.llm import llm_calls
 from memory.llm.language_models import Usage
-from memory.llm.llm_calls import Attempt, Work
+from memory.llm.llm_calls import Attempt, CallSession
 from memory.models import MemoryUser, Workspace
 from memory.models.llm import LlmPurpose
 from tests.integration.llm.conftest import QUESTION, Connect
@@ -48,7 +48,7 @@ def test_calls_are_counted_by_what_came_of_them_and_by_no_person(
         connect(server).complete(QUESTION)
     most = Usage(input_tokens=1, output_tokens=1)
     waiting = Attempt(model="m", turn=1, attempt=1, prompt={}, most=most, seconds=9)
-    work = Work(workspace=workspace, purpose=LlmPurpose.QUERY, user=user)
+    work = CallSession(workspace=workspace, purpose=LlmPurpose.QUERY, user=user)
     llm_calls.start(work, waiting, keep_content=False)
 
     assert value("uac_llm_call_seconds_count", outcome="ok", **OF_THE_MODEL) == 2

@@ -184,7 +184,7 @@ def test_the_log_is_cut_and_put_together_again_while_others_write(
         owner(partitioning.swap)
     owner(partitioning.finish)
 
-    assert owner(partitioning.state) == partitioning.State(False, None, 0)
+    assert owner(partitioning.state) == partitioning.PartitionProgress(False, None, 0)
     assert_all_is_well(people, entries + len(written) + 1)
     assert catalogue("memory_logentry") == before
     assert refusals() == refused
@@ -201,7 +201,7 @@ def test_the_spare_is_thrown_away_and_the_partitions_stay(
     owner(partitioning.finish)
 
     log.append(people[0], [said("more")], source="test")
-    assert owner(partitioning.state) == partitioning.State(True, None, 0)
+    assert owner(partitioning.state) == partitioning.PartitionProgress(True, None, 0)
     assert [str(one) for one in problems(people[0])] == []
     with pytest.raises(partitioning.NotNow, match="prepare"):
         owner(partitioning.swap)

@@ -18,7 +18,7 @@ from pytest_django.fixtures import Settings
 from memory import log
 from memory.llm import llm_calls, llm_turns, track_records
 from memory.llm.language_models import Usage
-from memory.llm.llm_calls import Attempt, Ending, Work
+from memory.llm.llm_calls import Attempt, CallSession, Ending
 from memory.log import Draft
 from memory.models import (
     Alarm,
@@ -88,7 +88,7 @@ def test_a_look_that_fails_is_told_and_hides_nothing_else(
 ) -> None:
     waiting_for(user, 6)
 
-    def broken() -> Iterator[alarms.Problem]:
+    def broken() -> Iterator[alarms.AlarmCondition]:
         raise ValueError("a name as long as no column")
 
     monkeypatch.setattr(alarms, "LOOKS", {**alarms.LOOKS, "sandbox hosts": broken})
@@ -106,7 +106,7 @@ def test_what_cannot_be_looked_at_is_not_over(
     alarms.evaluate()
     assert raised() == ["waiting: records"]
 
-    def broken() -> Iterator[alarms.Problem]:
+    def broken() -> Iterator[alarms.AlarmCondition]:
         raise ValueError("for an hour")
 
     with monkeypatch.context() as patch, later(60):
@@ -123,7 +123,7 @@ def test_what_cannot_be_looked_at_is_not_over(
 def test_without_a_database_no_look_is_tried(
     healthy: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone() -> Iterator[alarms.Problem]:
+    def gone() -> Iterator[alarms.AlarmCondition]:
         raise OperationalError("the connection is closed")
 
     monkeypatch.setattr(alarms, "LOOKS", {"gone": gone, **alarms.LOOKS})
@@ -214,7 +214,7 @@ def ended(
     """
     most = Usage(input_tokens=1, output_tokens=1)
     attempt = Attempt(model=model, turn=1, attempt=1, prompt={}, most=most, seconds=9)
-    work = Work(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE)
+    work = CallSession(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE)
     with later(-minutes):
         call = llm_calls.start(work, attempt, keep_content=False)
         llm_calls.finish(call, Ending(outcome=outcome, seconds=1), keep_content=False)
@@ -285,7 +285,7 @@ def embedding_ended(user: MemoryUser, outcome: LlmOutcome, *, minutes: float = 0
     """Store a call for vectors with this outcome, so many minutes ago."""
     most = Usage(input_tokens=1, output_tokens=0)
     attempt = Attempt(model="openai:e", turn=1, attempt=1, prompt={}, most=most, seconds=9)
-    work = Work(workspace=user.workspace, purpose=LlmPurpose.EMBED)
+    work = CallSession(workspace=user.workspace, purpose=LlmPurpose.EMBED)
     with later(-minutes):
         call = llm_calls.start(work, attempt, keep_content=False)
         llm_calls.finish(call, Ending(outcome=outcome, seconds=1), keep_content=False)

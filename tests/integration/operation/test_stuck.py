@@ -32,7 +32,7 @@ from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.models.users import LaneName
 from memory.models.webhooks import DeliveryState
 from memory.work import lanes, leases, runs, stuck
-from memory.work.stuck import KINDS, Standing
+from memory.work.stuck import KINDS, WorkStatus
 from tests.factories import make_checkpoint, make_run
 from workers.service import dispatching
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.django_db
 HOUR = datetime.timedelta(hours=1)
 
 
-def standing(name: str) -> Standing:
+def standing(name: str) -> WorkStatus:
     return next(one for one in stuck.standings() if one.kind.name == name)
 
 

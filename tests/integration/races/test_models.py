@@ -14,7 +14,7 @@ from memory import log
 from memory.llm import llm_calls, track_records
 from memory.llm.language_models import Usage
 from memory.llm.llm_calls import Attempt
-from memory.llm.llm_calls import Work as Calls
+from memory.llm.llm_calls import CallSession as Calls
 from memory.log import Draft
 from memory.models import Checkpoint, Lane, LlmCall, MemoryUser, Run, Workspace
 from memory.models.leased import LeasedWork
@@ -196,7 +196,7 @@ def test_calls_that_hang_hold_up_no_other_users_first_call(
             working = 6 if begun else 4
             ahead = 0 if begun else 2
             assert (told.state, told.reason) == (
-                lanes.State.DUE,
+                lanes.LaneState.DUE,
                 f"waiting for its turn: {ahead} ahead, {working} users are worked on",
             )
         finally:

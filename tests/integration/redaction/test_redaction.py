@@ -173,7 +173,7 @@ def test_what_was_said_is_gone_from_every_table(
     # Settled messages are empty, and are not sent again on request.
     delivery = sent[0]
     assert (sent.count(), delivery.payload) == (2, "")
-    with pytest.raises(webhooks.NotSettled, match="redacted"):
+    with pytest.raises(webhooks.DeliveryPending, match="redacted"):
         webhooks.replay(delivery)
     assert webhooks.replay_given_up(delivery.endpoint, delivery.created_at) == 0
     # A repeated request does not restore it.

@@ -94,7 +94,7 @@ def test_a_message_that_is_settled_is_emptied_with_what_was_answered(
     assert found() == []
     delivery.refresh_from_db()
     assert (delivery.payload, delivery.state) == ("", "delivered")
-    with pytest.raises(webhooks.NotSettled, match="redacted"):
+    with pytest.raises(webhooks.DeliveryPending, match="redacted"):
         webhooks.replay(delivery)
     # The event stays, by its number.
     event = AlertEvent.objects.get(user=user)

@@ -18,7 +18,7 @@ from tests.integration.sandbox.containers import Containers
 from tests.integration.sandbox.engine import Runtime
 from tests.integration.sandbox.test_docker import reconfigure, unconfined
 from workers.sandbox import doctor, image
-from workers.sandbox.doctor import CHECKS_INSIDE, CHECKS_OUTSIDE, Finding
+from workers.sandbox.doctor import CHECKS_INSIDE, CHECKS_OUTSIDE, CheckResult
 from workers.sandbox.interface import Sandbox
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
@@ -34,7 +34,7 @@ def docker_runner() -> Any:
         yield
 
 
-def examine() -> dict[str, Finding]:
+def examine() -> dict[str, CheckResult]:
     findings = {finding.check: finding for finding in doctor.examine()}
     assert list(findings) == CHECKS  # whatever happens, none is forgotten
     assert all(finding.fix for finding in findings.values() if finding.state == "FAILED")
@@ -52,11 +52,11 @@ def without_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(CHECKS_INSIDE, name, be_well)
 
 
-def failed(findings: dict[str, Finding]) -> list[str]:
+def failed(findings: dict[str, CheckResult]) -> list[str]:
     return [name for name, finding in findings.items() if finding.state == "FAILED"]
 
 
-def untried(findings: dict[str, Finding]) -> list[str]:
+def untried(findings: dict[str, CheckResult]) -> list[str]:
     return [name for name, finding in findings.items() if finding.state == "not tried"]
 
 

@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 from memory import log
 from memory.api.turns import MAX_BYTES, MAX_MESSAGES
 from memory.mcp import tools
-from memory.mcp.api import Api, Refused
+from memory.mcp.api import Api, RequestRefused
 from memory.models import MemoryUser, Workspace
 from memory.models.log import EntryKind
 from memory.recall.search.finding import find
@@ -604,7 +604,7 @@ def test_the_tools_of_agents_take_the_turns(tool: str, name: str, path: str) -> 
         [{"role": "user"}],
         [TestApi.MESSAGES[0]] * (MAX_MESSAGES + 1),
     ):
-        with pytest.raises(Refused, match="messages"):
+        with pytest.raises(RequestRefused, match="messages"):
             asyncio.run(tools.call(caller, tool, {**body, "messages": wrong}))
     assert len(api.sent) == 1
 
@@ -620,5 +620,5 @@ def test_the_tools_of_agents_say_what_completes_the_question(
     asyncio.run(tools.call(caller, tool, body))
 
     assert api.sent == [(f"users/ada/{path}/", body)]
-    with pytest.raises(Refused, match="complete_by"):
+    with pytest.raises(RequestRefused, match="complete_by"):
         asyncio.run(tools.call(caller, tool, {**body, "complete_by": "magic"}))

@@ -284,7 +284,7 @@ def test_embeddings_and_language_models_have_budgets_apart(
         attempt = llm_calls.Attempt(
             model="openai:llm", turn=1, attempt=1, prompt={}, most=most, seconds=60
         )
-        work = llm_calls.Work(workspace=user.workspace, purpose=LlmPurpose.QUERY)
+        work = llm_calls.CallSession(workspace=user.workspace, purpose=LlmPurpose.QUERY)
         llm_calls.start(work, attempt, keep_content=False)
 
     with embeddings_server() as server:

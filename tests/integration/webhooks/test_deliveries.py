@@ -517,7 +517,7 @@ def test_a_secret_that_cannot_be_read_loses_no_message(
 def test_an_endpoint_inside_is_not_created(endpoint_at: EndpointAt, settings: Settings) -> None:
     settings.UAC_WEBHOOK_ALLOWED_NETWORKS = []
 
-    with pytest.raises(destinations.Refused, match="not a public address"):
+    with pytest.raises(destinations.AddressRefused, match="not a public address"):
         endpoint_at(NOWHERE)
 
 
@@ -541,7 +541,7 @@ def test_a_replay_sends_the_same_message_once_more(
         endpoint, _ = endpoint_at(server.url)
         run_finds(user, finding(record("m-1")))
         delivery = the_delivery(endpoint)
-        with pytest.raises(webhooks.NotSettled):
+        with pytest.raises(webhooks.DeliveryPending):
             webhooks.replay(delivery)
         send(endpoint)
 

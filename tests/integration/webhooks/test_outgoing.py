@@ -26,7 +26,7 @@ from tests.webhook_receiver import (
     tls,
 )
 from workers.delivery import outgoing
-from workers.delivery.outgoing import Answer
+from workers.delivery.outgoing import Response
 
 HERE: Address = ipaddress.ip_address("127.0.0.1")
 
@@ -38,7 +38,7 @@ def here_is_allowed(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None
     settings.UAC_WEBHOOK_ALLOWED_NETWORKS = ["127.0.0.0/8"]
 
 
-def post(url: str, seconds: float = 60, body: bytes = b'{"a":1}') -> Answer:
+def post(url: str, seconds: float = 60, body: bytes = b'{"a":1}') -> Response:
     return outgoing.post(url, body, {"Content-Type": "application/json"}, seconds=seconds)
 
 
@@ -46,7 +46,7 @@ def test_it_posts_the_body_and_tells_the_answer() -> None:
     with receiver(answers(200, b"thanks")) as server:
         answer = post(server.url)
 
-    assert answer == Answer(200, "", "127.0.0.1", "", "thanks")
+    assert answer == Response(200, "", "127.0.0.1", "", "thanks")
     (received,) = server.received
     assert (received.path, received.body) == ("/hook", b'{"a":1}')
     assert received.headers["host"] == f"127.0.0.1:{server.port}"
@@ -237,7 +237,7 @@ def test_a_valid_certificate_for_the_name_is_accepted_at_the_judged_address(trus
     with receiver(answers(200, b"safe"), context=tls(trusted)) as server:
         answer = post(server.url_of("hooks.example"))
 
-    assert answer == Answer(200, "", "127.0.0.1", "", "safe")
+    assert answer == Response(200, "", "127.0.0.1", "", "safe")
 
 
 def test_a_certificate_of_another_name_is_refused(trusted: Path) -> None:

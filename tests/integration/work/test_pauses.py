@@ -33,7 +33,7 @@ from memory.privacy import redaction
 from memory.temporal import forecasts
 from memory.users import create_user
 from memory.work import lanes, runs
-from memory.work.lanes import State
+from memory.work.lanes import LaneState
 from tests.factories import make_checkpoint, make_run
 from workers import tasks
 from workers.service import dispatching
@@ -186,7 +186,7 @@ def test_staff_see_why_the_language_model_does_nothing(user: MemoryUser) -> None
 
     standing = lanes.standing(user)
 
-    assert standing.state == State.STOPPED
+    assert standing.state == LaneState.STOPPED
     assert standing.reason == "paused by staff:eve: its import runs wild"
 
 

@@ -20,7 +20,7 @@ from memory.models.runs import RunKind
 from memory.models.users import LaneName
 from memory.work import lanes, leases
 from memory.work.hints import redis_client
-from memory.work.lanes import State
+from memory.work.lanes import LaneState
 from tests.factories import make_checkpoint, make_run
 from workers.service import dispatching
 
@@ -390,31 +390,31 @@ def test_the_dispatcher_leaves_alone_what_is_worked_on_or_has_failed(
 def test_how_it_stands_is_told_with_the_reason(
     user: MemoryUser, settings: Settings, clock: Clock
 ) -> None:
-    def told() -> tuple[State, int, float | None, str]:
+    def told() -> tuple[LaneState, int, float | None, str]:
         found = lanes.standing(user)
         until = None if found.until is None else (found.until - START).total_seconds()
         return found.state, found.waiting, until, found.reason
 
-    assert told() == (State.IDLE, 0, None, "")
+    assert told() == (LaneState.IDLE, 0, None, "")
     say(user)
-    assert told() == (State.WAITING, 1, 60, "")
+    assert told() == (LaneState.WAITING, 1, 60, "")
     clock.shift(60)
-    assert told() == (State.DUE, 1, None, "")
+    assert told() == (LaneState.DUE, 1, None, "")
 
     lane = claimed(user)
-    assert told() == (State.WORKING, 1, None, "")
+    assert told() == (LaneState.WORKING, 1, None, "")
     leases.fail(lane, "TimeoutError: no answer")
-    assert told() == (State.STOPPED, 1, 90, "TimeoutError: no answer")
+    assert told() == (LaneState.STOPPED, 1, 90, "TimeoutError: no answer")
     clock.shift(30)
-    assert told() == (State.DUE, 1, None, "")
+    assert told() == (LaneState.DUE, 1, None, "")
 
     settings.UAC_LLM_TOKENS_PER_DAY = 0
     state, _, _, reason = told()
-    assert state == State.STOPPED
+    assert state == LaneState.STOPPED
     assert reason.startswith("The budget (tokens a day) is 0: 0 are spent")
     settings.UAC_LLM_MODEL = ""
     assert told() == (
-        *(State.STOPPED, 1, None),
+        *(LaneState.STOPPED, 1, None),
         "No language model is set: set UAC_LLM_MODEL, or choose one for the workspace.",
     )
 
@@ -427,4 +427,4 @@ def test_a_worker_that_is_gone_does_not_count_as_working(
 
     clock.shift(settings.UAC_LEASE_SECONDS + 1)
 
-    assert lanes.standing(user).state == State.DUE
+    assert lanes.standing(user).state == LaneState.DUE

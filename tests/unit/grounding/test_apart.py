@@ -15,7 +15,7 @@ from workers.checkpointing.apart import Cited
 from workers.checkpointing.findings import Finding
 from workers.checkpointing.grounding import Claim, Source
 from workers.checkpointing.retirements import Retirement
-from workers.checkpointing.updates import Update
+from workers.checkpointing.updates import RecordUpdate
 
 NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 # A million characters, nearly all of which may be a number or a date.
@@ -52,7 +52,9 @@ def cited(text: str, *, claims: int = 1, updates: int = 0) -> Cited:
             Claim(record_id(one), [1], values, {"cost": "it follows"}) for one in range(claims)
         ],
         updates=[
-            Update(record_id(one), before, after, {"to": [1], "cost": [1]}, ["to", "cost"], {2})
+            RecordUpdate(
+                record_id(one), before, after, {"to": [1], "cost": [1]}, ["to", "cost"], {2}
+            )
             for one in range(updates)
         ],
         retirements=[Retirement(record_id(0), before, [1], {2})],

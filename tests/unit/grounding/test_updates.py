@@ -9,7 +9,7 @@ from memory.project import EnumMember, Record, RecordId, Ref
 from memory.project.values import Value
 from workers.checkpointing.findings import Finding
 from workers.checkpointing.grounding import Source
-from workers.checkpointing.updates import Update, ungrounded_updates
+from workers.checkpointing.updates import RecordUpdate, ungrounded_updates
 
 AT = datetime.datetime(2026, 3, 4, tzinfo=datetime.UTC)
 PEN = RecordId("health", "allergies", "pen")
@@ -38,7 +38,7 @@ def findings(
 ) -> list[Finding]:
     texts = {**FIRST, **({3: said} if isinstance(said, str) else said)}
     after = {name: value for name, value in {**BEFORE, **changed}.items() if name not in without}
-    update = Update(
+    update = RecordUpdate(
         PEN,
         Record("Allergy", "pen", BEFORE, (1,)),
         Record("Allergy", "pen", after, (1, *cited)),

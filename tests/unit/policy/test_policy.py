@@ -8,7 +8,7 @@ import pytest
 
 from workers.authoring.prompts import STRUCTURE
 from workers.checkpointing.policy import (
-    Finding,
+    Violation,
     check_policy,
     check_query,
     check_workspace_policy,
@@ -45,7 +45,7 @@ def constraint(body: str, head: str = "") -> str:
     )
 
 
-def codes(findings: list[Finding]) -> list[str]:
+def codes(findings: list[Violation]) -> list[str]:
     return [finding.code for finding in findings]
 
 

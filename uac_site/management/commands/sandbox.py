@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from workers.sandbox.doctor import Finding, examine
+from workers.sandbox.doctor import CheckResult, examine
 
 
 class Command(BaseCommand):
@@ -32,6 +32,6 @@ class Command(BaseCommand):
             raise CommandError(f"{failed} failed: sandboxes are not safe to use as they are here")
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: CheckResult) -> str:
     line = f"{finding.state:9}  {finding.check:21}  {finding.found}"
     return f"{line}\n{'to fix':>22}{'':12}{finding.fix}" if finding.fix else line

@@ -30,7 +30,7 @@ from django.utils import timezone
 from memory.delivery import connections, destinations
 from memory.llm import language_models, llm_calls
 from memory.llm.language_models import Budget, Connection, LanguageModelError, Usage
-from memory.llm.llm_calls import Attempt, Ending, Work
+from memory.llm.llm_calls import Attempt, CallSession, Ending
 from memory.models import MemoryUser, Workspace
 from memory.models.leased import LeasedWork
 from memory.models.llm import LlmOutcome, LlmPurpose
@@ -227,15 +227,15 @@ class RemoteEmbedder:
         finally:
             _indexing.release()
 
-    def _work(self) -> Work:
-        return Work(
+    def _work(self) -> CallSession:
+        return CallSession(
             workspace=Workspace(pk=self.user.workspace_id),
             purpose=LlmPurpose.EMBED,
             user=self.user,
             lease=self.lease,
         )
 
-    def _embed_patiently(self, work: Work, turn: int, texts: Sequence[str]) -> list[Floats]:
+    def _embed_patiently(self, work: CallSession, turn: int, texts: Sequence[str]) -> list[Floats]:
         """Return the vectors of a batch; refused texts are embedded apart from the rest."""
         try:
             return self._try_again(work, turn, texts)
@@ -246,7 +246,7 @@ class RemoteEmbedder:
             return self._embed_apart(work, turn, texts, failure)
 
     def _embed_apart(
-        self, work: Work, turn: int, texts: Sequence[str], refused: "_CallFailed"
+        self, work: CallSession, turn: int, texts: Sequence[str], refused: "_CallFailed"
     ) -> list[Floats]:
         """Return the vectors of texts that were refused together, by embedding each half.
 
@@ -272,7 +272,7 @@ class RemoteEmbedder:
                 found += self._embed_apart(work, turn, part, failure)
         return found
 
-    def _probe(self, work: Work, turn: int, refused: "_CallFailed") -> Floats:
+    def _probe(self, work: CallSession, turn: int, refused: "_CallFailed") -> Floats:
         """Return the vector of an acceptable text; EmbeddingFailed if even that is refused.
 
         In that case the texts are not to blame.
@@ -284,7 +284,7 @@ class RemoteEmbedder:
         vector: Floats = made[0]
         return vector
 
-    def _try_again(self, work: Work, turn: int, texts: Sequence[str]) -> list[Floats]:
+    def _try_again(self, work: CallSession, turn: int, texts: Sequence[str]) -> list[Floats]:
         """Retry until there is an answer, or no hope of one; raises _CallFailed."""
         seconds = settings.UAC_EMBEDDINGS_TIMEOUT_SECONDS
         attempt = 0
@@ -301,7 +301,7 @@ class RemoteEmbedder:
             time.sleep(wait)
 
     def _attempt(
-        self, work: Work, turn: int, attempt: int, texts: Sequence[str], seconds: float
+        self, work: CallSession, turn: int, attempt: int, texts: Sequence[str], seconds: float
     ) -> Floats:
         """Ask once, and record the result, whatever it is."""
         about = {"texts": len(texts), "characters": sum(map(len, texts))}
