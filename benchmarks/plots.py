@@ -97,7 +97,7 @@ def sandboxes() -> Panel:
     measured = rows("sandbox", "variant")
     ways = (
         ("UaC, the same user again", "resident"),
-        ("UaC, a fresh container", "virgin, bytecode"),
+        ("UaC, a fresh container", "fresh, bytecode"),
         ("docker exec, shared", "docker exec"),
         ("llm-sandbox, its pool", "llm-sandbox"),
         ("docker run", "docker run"),
@@ -301,7 +301,7 @@ def _lines(benchmarks: Sequence[str]) -> Iterator[tuple[str, str, str]]:
         yield (
             "constraints over 500 records in an isolated container (median)",
             f"**{sandbox['resident']}** resident project, "
-            f"**{sandbox['virgin, bytecode']}** fresh container",
+            f"**{sandbox['fresh, bytecode']}** fresh container",
             f"`docker exec` {sandbox['docker exec']}, llm-sandbox's pool {sandbox['llm-sandbox']}, "
             f"`docker run` {sandbox['docker run']}",
         )

@@ -47,7 +47,7 @@ def main() -> None:
         before = time.perf_counter()
         sandbox.load(bytecode=bytecode)
         ran = sandbox.run_constraints(now=NOW, time_zone="UTC")
-        yield "virgin: load, constraints", time.perf_counter() - before
+        yield "fresh: load, constraints", time.perf_counter() - before
         assert all(result.error is None for result in ran.results)
         time.sleep(SETTLING_SECONDS)
         before = time.perf_counter()

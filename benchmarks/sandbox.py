@@ -5,9 +5,9 @@ All variants take turns in one run on one machine, so that the ratios of their t
 - `llm-sandbox`: the library of that name with its own pool (see `llm_sandbox_peer.py`)
 - `docker run`: the command, with the same template, source and answer as the others
 - `docker exec`: another Python in a container that is there already, and as confined; it stays
-- `virgin, bytecode` and `virgin, source`: a container that was kept ready, loaded and asked
+- `fresh, bytecode` and `fresh, source`: a container that was kept ready, loaded and asked
 - `resident`: the constraints again, where the project is loaded
-- `refill`: `virgin, bytecode`, two arrivals a second, while the pool refills itself
+- `refill`: `fresh, bytecode`, two arrivals a second, while the pool refills itself
 - `query`: the whole way over HTTP and Celery to a resident project and back
 - evaluations a second by so many threads, each on a project of its own that is resident, and
   containers a second, created, started, confined and removed again by two threads
@@ -101,12 +101,12 @@ def main() -> None:
     ratios = {row["variant"]: row["x p50"] for row in rows}
     peer = statistics.median(times["llm-sandbox"])
     exec_ = statistics.median(times["docker exec"])
-    figures["docker_exec_ratio"] = round(exec_ / statistics.median(times["virgin, bytecode"]), 1)
-    figures["llm_sandbox_ratio"] = round(peer / statistics.median(times["virgin, bytecode"]), 1)
+    figures["docker_exec_ratio"] = round(exec_ / statistics.median(times["fresh, bytecode"]), 1)
+    figures["llm_sandbox_ratio"] = round(peer / statistics.median(times["fresh, bytecode"]), 1)
     for figure, variant in (
-        ("virgin_bytecode_ratio", "virgin, bytecode"),
+        ("fresh_bytecode_ratio", "fresh, bytecode"),
         ("resident_ratio", "resident"),
-        ("virgin_source_ratio", "virgin, source"),
+        ("fresh_source_ratio", "fresh, source"),
         ("refill_ratio", "refill"),
     ):
         figures[figure] = ratios[variant]
@@ -146,16 +146,16 @@ def measure(
         stack.callback(pool.close)
         other = stack.enter_context(peer(image, PROJECT))
         container = stack.enter_context(idle_container(image))
-        with pool.virgin() as sandbox:
+        with pool.fresh() as sandbox:
             bytecode = sandbox.compile(PROJECT)
 
         def ready() -> None:
             until(lambda: pool.settled)
             time.sleep(SETTLE_SECONDS)
 
-        def virgin(**files: Any) -> float:
+        def fresh(**files: Any) -> float:
             started = time.perf_counter()
-            with pool.virgin() as sandbox:
+            with pool.fresh() as sandbox:
                 sandbox.prepare(**files)
                 constraints(sandbox)
                 return time.perf_counter() - started
@@ -181,8 +181,8 @@ def measure(
             "docker run": lambda: docker_run(image),
             "docker exec": lambda: docker_exec(container),
             "llm-sandbox": llm_sandbox,
-            "virgin, bytecode": lambda: virgin(bytecode=bytecode),
-            "virgin, source": lambda: virgin(sources=PROJECT),
+            "fresh, bytecode": lambda: fresh(bytecode=bytecode),
+            "fresh, source": lambda: fresh(sources=PROJECT),
             "resident": resident,
         }
         times: dict[str, list[float]] = {name: [] for name in variants}
@@ -196,7 +196,7 @@ def measure(
         start = time.perf_counter()
         for number in range(arrivals):
             time.sleep(max(0.0, start + number / ARRIVALS_A_SECOND - time.perf_counter()))
-            times["refill"].append(virgin(bytecode=bytecode))
+            times["refill"].append(fresh(bytecode=bytecode))
         figures = {
             f"evaluations_a_second_{threads}": throughput(
                 threads,

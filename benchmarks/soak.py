@@ -100,7 +100,7 @@ class Work:
 
     def _do(self, what: str, user: str) -> None:
         if user in STRICT:
-            with self.pool.virgin() as sandbox:
+            with self.pool.fresh() as sandbox:
                 sandbox.load(self._project(user))
                 self._ask(what, user, sandbox)
             return

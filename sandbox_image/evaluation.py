@@ -73,8 +73,8 @@ _NOTHING: Mapping[Any, Any] = {}
 # Number of records touched in a rehearsal: more would take longer than they save.
 REHEARSED_RECORDS = 2000
 # Maximum number of records named as evidence of an answer, and of those merely read.
-MOST_EVIDENCE = 1000
-MOST_READ = 100
+MAX_EVIDENCE = 1000
+MAX_READ = 100
 # Maximum number of alerts quoted of a constraint that exceeds its limit, and maximum size of each.
 QUOTED = 3
 QUOTED_CHARACTERS = 500
@@ -213,14 +213,14 @@ class Evaluation:
     ) -> dict[str, Any]:
         """Return the evidence for a query's answer; only the first records are named."""
         rests_on: list[object]
-        most, referred = MOST_EVIDENCE, self._referred.values()
+        most, referred = MAX_EVIDENCE, self._referred.values()
         if any(id(one) in self._places() for one in held):
             scope, rests_on = "value", list(held)
         elif selection.met:
             beside = (one for place in selection.beside for one in read[place])
             scope, rests_on = "selected", [*selection.records, *beside, *referred]
         else:
-            scope, most = "read", MOST_READ
+            scope, most = "read", MAX_READ
             rests_on = [*itertools.chain(*read.values()), *referred]
         unique = {id(one): one for one in rests_on if id(one) in self._places()}
         return {

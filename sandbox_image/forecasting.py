@@ -19,15 +19,15 @@ from .uac import protocol
 from .uac.alerts import Alert, TooManyAlertsError
 
 # Maximum number of calls of a constraint: more than the days of a year, and the minutes of a day.
-MOST_CALLS = 2000
-MOST_CHANGES = 1000
-MOST_ERROR = 200
+MAX_CALLS = 2000
+MAX_CHANGES = 1000
+MAX_ERROR = 200
 # After this many looks in a row within a second each, the next one is in a minute.
-MOST_HURRIED = 20
+MAX_HURRIED = 20
 SECOND = 1_000_000
 # After this many looks in a row a day apart, the constraint is called with plain days for so many
 # days: tracing costs more than the call, and tells nothing if every day differs.
-MOST_DAILY = 5
+MAX_DAILY = 5
 PLAIN_DAYS = 30
 
 # Calls `check` on that day and at that moment, either of which may be traced; returns its alerts.
@@ -89,7 +89,7 @@ class Forecaster:
         *,
         follows: bool,
         seconds: float,
-        most_calls: int = MOST_CALLS,
+        most_calls: int = MAX_CALLS,
     ) -> None:
         """Set up the calls of one constraint.
 
@@ -125,7 +125,7 @@ class Forecaster:
                 plain -= 1
             else:
                 daily = daily + 1 if clock.soonest == DAY else 0
-                plain = PLAIN_DAYS if daily >= MOST_DAILY else 0
+                plain = PLAIN_DAYS if daily >= MAX_DAILY else 0
             at += clock.soonest * US
             if self._is_over(at.isoformat()):
                 return self._timeline
@@ -149,7 +149,7 @@ class Forecaster:
             if clock.soonest is None or (horizon.end - at) < clock.soonest * US:
                 return self._timeline
             hurried = hurried + 1 if clock.soonest < SECOND else 0
-            if hurried > MOST_HURRIED:  # a comparison that changes with every moment
+            if hurried > MAX_HURRIED:  # a comparison that changes with every moment
                 clock.soonest = MINUTE - _of_minute(at)
             at += clock.soonest * US
             if self._is_over(at.isoformat()):
@@ -197,7 +197,7 @@ class Forecaster:
             return [], "alert_limit"
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            return [], protocol.storable(text[:MOST_ERROR])
+            return [], protocol.storable(text[:MAX_ERROR])
         places = self._timeline.findings
         found = set()
         for finding, severity in told:
@@ -211,7 +211,7 @@ class Forecaster:
         """Return whether the forecast has to end at that moment, and note it if so."""
         over = (
             self._timeline.calls >= self._most_calls
-            or len(self._timeline.changes) >= MOST_CHANGES
+            or len(self._timeline.changes) >= MAX_CHANGES
             or time.perf_counter() > self._deadline
             or not self._is_unharmed()
         )

@@ -10,7 +10,7 @@ from typing import Any
 from kombu.transport import redis
 
 # Maximum messages of each priority in a queue: they take some megabytes.
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 # A queue is trimmed after this many messages that a process puts there.
 EVERY = 100
 
@@ -29,7 +29,7 @@ class Channel(redis.Channel):
         self._put_into[key] += 1
         if self._put_into[key] % EVERY == 1:
             with self.conn_or_acquire() as client:
-                client.ltrim(key, 0, MOST_WAITING - 1)
+                client.ltrim(key, 0, MAX_WAITING - 1)
 
 
 class Transport(redis.Transport):

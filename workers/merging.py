@@ -11,7 +11,7 @@ logger = structlog.get_logger(__name__)
 
 # Batches after which others have their turn, so that a user with a million entries does not block a
 # thread.
-MOST_BATCHES = 25
+MAX_BATCHES = 25
 
 
 def work_on(merge_pk: int) -> None:
@@ -25,7 +25,7 @@ def work_on(merge_pk: int) -> None:
         return
     try:
         with leases.kept(row):
-            for _ in range(MOST_BATCHES):
+            for _ in range(MAX_BATCHES):
                 if not merging.copy(row):
                     logger.info("merged", user=row.user_id, merged=row.merged_id, copied=row.copied)
                     return

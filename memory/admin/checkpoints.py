@@ -51,7 +51,7 @@ from memory.staff import access
 from memory.temporal import history
 
 # Further items are only counted: the first ones show what a rollback is about.
-MOST_LEFT_OUT = 20
+MAX_LEFT_OUT = 20
 
 REDACTING = "Something is being redacted of this user's memory: look again in a moment."
 
@@ -312,8 +312,8 @@ def _place(record: RecordId) -> SafeString:
 def _first(items: Iterable[SafeString | str]) -> SafeString | str:
     """Show the first items, and the number of further ones."""
     every = list(items)
-    more = len(every) - MOST_LEFT_OUT
-    return lines([*every[:MOST_LEFT_OUT], f"… and {more} more"] if more > 0 else every)
+    more = len(every) - MAX_LEFT_OUT
+    return lines([*every[:MAX_LEFT_OUT], f"… and {more} more"] if more > 0 else every)
 
 
 def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateResponse:

@@ -25,7 +25,7 @@ from memory.privacy import user_erasure
 from memory.users import UserMerged
 
 # The limit for one confirmation, which lists the users.
-MOST = 50
+MAX_CHOSEN = 50
 
 
 def erase_chosen(
@@ -36,8 +36,8 @@ def erase_chosen(
     It is irreversible, so the confirmation requires typing the user's id, or the number of users.
     """
     users = _users(chosen)
-    if len(users) > MOST:
-        messages.error(request, f"Choose {MOST} users at most: nothing was done.")
+    if len(users) > MAX_CHOSEN:
+        messages.error(request, f"Choose {MAX_CHOSEN} users at most: nothing was done.")
         return None
     if not (reason := confirmed_reason(request)):
         return _question(request, users, action)
@@ -73,7 +73,7 @@ def is_typed(request: HttpRequest, chosen: QuerySet[MemoryUser]) -> bool:
 
 
 def _users(chosen: QuerySet[MemoryUser]) -> list[MemoryUser]:
-    return list(chosen.order_by("user_id")[: MOST + 1])
+    return list(chosen.order_by("user_id")[: MAX_CHOSEN + 1])
 
 
 def _question(request: HttpRequest, users: list[MemoryUser], action: str) -> TemplateResponse:

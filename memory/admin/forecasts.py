@@ -28,7 +28,7 @@ from memory.temporal import forecasts
 # The number of listed events of a forecast.
 LISTED = 200
 # The number of alerts that are looked up for the events.
-MOST_ALERTS = 500
+MAX_ALERTS = 500
 
 
 _WILL = {
@@ -49,7 +49,7 @@ def alerts_among(
     are looked up.
     """
     wanted = list(dict.fromkeys(one["fingerprint"] for one in events if one["fingerprint"]))
-    found = rows.filter(user=user, fingerprint__in=wanted[:MOST_ALERTS]) if wanted else rows.none()
+    found = rows.filter(user=user, fingerprint__in=wanted[:MAX_ALERTS]) if wanted else rows.none()
     newest = found.order_by("fingerprint", "-opened_at").distinct("fingerprint")
     named = ("message", "severity")
     newest = newest.select_related("duplicate_of").only(

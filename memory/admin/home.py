@@ -217,7 +217,7 @@ def _hosts(request: HttpRequest) -> Iterator[Mapping[str, Any]]:
             "runner": sandbox_badge(str(report.get("runner", ""))),
             "problem": inline(str(report[hosts.PROBLEM])) if hosts.PROBLEM in report else "",
             "threads": host.threads,
-            "ready": report.get("virgins", ""),
+            "ready": report.get("fresh", ""),
             "kept": report.get("leases", ""),
         }
 

@@ -59,7 +59,7 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
     @admin.display(description="ready")
     def ready(self, host: SandboxHost) -> Any:
         """Count the fresh (single-use) sandboxes that are ready."""
-        return host.report.get("virgins")
+        return host.report.get("fresh")
 
     @admin.display(description="kept for users")
     def resident(self, host: SandboxHost) -> Any:

@@ -329,7 +329,7 @@ def _totals(calls: QuerySet[LlmCall], pages: paging.BoundedPaginator) -> list[tu
     if not number:
         return []
     if pages.is_cut:
-        return [("Totals", f"of up to {paging.MOST:,} calls; see model spending for more")]
+        return [("Totals", f"of up to {paging.MAX_ROWS:,} calls; see model spending for more")]
     found = calls.order_by().aggregate(
         sent=Sum("input_tokens", default=0),
         received=Sum("output_tokens", default=0),

@@ -30,7 +30,7 @@ from memory.work.stuck import Stuck, WorkKind, WorkStatus
 # The number of listed rows of a kind; "all of them" includes those that are not listed.
 LISTED = 100
 # The limit of rows that are retried or dismissed at a time.
-MOST = 10_000
+MAX_ROWS = 10_000
 ACTIONS = {"try_again": "tried again now", "dismiss": "dismissed"}
 
 
@@ -203,7 +203,7 @@ def _act(request: HttpRequest) -> None:
 def _keys(kind: WorkKind, asked: list[str]) -> list[Any]:
     """Return the keys of the selected rows of this kind; `records:all` means all that are stuck."""
     if f"{kind.name}:all" in asked:
-        return [one.row.pk for one in stuck.found(kind, MOST)]
+        return [one.row.pk for one in stuck.found(kind, MAX_ROWS)]
     keys = []
     for text in asked:
         name, _, key = text.partition(":")

@@ -25,7 +25,7 @@ from memory.models import Alert, Checkpoint, LogEntry, MemoryUser, Redaction
 from memory.privacy import forgetting, redaction
 
 # The limit for one confirmation, which lists what is removed.
-MOST = 200
+MAX_CHOSEN = 200
 _LISTED = 50
 
 
@@ -33,9 +33,9 @@ def redact_chosen(
     request: HttpRequest, chosen: QuerySet[LogEntry], action: str
 ) -> TemplateResponse | None:
     """Show what the redaction removes and ask for the reason; once confirmed, redact."""
-    entries = list(chosen.select_related("user").order_by("user_id", "seq")[: MOST + 1])
-    if len(entries) > MOST:
-        messages.error(request, f"Choose {MOST} entries at most: nothing was done.")
+    entries = list(chosen.select_related("user").order_by("user_id", "seq")[: MAX_CHOSEN + 1])
+    if len(entries) > MAX_CHOSEN:
+        messages.error(request, f"Choose {MAX_CHOSEN} entries at most: nothing was done.")
         return None
     if not (reason := confirmed_reason(request)):
         return _question(request, entries, action)

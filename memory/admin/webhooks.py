@@ -77,9 +77,9 @@ class EndpointForm(forms.ModelForm[WebhookEndpoint]):
                 raise ValidationError(
                     "Its secret could not be kept: set UAC_ENCRYPTION_KEYS on the server."
                 )
-            if workspace and workspace.webhooks.count() >= webhooks.MOST_ENDPOINTS:
+            if workspace and workspace.webhooks.count() >= webhooks.MAX_ENDPOINTS:
                 raise ValidationError(
-                    f"A workspace has {webhooks.MOST_ENDPOINTS} endpoints at most."
+                    f"A workspace has {webhooks.MAX_ENDPOINTS} endpoints at most."
                 )
         return cleaned
 

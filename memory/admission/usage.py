@@ -18,7 +18,7 @@ from memory.models import Backtest, MemoryUser, Run, Workspace, WorkspaceUse
 from memory.models.backtests import GOING_ON
 from memory.models.runs import ASKED_FOR as ASKED_TRIGGERS
 from memory.models.runs import RunStatus
-from memory.work.batching import MOST_ENTRIES
+from memory.work.batching import MAX_ENTRIES
 from memory.workspace_settings import quotas, table
 
 MIB = 2**20
@@ -124,7 +124,7 @@ def count_when_due() -> int:
 def _count(statement: str, workspace: Workspace | None = None) -> int:
     parameters = {
         "workspace": None if workspace is None else workspace.pk,
-        "counted": MOST_ENTRIES,
+        "counted": MAX_ENTRIES,
         "model": bool(settings.UAC_LLM_MODEL),
     }
     with connection.cursor() as cursor:
@@ -175,7 +175,7 @@ def used(workspace: Workspace) -> dict[str, int]:
         "max_entries_per_user": longest["most"] or 0,
         "max_log_mib": use.log_bytes // MIB,
         "max_pending_entries": use.pending_records + use.pending_structure,
-        "max_waiting_runs": _asked_for(workspace, quotas.MOST),
+        "max_waiting_runs": _asked_for(workspace, quotas.MAX_VALUE),
         "max_backtests": _going_on(workspace),
     }
 

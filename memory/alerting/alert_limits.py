@@ -22,7 +22,7 @@ QUOTED_CHARACTERS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flood:
+class ExceededLimit:
     """A constraint that exceeded an alert limit. `findings` are those of this run.
 
     With `may_open` its new findings are opened all the same: the constraint only flaps.
@@ -50,25 +50,25 @@ def find(
     user: MemoryUser,
     said: "Sequence[ConstraintFinding]",
     new: "Sequence[ConstraintFinding]",
-    flooded: "Mapping[str, Sequence[ConstraintFinding]]",
+    over_limit: "Mapping[str, Sequence[ConstraintFinding]]",
     limits: EffectiveSettings,
     now: datetime.datetime,
     *,
     without: Collection[str],
-) -> list[Flood]:
+) -> list[ExceededLimit]:
     """Return the constraints that are to be paused.
 
-    `said` are all findings, `new` those that would open alerts, `flooded` the constraints that were
-    stopped at the limit, each with a few findings; `without` are paused already.
+    `said` are all findings, `new` those that would open alerts, `over_limit` the constraints that
+    were stopped at the limit, each with a few findings; `without` are paused already.
     """
     by_constraint: dict[str, list[ConstraintFinding]] = defaultdict(list)
     for finding in said:
         by_constraint[finding.constraint].append(finding)
     opening = Counter(one.constraint for one in new if one.kind == AlertKind.FINDING)
     opened = _opened(user, opening, now)
-    floods = []
-    for constraint in sorted({*by_constraint, *flooded} - set(without)):
-        findings = flooded.get(constraint) or by_constraint[constraint]
+    exceeded = []
+    for constraint in sorted({*by_constraint, *over_limit} - set(without)):
+        findings = over_limit.get(constraint) or by_constraint[constraint]
         before = opened[constraint]
         flapping = [
             one
@@ -76,8 +76,8 @@ def find(
             if one.constraint == constraint and before[one.fingerprint] + 1 >= OPENINGS_OF_ONE
         ]
         may_open = False
-        if constraint in flooded or len(findings) > limits.alerts_per_constraint:
-            number = "" if constraint in flooded else f"{len(findings)}, "
+        if constraint in over_limit or len(findings) > limits.alerts_per_constraint:
+            number = "" if constraint in over_limit else f"{len(findings)}, "
             reason = f"it found {number}more than {limits.alerts_per_constraint}, at once"
         elif before.total() + opening[constraint] > limits.openings_per_day:
             reason = f"it would open more than {limits.openings_per_day} alerts within 24 hours"
@@ -86,10 +86,12 @@ def find(
             findings, may_open = flapping, True
         else:
             continue
-        floods.append(
-            Flood(constraint=constraint, reason=reason, findings=findings, may_open=may_open)
+        exceeded.append(
+            ExceededLimit(
+                constraint=constraint, reason=reason, findings=findings, may_open=may_open
+            )
         )
-    return floods
+    return exceeded
 
 
 def _opened(

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from django.db import transaction
 
 from memory.alerting import alert_limits
-from memory.alerting.alert_limits import Flood
+from memory.alerting.alert_limits import ExceededLimit
 from memory.alerting.findings import ConstraintFinding
 from memory.alerting.transitions import Step, keep_alert, lock_current, open_alert, resolve_alert
 from memory.models import (
@@ -80,7 +80,7 @@ def resume_changed(
 
 
 def pause(
-    flood: Flood,
+    excess: ExceededLimit,
     source_hash: str,
     live: Sequence[Alert],
     step: Step,
@@ -88,18 +88,18 @@ def pause(
     """Pause a constraint over its limit, and open an alert of it for the staff."""
     PausedConstraint.objects.create(
         user=step.user,
-        constraint=flood.constraint,
+        constraint=excess.constraint,
         source_hash=source_hash,
-        reason=flood.reason,
+        reason=excess.reason,
         paused_at=step.at,
         paused_by=step.actor,
     )
     grave = Severity.CRITICAL in (
-        *(alert.severity for alert in live if alert.constraint == flood.constraint),
-        *(finding.severity for finding in flood.findings),
+        *(alert.severity for alert in live if alert.constraint == excess.constraint),
+        *(finding.severity for finding in excess.findings),
     )
     severity = Severity.CRITICAL if grave else Severity.WARNING
-    open_alert(pause_finding(flood.constraint, severity, flood.message), step)
+    open_alert(pause_finding(excess.constraint, severity, excess.message), step)
 
 
 def tell_more_severe(

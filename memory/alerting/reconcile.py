@@ -14,7 +14,7 @@ from types import MappingProxyType
 from django.utils import timezone
 
 from memory.alerting import alert_limits
-from memory.alerting.alert_limits import Flood
+from memory.alerting.alert_limits import ExceededLimit
 from memory.alerting.duplicates import (
     join_duplicates,
     list_duplicates,
@@ -61,19 +61,19 @@ def apply(
     run: Run,
     findings: Sequence[ConstraintFinding],
     *,
-    spoke: Collection[str],
+    completed: Collection[str],
     existing: Collection[str],
-    flooded: Mapping[str, Sequence[ConstraintFinding]] | None = None,
+    over_limit: Mapping[str, Sequence[ConstraintFinding]] | None = None,
     sources: Mapping[str, str] | None = None,
     ended: Mapping[str, str] = MappingProxyType({}),
 ) -> bool:
     """Bring the user's alerts in line with the findings of one run of the constraints.
 
-    `spoke` are the constraints that ran to their end, `existing` all of the version's. Alerts of an
-    existing constraint that did not end stay as they are; for one that does not exist, `ended` may
-    give the reason. `flooded` are constraints that were stopped at the alert limit, each with a few
-    of its findings, most severe first; `sources` the hashes of constraints that are no files of the
-    version.
+    `completed` are the constraints that ran to their end, `existing` all of the version's. Alerts
+    of an existing constraint that did not end stay as they are; for one that does not exist,
+    `ended` may give the reason. `over_limit` are constraints that were stopped at the alert limit,
+    each with a few of its findings, most severe first; `sources` the hashes of constraints that are
+    no files of the version.
 
     Returns False, and does nothing, if alerts of a newer version or instant are in place already.
     Runs in a transaction of the caller, together with `runs.finish`.
@@ -86,22 +86,22 @@ def apply(
     found = most_severe(findings)
     known = lock_current(user)
     paused = resume_changed(known, existing, hashes, step)
-    floods = _find_floods(findings, found, known, flooded or {}, paused, step)
-    heard = _drop_paused(found, paused, floods)
+    exceeded = _find_exceeded(findings, found, known, over_limit or {}, paused, step)
+    heard = _drop_paused(found, paused, exceeded)
     originals = originals_of(known)
 
     opened, graver = _open_and_keep(known, heard, step)
-    quoted = [finding for some in (flooded or {}).values() for finding in some]
+    quoted = [finding for some in (over_limit or {}).values() for finding in some]
     tell_more_severe(paused, [*found.values(), *quoted], known, step)
-    silenced = paused | {flood.constraint for flood in floods}
-    gone = [one for one in known.values() if _is_gone(one, found, spoke, existing, silenced)]
+    silenced = paused | {excess.constraint for excess in exceeded}
+    gone = [one for one in known.values() if _is_gone(one, found, completed, existing, silenced)]
     _resolve_gone(gone, existing, ended, step)
     list_duplicates(known, heard, graver, step)
     join_duplicates(opened, known, heard, step)
     tell_of_lost_causes(known, originals, step)
-    for flood in floods:
+    for excess in exceeded:
         live = [alert for alert in known.values() if not alert.holds_back]
-        pause(flood, hashes.get(flood.constraint, ""), live, step)
+        pause(excess, hashes.get(excess.constraint, ""), live, step)
     step.record()
     return True
 
@@ -121,14 +121,14 @@ def _advance(run: Run) -> MemoryUser | None:
     return user
 
 
-def _find_floods(
+def _find_exceeded(
     findings: Sequence[ConstraintFinding],
     found: Mapping[str, ConstraintFinding],
     known: Mapping[str, Alert],
-    flooded: Mapping[str, Sequence[ConstraintFinding]],
+    over_limit: Mapping[str, Sequence[ConstraintFinding]],
     paused: Collection[str],
     step: Step,
-) -> list[Flood]:
+) -> list[ExceededLimit]:
     """Return the constraints that exceed the alert limit in this run, and are to be paused."""
     new = [
         finding
@@ -136,14 +136,18 @@ def _find_floods(
         if finding.constraint not in paused and _is_new(known.get(fingerprint), finding)
     ]
     yielded = [finding for finding in findings if finding.kind == AlertKind.FINDING]
-    return alert_limits.find(step.user, yielded, new, flooded, step.limits, step.at, without=paused)
+    return alert_limits.find(
+        step.user, yielded, new, over_limit, step.limits, step.at, without=paused
+    )
 
 
 def _drop_paused(
-    found: Mapping[str, ConstraintFinding], paused: Collection[str], floods: Sequence[Flood]
+    found: Mapping[str, ConstraintFinding],
+    paused: Collection[str],
+    exceeded: Sequence[ExceededLimit],
 ) -> dict[str, ConstraintFinding]:
     """Return the findings that may open or change alerts: those of no paused constraint."""
-    silenced = {*paused, *(flood.constraint for flood in floods if not flood.may_open)}
+    silenced = {*paused, *(excess.constraint for excess in exceeded if not excess.may_open)}
     return {
         fingerprint: finding
         for fingerprint, finding in found.items()
@@ -192,12 +196,12 @@ def _resolve_gone(
 def _is_gone(
     alert: Alert,
     found: Mapping[str, ConstraintFinding],
-    spoke: Collection[str],
+    completed: Collection[str],
     existing: Collection[str],
     silenced: Collection[str],
 ) -> bool:
     """Return whether a run shows that an alert is over."""
-    failed = alert.constraint in existing and alert.constraint not in spoke
+    failed = alert.constraint in existing and alert.constraint not in completed
     if alert.fingerprint in found or failed or alert.kind == AlertKind.CONSTRAINT_PAUSED:
         return False
     return alert.kind != AlertKind.FINDING or alert.constraint not in silenced

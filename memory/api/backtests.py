@@ -25,7 +25,7 @@ from memory.models.log import By
 from memory.models.workspaces import Scope
 from memory.temporal import backtests
 
-MOST_SOURCE = 64 * 1024
+MAX_SOURCE = 64 * 1024
 HISTORY = (
     "`recorded`: over what was known, as it came in. `occurred`: over what was the case, by the"
     " typed entries' own times, also of history that was loaded today; of users of whom something"
@@ -39,14 +39,14 @@ class NewBacktestSerializer(StrictSerializer):
     days = serializers.IntegerField(
         required=False,
         min_value=1,
-        max_value=backtests.MOST_DAYS,
+        max_value=backtests.MAX_DAYS,
         default=backtests.DAYS,
         help_text="So far back, but of each user no farther than the first version.",
     )
     users = serializers.IntegerField(
         required=False,
         min_value=1,
-        max_value=backtests.MOST_USERS,
+        max_value=backtests.MAX_USERS,
         default=backtests.USERS,
         help_text="If it fits more users, so many are picked, the same ones each time.",
     )
@@ -62,12 +62,12 @@ class NewOwnBacktestSerializer(StrictSerializer):
     )
     source = serializers.CharField(  # type: ignore[assignment]
         required=False,
-        max_length=MOST_SOURCE,
+        max_length=MAX_SOURCE,
         trim_whitespace=False,
         help_text="Python that is run as that constraint, new or changed. Nothing is written.",
     )
     days = serializers.IntegerField(
-        required=False, min_value=1, max_value=backtests.MOST_DAYS, default=backtests.DAYS
+        required=False, min_value=1, max_value=backtests.MAX_DAYS, default=backtests.DAYS
     )
     by = ByField(default=By.RECORDED, help_text=HISTORY)
 

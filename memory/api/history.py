@@ -23,7 +23,7 @@ from memory.models import Alert, Checkpoint
 from memory.models.log import By
 from memory.temporal import history
 
-MOST_REASON = 500
+MAX_REASON = 500
 
 
 class RecordChangeSerializer(serializers.Serializer[Any]):
@@ -91,7 +91,7 @@ class Difference(UserScopedView):
 class RestoreSerializer(StrictSerializer):
     """Why a version is to be the newest again, and what is to become of what came since."""
 
-    reason = serializers.CharField(default="", allow_blank=True, max_length=MOST_REASON)
+    reason = serializers.CharField(default="", allow_blank=True, max_length=MAX_REASON)
     reopen = serializers.BooleanField(
         default=True,
         help_text="Whether the entries that later versions took in wait again, and are worked on"

@@ -13,14 +13,14 @@ from memory import reopening
 from memory.api import idempotency
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
-from memory.api.history import MOST_REASON
+from memory.api.history import MAX_REASON
 from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
 from memory.models import Checkpoint, IdempotencyKey
 from memory.models.log import Outcome
 from memory.models.workspaces import Scope
 
-MOST_ENTRIES = 1000
+MAX_ENTRIES = 1000
 
 
 class SelectionSerializer(StrictSerializer):
@@ -29,7 +29,7 @@ class SelectionSerializer(StrictSerializer):
     entries = serializers.ListField(
         child=serializers.IntegerField(min_value=1),
         required=False,
-        max_length=MOST_ENTRIES,
+        max_length=MAX_ENTRIES,
         help_text="Their numbers.",
     )
     session_id = serializers.CharField(required=False, max_length=200)
@@ -48,7 +48,7 @@ class SelectionSerializer(StrictSerializer):
     outcomes = serializers.ListField(
         child=serializers.ChoiceField(Outcome.choices), required=False, help_text="By default all."
     )
-    reason = serializers.CharField(default="", allow_blank=True, max_length=MOST_REASON)
+    reason = serializers.CharField(default="", allow_blank=True, max_length=MAX_REASON)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Refuse a body without a condition, which would reopen everything."""

@@ -56,7 +56,7 @@ logger = structlog.get_logger(__name__)
 
 TASK = "workers.tasks.deliver"
 PING = "ping"
-MOST_ENDPOINTS = 20
+MAX_ENDPOINTS = 20
 SECRET_BYTES = 32
 # How long after a rotation messages are signed with the previous secret, too.
 BOTH_SECRETS = datetime.timedelta(hours=24)
@@ -66,8 +66,8 @@ LONGEST_PAUSE = datetime.timedelta(minutes=1)
 # After this many failures in a row, an endpoint is paused between two calls.
 PATIENCE = 3
 # The number of records, and of entries, that a message contains of an alert.
-MOST_EVIDENCE = 100
-MOST_ENTRIES = 1000
+MAX_EVIDENCE = 100
+MAX_ENTRIES = 1000
 # The limit for resolving the host name when an endpoint is created.
 LOOK_UP_SECONDS = 3.0
 GONE = 410
@@ -112,9 +112,9 @@ def create(workspace: Workspace, url: str, **fields: Any) -> tuple[WebhookEndpoi
     check_url(url)
     with transaction.atomic():
         Workspace.objects.select_for_update(no_key=True).get(pk=workspace.pk)
-        if workspace.webhooks.count() >= MOST_ENDPOINTS:
+        if workspace.webhooks.count() >= MAX_ENDPOINTS:
             raise TooManyEndpoints(
-                f"A workspace has {MOST_ENDPOINTS} webhook endpoints at most: delete one."
+                f"A workspace has {MAX_ENDPOINTS} webhook endpoints at most: delete one."
             )
         endpoint = WebhookEndpoint.objects.create(
             workspace=workspace, url=url, secret=stored, **fields
@@ -460,9 +460,9 @@ def _alert(alert: Alert) -> dict[str, Any]:
             for cause in alert.causes
         ],
         "fingerprint": alert.fingerprint,
-        "evidence": alert.evidence[:MOST_EVIDENCE],
-        "entries": alert.entries[:MOST_ENTRIES],
-        "complete": len(alert.evidence) <= MOST_EVIDENCE and len(alert.entries) <= MOST_ENTRIES,
+        "evidence": alert.evidence[:MAX_EVIDENCE],
+        "entries": alert.entries[:MAX_ENTRIES],
+        "complete": len(alert.evidence) <= MAX_EVIDENCE and len(alert.entries) <= MAX_ENTRIES,
         "opened_at": _moment(alert.opened_at),
         "changed_at": _moment(alert.changed_at),
         "resolved_at": _moment(alert.resolved_at) if alert.resolved_at else None,

@@ -1,8 +1,8 @@
 """Binary deltas between two contents of a file, in the format of git's packs."""
 
 # The limits of one instruction: longer copies and inserts are split.
-MOST_COPIED = 0xFFFF
-MOST_INSERTED = 0x7F
+MAX_COPIED = 0xFFFF
+MAX_INSERTED = 0x7F
 
 
 def delta(base: bytes, target: bytes) -> bytes:
@@ -16,8 +16,8 @@ def delta(base: bytes, target: bytes) -> bytes:
     tail = _shared(base[len(base) - rest :][::-1], target[len(target) - rest :][::-1])
     parts = [_size(len(base)), _size(len(target)), *_copies(0, head)]
     between = target[head : len(target) - tail]
-    for start in range(0, len(between), MOST_INSERTED):
-        some = between[start : start + MOST_INSERTED]
+    for start in range(0, len(between), MAX_INSERTED):
+        some = between[start : start + MAX_INSERTED]
         parts += [bytes([len(some)]), some]
     return b"".join([*parts, *_copies(len(base) - tail, tail)])
 
@@ -36,8 +36,8 @@ def _shared(one: bytes, other: bytes) -> int:
 
 def _copies(start: int, length: int) -> list[bytes]:
     parts = []
-    for offset in range(start, start + length, MOST_COPIED):
-        size = min(MOST_COPIED, start + length - offset)
+    for offset in range(start, start + length, MAX_COPIED):
+        size = min(MAX_COPIED, start + length - offset)
         # All bytes of both numbers are written, including zeros.
         parts.append(b"\xbf" + offset.to_bytes(4, "little") + size.to_bytes(2, "little"))
     return parts

@@ -12,12 +12,12 @@ from memory.api.entries import MAX_TEXT
 from memory.api.search import MAX_QUERY, MAX_TOP_K
 from memory.api.serializers import ObjectField, StrictSerializer
 from memory.mem0.errors import CannotBeMapped
-from memory.mem0.events import MOST_MESSAGES
+from memory.mem0.events import MAX_MESSAGES
 from memory.mem0.filters import USER
 from memory.mem0.memories import APP, FIELDS, Change, metadata_with
 from memory.models.log import EntryKind
 
-MOST_CHANGES = 1000
+MAX_CHANGES = 1000
 ENTITIES = (USER, "agent_id", "run_id", APP)
 NO_USER = (
     "Memories here belong to a user: send user_id. An agent_id, run_id or app_id may be sent beside"
@@ -80,7 +80,7 @@ class AddSerializer(Body):
     """Messages to remember."""
 
     messages = serializers.ListField(
-        child=MessageSerializer(), min_length=1, max_length=MOST_MESSAGES
+        child=MessageSerializer(), min_length=1, max_length=MAX_MESSAGES
     )
     user_id = serializers.CharField(required=False, max_length=128)
     agent_id = serializers.CharField(required=False, max_length=200)
@@ -213,7 +213,7 @@ class BatchUpdateItem(UpdateSerializer):
 class BatchUpdateSerializer(Body):
     """Memories to be updated, all or none."""
 
-    memories = serializers.ListField(child=BatchUpdateItem(), min_length=1, max_length=MOST_CHANGES)
+    memories = serializers.ListField(child=BatchUpdateItem(), min_length=1, max_length=MAX_CHANGES)
 
 
 class BatchDeleteItem(StrictSerializer):
@@ -225,4 +225,4 @@ class BatchDeleteItem(StrictSerializer):
 class BatchDeleteSerializer(Body):
     """Memories to be deleted, all or none."""
 
-    memories = serializers.ListField(child=BatchDeleteItem(), min_length=1, max_length=MOST_CHANGES)
+    memories = serializers.ListField(child=BatchDeleteItem(), min_length=1, max_length=MAX_CHANGES)

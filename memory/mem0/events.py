@@ -20,7 +20,7 @@ from memory.work import lanes
 from memory.work.lanes import LaneState
 
 # The number of messages that can be added at once.
-MOST_MESSAGES = 1000
+MAX_MESSAGES = 1000
 _ADDED = (EntryKind.MESSAGE, EntryKind.FACT)
 
 
@@ -81,7 +81,7 @@ def _event(first: LogEntry) -> dict[str, Any]:
         _added()
         .filter(
             user=user,
-            seq__range=(first.seq, first.seq + MOST_MESSAGES),
+            seq__range=(first.seq, first.seq + MAX_MESSAGES),
             recorded_at=first.recorded_at,
         )
         .order_by("seq")

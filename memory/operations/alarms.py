@@ -44,7 +44,7 @@ EMBEDDINGS_WINDOW = datetime.timedelta(minutes=15)
 # The prefix of the names of alarms about a check that failed.
 BLIND = "look: "
 # Names of hosts may be this long.
-MOST_NAME = 100
+MAX_NAME = 100
 
 
 @dataclass(frozen=True)
@@ -307,7 +307,7 @@ def _words(seconds: float) -> str:
 def evaluate() -> None:
     """Raise the alarms of current problems, and clear those of past ones."""
     now = timezone.now()
-    found = {problem.name[:MOST_NAME]: problem for problem in problems()}
+    found = {problem.name[:MAX_NAME]: problem for problem in problems()}
     for name, problem in found.items():
         Alarm.objects.get_or_create(name=name, defaults={"detail": problem.detail})
     with transaction.atomic():

@@ -20,7 +20,7 @@ from memory.models.runs import RunOutcome, RunStatus
 # Days and hours are in UTC, as in the ledger of the language models.
 ZONE = datetime.UTC
 # The number of workspaces, and of models, that are listed: those that spent most.
-MOST_SPENDERS = 10
+MAX_SPENDERS = 10
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def spending(
 
     def most(*names: str) -> Sequence[Any]:
         spenders = rows.values_list(*names).annotate(**sums)
-        return list(spenders.order_by(*taken, *names)[:MOST_SPENDERS])
+        return list(spenders.order_by(*taken, *names)[:MAX_SPENDERS])
 
     steps = rows.values_list("step").annotate(**sums)
     return Spending(

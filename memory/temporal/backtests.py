@@ -57,13 +57,13 @@ from memory.workspace_settings.alert_settings import DAY, OPENINGS_OF_ONE, Effec
 
 TASK = "workers.tasks.backtest"
 _OWN = re.compile(r"constraints/[a-z][a-z0-9_]{0,99}\.py")
-DAYS, MOST_DAYS = 365, 3650
-USERS, MOST_USERS = 200, 2000
+DAYS, MAX_DAYS = 365, 3650
+USERS, MAX_USERS = 200, 2000
 # The number of users matched against a shape at a time.
 BATCH = 500
 # Limits on the findings, and on the problems, that are kept for one user.
-MOST_FINDINGS = 1000
-MOST_PROBLEMS = 20
+MAX_FINDINGS = 1000
+MAX_PROBLEMS = 20
 # The number of users and problems that a summary names.
 NAMED = 10
 # A backtest is deleted this long after its end.
@@ -108,8 +108,8 @@ def start(
     with the same arguments is returned; any other of this constraint is cancelled. Raises
     BadBacktest or NotTestable.
     """
-    _check("days", days, MOST_DAYS)
-    _check("users", most_users, MOST_USERS)
+    _check("days", days, MAX_DAYS)
+    _check("users", most_users, MAX_USERS)
     with transaction.atomic():
         locked = (
             WorkspaceConstraintVersion.objects.select_related("constraint")
@@ -151,7 +151,7 @@ def start_own(
     `path` is the constraint's path, or its name. Raises BadBacktest, and states.CannotBeTold if the
     history by the entries' own times cannot be computed.
     """
-    _check("days", days, MOST_DAYS)
+    _check("days", days, MAX_DAYS)
     path = path if "/" in path else f"constraints/{path}.py"
     with transaction.atomic():
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
@@ -468,7 +468,7 @@ def put_together(moments: Iterable[Evaluation], limits: EffectiveSettings) -> Us
             lately.popleft()
         found = most_severe(moment.findings)
         new = [one for one in found if one not in live]
-        problem = moment.problem or _flood(moment, len(new), len(lately), limits)
+        problem = moment.problem or _exceeded_limit(moment, len(new), len(lately), limits)
         if problem is not None:
             if problem != before:
                 told.problems.append(problem.to_json(moment.at, moment.version))
@@ -494,7 +494,7 @@ def put_together(moments: Iterable[Evaluation], limits: EffectiveSettings) -> Us
     return told
 
 
-def _flood(
+def _exceeded_limit(
     moment: Evaluation, new: int, lately: int, limits: EffectiveSettings
 ) -> BacktestIssue | None:
     most, within_day = limits.alerts_per_constraint, limits.openings_per_day
@@ -528,10 +528,10 @@ def settle(backtest: Backtest, row: BacktestUser, told: UserResult, **columns: A
     `columns` are further columns of the row. Raises LeaseLost.
     """
     zone = ZoneInfo(row.user.time_zone)
-    kept = told.episodes[:MOST_FINDINGS]
+    kept = told.episodes[:MAX_FINDINGS]
     columns = {
         "state": UserState.DONE,
-        "problems": told.problems[:MOST_PROBLEMS],
+        "problems": told.problems[:MAX_PROBLEMS],
         "problem_count": len(told.problems),
         "left_out": len(told.episodes) - len(kept),
         **columns,

@@ -29,7 +29,7 @@ from memory.work.hints import hint
 
 TASK = "workers.tasks.forecast"
 # For all constraints together; later events are left to a later forecast.
-MOST_EVENTS = 5000
+MAX_EVENTS = 5000
 # Part of the hash of a forecast: raise it when the way of counting days or comparing moments
 # changes.
 RULES = 1
@@ -208,10 +208,10 @@ def foreseen(
             event["fingerprint"],
         )
     )
-    if len(events) > MOST_EVENTS:
-        cut = datetime.datetime.fromisoformat(events[MOST_EVENTS]["at"])
+    if len(events) > MAX_EVENTS:
+        cut = datetime.datetime.fromisoformat(events[MAX_EVENTS]["at"])
         known = min(known, cut)
-        events = events[:MOST_EVENTS]
+        events = events[:MAX_EVENTS]
     failed = any(result["error"] is not None for result in results.values())
     return Foreseen(events, known, failed)
 

@@ -39,7 +39,7 @@ _NAMED = 3
 
 
 # The limit of typed entries that are compiled again for a question: some five seconds of a process.
-MOST_TOLD = 20_000
+MAX_TOLD = 20_000
 
 
 class CannotBeTold(Exception):
@@ -255,10 +255,10 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
     entries = LogEntry.objects.filter(
         Exists(covered), user=head.user_id, kind=EntryKind.RECORD, occurred_at__lte=until
     )
-    found = list(entries.order_by("occurred_at", "seq")[: MOST_TOLD + 1])
-    if len(found) > MOST_TOLD:
+    found = list(entries.order_by("occurred_at", "seq")[: MAX_TOLD + 1])
+    if len(found) > MAX_TOLD:
         raise CannotBeTold(
-            f"More than {MOST_TOLD:,} typed entries had occurred by then: what was the case by"
+            f"More than {MAX_TOLD:,} typed entries had occurred by then: what was the case by"
             " their own times is not computed. Ask for an earlier moment, or without by=occurred."
         )
     forgotten = [entry.seq for entry in found if entry.redacted_at is not None]

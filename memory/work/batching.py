@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import connection
 
 # Those that wait are counted so far.
-MOST_ENTRIES = 1000
+MAX_ENTRIES = 1000
 
 # What is due stays due; else the new entries decide together with those that wait already. A pause
 # after a failure is none for them: it ends when the oldest entry may wait no longer, at the latest.

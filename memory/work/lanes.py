@@ -199,7 +199,7 @@ def recount(user_pk: int) -> bool:
     lane = Lane.objects.select_related("user").get(user_id=user_pk, name=LaneName.STRUCTURE)
     if lane.user.merged_into_id is not None:
         return False  # its entries are worked on in the user that it was merged into
-    rest = list(undecided(lane).values_list("recorded_at", "metadata")[: batching.MOST_ENTRIES])
+    rest = list(undecided(lane).values_list("recorded_at", "metadata")[: batching.MAX_ENTRIES])
     Lane.objects.filter(pk=lane.pk).update(waiting=0, waiting_since=None, due_at=None)
     if not rest:
         return False

@@ -15,8 +15,8 @@ from memory.models.users import LaneName
 from memory.work import lanes, leases, stuck
 
 # Limits on the pending entries that are counted, and on the runs that are read.
-MOST_PENDING = 1000
-MOST_RUNS = 20
+MAX_PENDING = 1000
+MAX_RUNS = 20
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class WorkItem:
 
 @dataclass(frozen=True)
 class Progress:
-    """All work under way for a user, and the pending entries, counted up to `MOST_PENDING`.
+    """All work under way for a user, and the pending entries, counted up to `MAX_PENDING`.
 
     `again_at` is the time at which failed work is retried, if there is any.
     """
@@ -50,8 +50,8 @@ class Progress:
             f"{one.what}: {'in work' if one.is_held else 'waiting'}{_for(one.since, now)}"
             for one in self.works
         ]
-        if self.pending > MOST_PENDING:
-            told.append(f"more than {MOST_PENDING:,} entries pending")
+        if self.pending > MAX_PENDING:
+            told.append(f"more than {MAX_PENDING:,} entries pending")
         elif self.pending:
             noun = "entry" if self.pending == 1 else "entries"
             told.append(f"{self.pending:,} {noun} pending")
@@ -89,7 +89,7 @@ def of_user(user: MemoryUser, own: Sequence[Lane], pending: int | None = None) -
 
 
 def _pending(due: Sequence[Lane]) -> int:
-    found = [lanes.undecided(lane).order_by().values("pk")[: MOST_PENDING + 1] for lane in due]
+    found = [lanes.undecided(lane).order_by().values("pk")[: MAX_PENDING + 1] for lane in due]
     return int(found[0].union(*found[1:], all=True).count())
 
 
@@ -110,7 +110,7 @@ def _runs(user: MemoryUser) -> Iterator[WorkItem]:
         tests.annotate(kind=Value("")).values_list("kind", "state", "created_at", "started_at"),
         all=True,
     )
-    for kind, status, queued, started in found.order_by("queued_at")[:MOST_RUNS]:
+    for kind, status, queued, started in found.order_by("queued_at")[:MAX_RUNS]:
         what = f"run ({RunKind(kind).label})" if kind else "backtest"
         is_held = status in (RunStatus.RUNNING, BacktestState.RUNNING)
         yield WorkItem(what, is_held, started if is_held else queued)

@@ -7,4 +7,4 @@ WRITES = "writes_per_minute"
 COSTLY = "costly_per_minute"
 ENTRIES = "entries_per_minute"
 # More than any quota can be.
-MOST = 2**31 - 1
+MAX_VALUE = 2**31 - 1

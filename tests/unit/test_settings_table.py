@@ -52,7 +52,7 @@ def test_a_workspace_has_the_fields_that_override() -> None:
 
 
 def test_the_bounds_are_those_that_the_code_keeps() -> None:
-    assert table.SETTINGS["UAC_STRUCTURE_ENTRIES"].maximum == batching.MOST_ENTRIES
+    assert table.SETTINGS["UAC_STRUCTURE_ENTRIES"].maximum == batching.MAX_ENTRIES
     assert table.SETTINGS["UAC_EMBEDDINGS_DIMENSIONS"].maximum == remote.MAX_DIMENSIONS
     assert table.SETTINGS["UAC_ALARM_WAITING_SECONDS"].minimum == hints.HINT_SECONDS
 

@@ -187,7 +187,7 @@ def test_a_hint_that_is_held_already_is_held_once(worker: Turns, clock: Clock) -
 def test_no_more_is_held_than_there_is_room_for(
     worker: Turns, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "MOST_HELD", 2)
+    monkeypatch.setattr(turns, "MAX_HELD", 2)
     take(worker, clock, 1, LONG)
     take(worker, clock, 2, SHORT)
     works = begun(worker, 1)

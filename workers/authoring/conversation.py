@@ -27,7 +27,7 @@ from workers.llm.metered import MeteredModel
 # These failures may be due to the question: with fewer or other entries it may succeed.
 OF_THE_QUESTION = (Truncated, ModelRefused, PromptTooLong, EmptyAnswer, RequestRejected)
 # How often a model may repeat an answer after it was told what is wrong with it.
-MOST_REPETITIONS = 2
+MAX_REPETITIONS = 2
 
 NO_TOOL = (
     "Your answer called no tool, so nothing has happened. Work by calling the tools alone; what you"
@@ -87,7 +87,7 @@ class Conversation:
         complained = isinstance(last, User) or (isinstance(last, ToolResult) and last.failed)
         same = before is not None and _said(before) == _said(new)
         self._repetitions = self._repetitions + 1 if same and complained else 0
-        if self._repetitions == MOST_REPETITIONS:
+        if self._repetitions == MAX_REPETITIONS:
             raise NotSettled(
                 "the model gives the same answer again and again, although it was told:"
                 f" {self.last_problem}"

@@ -89,7 +89,7 @@ def _settle(lane: Lane) -> None:
             functools.partial(memorize.pending, lane),
             _patiently(lane, lambda messages: memorize.memorize(lane, user, messages)),
             functools.partial(_reject, lane, user),
-            most=memorize.MOST_MESSAGES,
+            most=memorize.MAX_MESSAGES,
             rounds=ROUNDS,
             attempt=lane.attempts,
         )
@@ -102,7 +102,7 @@ def _settle(lane: Lane) -> None:
             lambda entries: structure.structure(lane, structure.newest(user.pk), entries),
         ),
         functools.partial(_reject, lane, user),
-        most=structure.MOST_ENTRIES,
+        most=structure.MAX_ENTRIES,
         rounds=ROUNDS,
         attempt=lane.attempts,
     )

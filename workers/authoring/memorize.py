@@ -35,7 +35,7 @@ from workers.llm.interface import Tool, ToolCall
 logger = structlog.get_logger(__name__)
 
 # Maximum number of messages in one question.
-MOST_MESSAGES = 60
+MAX_MESSAGES = 60
 # Maximum number of answers from a model for one part of a slice.
 MAX_TURNS = 5
 # Reason given when a message is dismissed because the model derived no fact from it.
@@ -108,7 +108,7 @@ class Fact:
 
 def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
     """Return the next slice: pending messages of the session that has waited longest."""
-    waiting = lanes.pending(lane, MOST_MESSAGES * 4, kinds=[EntryKind.MESSAGE], without=without)
+    waiting = lanes.pending(lane, MAX_MESSAGES * 4, kinds=[EntryKind.MESSAGE], without=without)
     if not waiting:
         return []
     session = waiting[0].session_id

@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from memory.models import LogEntry
 
 # Consecutive single-entry failures before we blame the model instead of the entries.
-MOST_SUSPECTS = 3
+MAX_SUSPECTS = 3
 # That limit grows with each attempt, up to this factor: this many bad entries in a row must not
 # hold up for ever what comes after them.
-MOST_DOUBT = 10
+MAX_DOUBT = 10
 
 
 class NotSettled(Exception):
@@ -33,7 +33,7 @@ def settle(
     is pending; later attempts skip more entries.
     """
     size = most
-    most_suspects = MOST_SUSPECTS * min(attempt, MOST_DOUBT)
+    most_suspects = MAX_SUSPECTS * min(attempt, MAX_DOUBT)
     suspects: dict[int, str] = {}
     last: NotSettled | None = None
     while rounds > 0 and (entries := pending(size, suspects)):

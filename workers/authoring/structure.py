@@ -34,7 +34,7 @@ from workers.llm.interface import ToolCall
 logger = structlog.get_logger(__name__)
 
 # Maximum number of entries in one question.
-MOST_ENTRIES = 40
+MAX_ENTRIES = 40
 # Limits for one window: answers of the model, judgements and refusals by the gate, and the size of
 # the conversation.
 MAX_TURNS = 40
@@ -60,7 +60,7 @@ def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
     kinds = [EntryKind.FACT, EntryKind.CORRECTION]
     window: list[LogEntry] = []
     size = 0
-    for entry in lanes.pending(lane, min(most, MOST_ENTRIES), kinds=kinds, without=without):
+    for entry in lanes.pending(lane, min(most, MAX_ENTRIES), kinds=kinds, without=without):
         size += min(len(entry.content or ""), MAX_ENTRY_CHARACTERS)
         if window and size > settings.UAC_LLM_WINDOW_CHARACTERS:
             break

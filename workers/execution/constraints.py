@@ -64,7 +64,7 @@ def execute(run: Run) -> None:
             run,
             [_project_failure(run, error, standings)],
             standings,
-            spoke=[],
+            completed=[],
             result=runs.Result(
                 outcome=RunOutcome(error.outcome),
                 error=error_json(error),
@@ -80,12 +80,12 @@ def execute(run: Run) -> None:
         run,
         _findings(run.checkpoint, results, [one.constraint for one in applying]),
         standings,
-        flooded={
+        over_limit={
             result.path: [finding_of(result.path, alert) for alert in result.alerts]
             for result in results
             if found_too_much(result)
         },
-        spoke=[*(result.path for result in results if _spoke(result)), PROJECT],
+        completed=[*(result.path for result in results if _spoke(result)), PROJECT],
         result=runs.Result(
             outcome=RunOutcome(outcome_of(errors[0])) if errors else RunOutcome.OK,
             output={
@@ -185,7 +185,7 @@ def report_failure(run: Run, error: Mapping[str, Any]) -> None:
     standings = applicability.applicabilities(run.user, outline)
     finding = failure(PROJECT, error)
     existing, ended = _existing(outline, standings), _ended(standings)
-    reconcile.apply(run, [finding], spoke=[], existing=existing, ended=ended)
+    reconcile.apply(run, [finding], completed=[], existing=existing, ended=ended)
     leases.check(run)
 
 
@@ -204,9 +204,9 @@ def _finish(
     findings: Sequence[ConstraintFinding],
     standings: Sequence[Standing],
     *,
-    spoke: Sequence[str],
+    completed: Sequence[str],
     result: runs.Result,
-    flooded: Mapping[str, Sequence[ConstraintFinding]] | None = None,
+    over_limit: Mapping[str, Sequence[ConstraintFinding]] | None = None,
     takes_now: bool | None = None,
 ) -> None:
     assert run.checkpoint is not None
@@ -216,10 +216,10 @@ def _finish(
         applied = reconcile.apply(
             run,
             findings,
-            spoke=spoke,
+            completed=completed,
             existing=existing,
             ended=ended,
-            flooded=flooded,
+            over_limit=over_limit,
             sources={
                 one.constraint.path: one.constraint.live.source_hash
                 for one in standings

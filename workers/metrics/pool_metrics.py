@@ -53,7 +53,7 @@ class Pools(Collector):
             counts = pool.counts
             for found, number in (
                 ("resident", counts.resident),
-                ("virgin", counts.hits),
+                ("fresh", counts.hits),
                 ("nothing", counts.misses),
             ):
                 claims.add_metric([found], number)

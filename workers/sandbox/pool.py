@@ -1,6 +1,6 @@
 """Sandboxes kept ready, so that nobody waits for one to start.
 
-A pool keeps fresh sandboxes ("virgins" in the code): started, connected, and never used. A caller
+A pool keeps fresh sandboxes: started, connected, and never used. A caller
 claims one, and it serves that one user from then on. After use it is destroyed, or kept for a short
 while as the user's *lease*, with the project resident, in case the user comes back. It is never
 given to anybody else. A lease is a cache: nothing relies on one.
@@ -100,7 +100,7 @@ class Lease:
 class Stock:
     """The fresh sandboxes of one kind, and the times at which one was claimed."""
 
-    virgins: deque[Lease] = field(default_factory=deque)
+    ready: deque[Lease] = field(default_factory=deque)
     arrivals: deque[float] = field(default_factory=lambda: deque(maxlen=ARRIVALS))
     asked_at: float = field(default_factory=time.monotonic)
 
@@ -138,7 +138,7 @@ class Pool:
         self._threads: list[threading.Thread] = []
 
     @contextmanager
-    def virgin(self, *, hash_seed: int = 0, shape: Shape | None = None) -> Iterator[Sandbox]:
+    def fresh(self, *, hash_seed: int = 0, shape: Shape | None = None) -> Iterator[Sandbox]:
         """Yield a fresh sandbox, which is destroyed afterwards; raise SandboxError."""
         with sandbox_metrics.CLAIM_SECONDS.time():
             lease = self._claim(SandboxSpec(hash_seed, shape or self.shape))
@@ -205,8 +205,8 @@ class Pool:
         """Destroy everything kept, and keep nothing from now on; may be called again."""
         with self._changed:
             self._closed = True
-            virgins = chain.from_iterable(stock.virgins for stock in self._stocks.values())
-            for lease in (*virgins, *self._leases.values()):
+            ready = chain.from_iterable(stock.ready for stock in self._stocks.values())
+            for lease in (*ready, *self._leases.values()):
                 self._doom(lease, "closed")
             self._stocks.clear()
             self._leases.clear()
@@ -225,22 +225,22 @@ class Pool:
         """Return how many sandboxes are kept: fresh ones, and leases not in use at the moment."""
         with self._changed:
             return {
-                "virgins": sum(len(stock.virgins) for stock in self._stocks.values()),
+                "fresh": sum(len(stock.ready) for stock in self._stocks.values()),
                 "leases": len(self._leases),
             }
 
     def census(self) -> dict[tuple[str, str], int]:
-        """Return how many sandboxes there are, by state ("virgin", "idle", "used") and hash seed.
+        """Return how many sandboxes there are, by state ("fresh", "idle", "used") and hash seed.
 
         The hash seed is "" where it no longer matters.
         """
         with self._changed:
-            virgins = Counter[tuple[str, str]]()
+            ready = Counter[tuple[str, str]]()
             for kind, stock in self._stocks.items():
-                virgins["virgin", str(kind.hash_seed)] += len(stock.virgins)
+                ready["fresh", str(kind.hash_seed)] += len(stock.ready)
             left = self.counts.started - sum(self.counts.destroyed.values())
-            used = left - virgins.total() - len(self._leases)
-            return {**virgins, ("idle", ""): len(self._leases), ("used", ""): used}
+            used = left - ready.total() - len(self._leases)
+            return {**ready, ("idle", ""): len(self._leases), ("used", ""): used}
 
     @property
     def settled(self) -> bool:
@@ -248,7 +248,7 @@ class Pool:
         with self._changed:
             self._expire(time.monotonic())
             enough = all(
-                len(stock.virgins) >= self._target(kind) for kind, stock in self._stocks.items()
+                len(stock.ready) >= self._target(kind) for kind, stock in self._stocks.items()
             )
             return enough and not self._doomed
 
@@ -298,12 +298,12 @@ class Pool:
             stock.asked_at = time.monotonic()
             stock.arrivals.append(stock.asked_at)
             self._run_threads()
-            lease = self._virgin(kind, digest)
-            if len(stock.virgins) < self._target(kind) / 2:  # else the keeper notices soon enough
+            lease = self._fresh(kind, digest)
+            if len(stock.ready) < self._target(kind) / 2:  # else the keeper notices soon enough
                 self._changed.notify_all()
             while lease is None and self._starting >= STARTERS:
                 self._changed.wait(RETRY_SECONDS)
-                lease = self._virgin(kind, digest)
+                lease = self._fresh(kind, digest)
             if lease is not None:
                 self.counts.hits += 1
                 return lease
@@ -316,11 +316,11 @@ class Pool:
                 self._starting -= 1
                 self._changed.notify_all()
 
-    def _virgin(self, kind: SandboxSpec, digest: str) -> Lease | None:
+    def _fresh(self, kind: SandboxSpec, digest: str) -> Lease | None:
         """Return a usable fresh sandbox, or None; mark unusable ones to be destroyed."""
         stock = self._stocks.get(kind)
-        while stock is not None and stock.virgins:
-            lease = stock.virgins.popleft()
+        while stock is not None and stock.ready:
+            lease = stock.ready.popleft()
             if not (reason := _unusable(lease, digest)):
                 return lease
             self._doom(lease, reason)
@@ -436,7 +436,7 @@ class Pool:
                 if stock is None:
                     self._doom(lease, "forgotten")
                 else:
-                    stock.virgins.append(lease)
+                    stock.ready.append(lease)
                 self._changed.notify_all()
 
     def _reap(self) -> None:
@@ -464,8 +464,8 @@ class Pool:
         missing = {}
         for kind, stock in self._stocks.items():
             target = self._target(kind)
-            if len(stock.virgins) < (target / 2 if busy else target):
-                missing[kind] = target - len(stock.virgins)
+            if len(stock.ready) < (target / 2 if busy else target):
+                missing[kind] = target - len(stock.ready)
         return max(missing, key=lambda kind: missing[kind], default=None)
 
     def _target(self, kind: SandboxSpec) -> int:
@@ -491,8 +491,8 @@ class Pool:
         for kind in others:
             old = now - self._stocks[kind].asked_at > FORGET_SECONDS
             if old or kind in others[:-OTHER_KINDS]:
-                for virgin in self._stocks.pop(kind).virgins:
-                    self._doom(virgin, "forgotten")
+                for fresh in self._stocks.pop(kind).ready:
+                    self._doom(fresh, "forgotten")
 
     def _clean(self) -> None:
         """Destroy sandboxes that are used up, idle for too long, too old, too many, or dead."""
@@ -518,14 +518,14 @@ class Pool:
                 self._doom(self._leases.pop(user), "idle")
         self._forget(now)
         for kind, stock in self._stocks.items():
-            for lease in [one for one in stock.virgins if not one.sandbox.alive]:
-                stock.virgins.remove(lease)
+            for lease in [one for one in stock.ready if not one.sandbox.alive]:
+                stock.ready.remove(lease)
                 self._doom(lease, "ended")
             # One at a time: those that were started together must not all be missing together.
-            if stock.virgins and now - stock.virgins[0].born > self.limits.recycle_seconds:
-                self._doom(stock.virgins.popleft(), "recycled")
-            if len(stock.virgins) > max(self._target(kind), 1):
-                self._doom(stock.virgins.popleft(), "too many")
+            if stock.ready and now - stock.ready[0].born > self.limits.recycle_seconds:
+                self._doom(stock.ready.popleft(), "recycled")
+            if len(stock.ready) > max(self._target(kind), 1):
+                self._doom(stock.ready.popleft(), "too many")
 
 
 def _unusable(lease: Lease, digest: str) -> str:

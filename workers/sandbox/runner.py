@@ -36,7 +36,7 @@ def open_sandbox(
 
     Raises ImproperlyConfigured for an unknown runner, SandboxError when it does not start.
     """
-    return _pool().virgin(hash_seed=hash_seed, shape=shape)
+    return _pool().fresh(hash_seed=hash_seed, shape=shape)
 
 
 def lease(

@@ -27,7 +27,7 @@ logger = structlog.get_logger(__name__)
 # Seconds after which any host may take the hints in another host's queue.
 UNCLAIMED_SECONDS = 0.05
 # Number of a queue's oldest hints checked at a time.
-MOST = 100
+MAX_HINTS = 100
 
 Waiting = Mapping[str, Collection[bytes]]
 
@@ -135,7 +135,7 @@ def take_over(queues: Iterable[str], before: Waiting) -> Waiting:
         return {}
     with redis_client().pipeline(transaction=False) as look:
         for queue in names:
-            look.lrange(queue, -MOST, -1)
+            look.lrange(queue, -MAX_HINTS, -1)
         waiting = dict(zip(names, map(frozenset, look.execute()), strict=True))
     with redis_client().pipeline(transaction=False) as move:
         for queue, hints in waiting.items():

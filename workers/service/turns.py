@@ -40,8 +40,8 @@ ALONE_SECONDS = 60.0
 # Nobody waits for these, so they come after a workspace's other work.
 BACKGROUND = frozenset({BACKTEST_TASK, FORECAST_TASK})
 # So many hints are held, and the costs of so many workspaces are remembered.
-MOST_HELD = 1000
-MOST_REMEMBERED = 10_000
+MAX_HELD = 1000
+MAX_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Turns:
                 work = CurrentWork(hint, now)
                 self._begun.add(work)
                 return work
-            if len(self._held) < MOST_HELD:
+            if len(self._held) < MAX_HELD:
                 self._held[hint] = None
             return None
 
@@ -155,11 +155,11 @@ class Turns:
         longest = max(seconds, self._longest.get(_kind(hint), _Cost()).left(now))
         self._longest[_kind(hint)] = _Cost(longest, now)
         self._longest.move_to_end(_kind(hint))
-        _forget(self._longest, MOST_REMEMBERED)
+        _forget(self._longest, MAX_REMEMBERED)
         spent = seconds + self._spent.get(hint.workspace, _Cost()).left(now)
         self._spent[hint.workspace] = _Cost(spent, now)
         self._spent.move_to_end(hint.workspace)
-        _forget(self._spent, MOST_REMEMBERED)
+        _forget(self._spent, MAX_REMEMBERED)
 
 
 def _kind(hint: Hint) -> object:

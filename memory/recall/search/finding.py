@@ -43,9 +43,9 @@ GAP = "… "
 FIRST_READ = 16
 GROWTH = 4
 # Limits on the terms that are looked for, and on the hits in a row that may not fit.
-MOST_TERMS = 100
-MOST_MISSED = 100
-MOST_READ = 5000
+MAX_TERMS = 100
+MAX_MISSED = 100
+MAX_READ = 5000
 # Number by number: given a list of numbers, the planner might scan the user's whole log.
 _WANTED = """
 SELECT e.id FROM unnest(%s::bigint[]) AS wanted (seq)
@@ -59,7 +59,7 @@ COLUMNS = (
 MAX_TEXT = 10_000
 MAX_TEXT_READ = 100_000
 # The passages returned of an entry, and the length up to which text between two passages is empty.
-MOST_PASSAGES = 20
+MAX_PASSAGES = 20
 SHORT_GAP = 2
 # The results of two models are put on one scale if each has compared this many passages.
 MIN_COMPARABLE = 32
@@ -171,7 +171,7 @@ def find(
     """
     question = Question(question) if isinstance(question, str) else question
     weights = question.weights()
-    asked = list(weights)[:MOST_TERMS]
+    asked = list(weights)[:MAX_TERMS]
     identities = [identity(term) for term in asked]
     counts = {identity(term): weights[term] for term in asked}
     # Only names that the question contains or a pronoun in it refers to, not others from earlier
@@ -214,13 +214,13 @@ def find(
         known = chosen.get((name, entry.seq))
         if known is None and len(chosen) == top_k:
             break
-        if known is not None and len(known) == MOST_PASSAGES:
+        if known is not None and len(known) == MAX_PASSAGES:
             continue
         if room is not None:
             size = number_of_words(_passage(entry, rankings[name].passage(place)))
             if size > room:
                 missed += 1
-                if missed == MOST_MISSED:
+                if missed == MAX_MISSED:
                     break
                 continue
             room, missed = room - size, 0
@@ -497,7 +497,7 @@ def _best_first(
         start = 0
         while start < len(order):
             yield order[start : start + size]
-            start, size = start + size, max(size, min(size * GROWTH, MOST_READ))
+            start, size = start + size, max(size, min(size * GROWTH, MAX_READ))
 
 
 def _read(

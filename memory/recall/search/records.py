@@ -25,7 +25,7 @@ from memory.recall.search.words import identity, terms
 # The weight of a record's words for records that refer to it, and the number of records, the best,
 # for which this is done.
 REFERRED = 0.5
-MOST_REFERRED = 5
+MAX_REFERRED = 5
 
 
 def classes_described(
@@ -93,7 +93,7 @@ def _referring(
     weights = np.zeros(len(corpus.seqs))
     for found in said.values():
         weights[found.places] += 1 / len(found.places)
-    best = np.lexsort((corpus.seqs, weights))[-MOST_REFERRED:]
+    best = np.lexsort((corpus.seqs, weights))[-MAX_REFERRED:]
     seqs = [int(corpus.seqs[place]) for place in best if weights[place]]
     entries = LogEntry.objects.filter(
         user=user, seq__in=seqs, kind=EntryKind.RECORD, redacted_at=None

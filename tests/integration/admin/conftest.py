@@ -284,7 +284,7 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
                 evidence=[_evidence(text)],
             )
         ],
-        spoke=[CONSTRAINT],
+        completed=[CONSTRAINT],
         existing=[CONSTRAINT],
     )
     alert = Alert.objects.get(user=user)
@@ -330,7 +330,7 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         f"host of {user_id}",
         started_at=timezone.now(),
         threads=2,
-        report={"runner": "docker", "image": text, "virgins": 3, "leases": 1},
+        report={"runner": "docker", "image": text, "fresh": 3, "leases": 1},
     )
     constraint = _workspace_constraint(workspace, text, user_id)
     use, _ = WorkspaceUse.objects.get_or_create(workspace=workspace)

@@ -73,7 +73,7 @@ def open_alert(user: MemoryUser, key: str, *, sources: list[int]) -> Alert:
     finding = ConstraintFinding(
         constraint=RULE, severity=Severity.CRITICAL, message="Too dear", evidence=[evidence]
     )
-    reconcile.apply(run, [finding], spoke=[RULE], existing=[RULE])
+    reconcile.apply(run, [finding], completed=[RULE], existing=[RULE])
     return Alert.objects.get(user=user)
 
 

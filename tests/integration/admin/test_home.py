@@ -213,7 +213,7 @@ def test_a_host_that_takes_no_work_says_why(admin_client: Client, rows: Rows) ->
     SandboxHost.objects.filter(pk=rows[SandboxHost].pk).update(
         # It counts as recently seen, however slow the machine is.
         seen_at="3000-01-01T00:00Z",
-        report={"runner": "docker", "virgins": 3, "leases": 1, "problem": "no engine"},
+        report={"runner": "docker", "fresh": 3, "leases": 1, "problem": "no engine"},
     )
 
     words = shown(admin_client.get("/admin/"))

@@ -138,7 +138,7 @@ def test_the_list_is_filtered_and_added_up(admin_client: Client, workspace: Work
 def test_more_calls_than_are_soon_added_up_are_left_to_the_ledger(
     admin_client: Client, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paging, "MOST", 1)
+    monkeypatch.setattr(paging, "MAX_ROWS", 1)
     call(workspace)
     call(workspace)
 

@@ -62,7 +62,7 @@ def client(full: str, django_db_blocker: DjangoDbBlocker) -> Iterator[Client]:
 @pytest.fixture(autouse=True)
 def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut lists after two hundred rows."""
-    monkeypatch.setattr(paging, "MOST", 200)
+    monkeypatch.setattr(paging, "MAX_ROWS", 200)
 
 
 def test_there_is_much(client: Client) -> None:

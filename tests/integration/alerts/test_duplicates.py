@@ -76,11 +76,11 @@ def ours(*evidence: dict[str, Any], **fields: Any) -> ConstraintFinding:
 def run_finds(
     user: MemoryUser,
     *findings: ConstraintFinding,
-    spoke: Sequence[str] = BOTH,
+    completed: Sequence[str] = BOTH,
     existing: Sequence[str] = BOTH,
 ) -> None:
     checkpoint = user.checkpoints.filter(version=1).first() or make_checkpoint(user, 1)
-    assert reconcile.apply(make_run(checkpoint), findings, spoke=spoke, existing=existing)
+    assert reconcile.apply(make_run(checkpoint), findings, completed=completed, existing=existing)
 
 
 def listed(user: MemoryUser) -> Alert:
@@ -175,7 +175,7 @@ def test_a_further_finding_is_told_of(user: MemoryUser) -> None:
 def test_what_is_not_the_same_is_an_alert_of_its_own(
     user: MemoryUser, other: ConstraintFinding
 ) -> None:
-    run_finds(user, own(), other, spoke=(*BOTH, "constraints/other.py"))
+    run_finds(user, own(), other, completed=(*BOTH, "constraints/other.py"))
 
     assert Alert.objects.listed().filter(user=user).count() == 2
     assert told(user) == ["opened", "opened"]
@@ -230,7 +230,7 @@ def test_a_duplicate_that_comes_to_tell_another_problem_is_listed(user: MemoryUs
     run_finds(user, own(PENICILLIN, message=ENDS), ours(PENICILLIN, message=ENDS))
     lifecycle.acknowledge(listed(user), actor="key:x")
     # While one of the constraints fails, nothing shows that the other one means another problem.
-    run_finds(user, ours(PENICILLIN, message=RECALLED), spoke=[OURS])
+    run_finds(user, ours(PENICILLIN, message=RECALLED), completed=[OURS])
     assert causes(listed(user)) == [OWN, OURS]
     run_finds(user, own(PENICILLIN, message=ENDS), ours(PENICILLIN, message=RECALLED))
 
@@ -302,7 +302,7 @@ def test_resolving_together_is_told_once(user: MemoryUser) -> None:
 def test_it_goes_on_by_a_constraint_that_has_failed(user: MemoryUser) -> None:
     """A failed constraint reports no change: its earlier finding still holds."""
     run_finds(user, own(), ours())
-    run_finds(user, spoke=[OWN])
+    run_finds(user, completed=[OWN])
 
     [live] = Alert.objects.listed().filter(user=user, state__in=LIVE_STATES)
     assert (live.constraint, live.state) == (OURS, "open")
@@ -316,7 +316,7 @@ def test_what_the_listed_alert_does_not_tell_any_more_is_listed(
 ) -> None:
     """Its constraint has failed, so that only its earlier finding is known."""
     run_finds(user, own(key="k"), ours())
-    run_finds(user, now, spoke=[OWN])
+    run_finds(user, now, completed=[OWN])
 
     duplicate = Alert.objects.listed().get(user=user, constraint=OURS)
     assert (duplicate.state, duplicate.severity) == ("open", "critical")
@@ -328,7 +328,7 @@ def test_what_the_listed_alert_does_not_tell_any_more_is_listed(
 
 def test_a_listed_alert_that_gets_graver_still_tells_all(user: MemoryUser) -> None:
     run_finds(user, own(severity=Severity.INFO), ours(severity=Severity.INFO))
-    run_finds(user, own(severity=Severity.CRITICAL), spoke=[OWN])
+    run_finds(user, own(severity=Severity.CRITICAL), completed=[OWN])
 
     assert causes(listed(user)) == [OWN, OURS]
     assert told(user) == ["opened", "changed"]
@@ -933,8 +933,8 @@ def test_whatever_is_found_is_told(steps: list[Any]) -> None:
             if path in existing and path not in failing
             for key, (severity, evidence, message) in said.items()
         ]
-        spoke = [path for path in existing if path not in failing]
-        run_finds(user, *findings, spoke=spoke, existing=existing)
+        completed = [path for path in existing if path not in failing]
+        run_finds(user, *findings, completed=completed, existing=existing)
         _check(user, findings)
 
 

@@ -48,12 +48,12 @@ def run_finds(
     *findings: ConstraintFinding,
     version: int = 1,
     instant: datetime.datetime | None = None,
-    spoke: Sequence[str] = BOTH,
+    completed: Sequence[str] = BOTH,
     existing: Sequence[str] = BOTH,
 ) -> bool:
     checkpoint = user.checkpoints.filter(version=version).first() or make_checkpoint(user, version)
     run = make_run(checkpoint, instant=instant)
-    return reconcile.apply(run, findings, spoke=spoke, existing=existing)
+    return reconcile.apply(run, findings, completed=completed, existing=existing)
 
 
 def states(user: MemoryUser) -> list[str]:
@@ -191,7 +191,7 @@ def test_a_constraint_that_failed_has_not_said_that_all_is_well(user: MemoryUser
     run_finds(user, finding(record("m-1")))
 
     error = {"type": "ZeroDivisionError", "message": "division by zero", "line": 7}
-    run_finds(user, failure(ALLERGY, error), spoke=[PASSPORT])
+    run_finds(user, failure(ALLERGY, error), completed=[PASSPORT])
 
     found = Alert.objects.get(user=user, kind=AlertKind.FINDING)
     failed = Alert.objects.get(user=user, kind=AlertKind.CONSTRAINT_ERROR)
@@ -206,7 +206,7 @@ def test_a_constraint_that_failed_has_not_said_that_all_is_well(user: MemoryUser
 
 def test_a_deleted_constraint_takes_its_alerts_along(user: MemoryUser) -> None:
     run_finds(user, finding(record("m-1")))
-    run_finds(user, spoke=[PASSPORT], existing=[PASSPORT])
+    run_finds(user, completed=[PASSPORT], existing=[PASSPORT])
 
     assert states(user) == ["resolved"]
     event = Alert.objects.get(user=user).events.latest("id")

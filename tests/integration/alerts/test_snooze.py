@@ -209,7 +209,7 @@ def test_resolved_by_hand_a_change_opens_a_new_alert(user: MemoryUser) -> None:
 
 def test_resolved_by_hand_and_gone_it_opens_anew_when_it_comes_back(user: MemoryUser) -> None:
     lifecycle.resolve(opened(user), actor="staff:eve", reason="told the person")
-    run_finds(user, spoke=[PASSPORT])  # it failed, which says nothing
+    run_finds(user, completed=[PASSPORT])  # it failed, which says nothing
     run_finds(user, finding(record("m-1", 1), severity=Severity.WARNING))
     assert states(user) == ["resolved"]
 
@@ -222,12 +222,12 @@ def test_a_failure_resolved_by_hand_is_not_told_again_until_it_is_another(
     user: MemoryUser,
 ) -> None:
     error = {"type": "ZeroDivisionError", "message": "division by zero", "line": 7}
-    run_finds(user, failure(ALLERGY, error), spoke=[PASSPORT])
+    run_finds(user, failure(ALLERGY, error), completed=[PASSPORT])
     lifecycle.resolve(Alert.objects.get(user=user), actor="staff:eve", reason="known")
 
-    run_finds(user, failure(ALLERGY, error), spoke=[PASSPORT])
+    run_finds(user, failure(ALLERGY, error), completed=[PASSPORT])
     assert states(user) == ["resolved"]
-    run_finds(user, failure(ALLERGY, {**error, "line": 8}), spoke=[PASSPORT])
+    run_finds(user, failure(ALLERGY, {**error, "line": 8}), completed=[PASSPORT])
     assert states(user) == ["resolved", "open"]
 
 

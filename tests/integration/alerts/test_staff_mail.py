@@ -153,7 +153,7 @@ def test_what_got_worse_or_woke_up_is_told_and_what_got_better_is_not(
 def test_a_cause_more_is_told_and_one_less_is_not(user: MemoryUser, later: Later) -> None:
     own, theirs = ALLERGY, "workspace/constraints/allergy.py"
     both = [finding(record("m-1"), constraint=path) for path in (own, theirs)]
-    run_find = partial(run_finds, user, spoke=[own, theirs], existing=[own, theirs])
+    run_find = partial(run_finds, user, completed=[own, theirs], existing=[own, theirs])
     run_find(both[0])
     subscribe(user.workspace)
     run_find(*both)

@@ -166,7 +166,7 @@ def test_feedback_may_be_changed_and_counts_once(
 
 def test_feedback_is_one_of_two_words_and_about_findings(api: APIClient, user: MemoryUser) -> None:
     error = {"type": "ZeroDivisionError", "message": "division by zero", "line": 7}
-    run_finds(user, failure("constraints/allergy.py", error), spoke=[])
+    run_finds(user, failure("constraints/allergy.py", error), completed=[])
     address = f"/v1/alerts/{Alert.objects.get(user=user).pk}/feedback/"
 
     assert "useful" not in api.post(address, {"verdict": "perhaps"}).data["errors"]

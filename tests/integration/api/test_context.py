@@ -218,7 +218,7 @@ def test_what_is_in_files_that_are_not_read_is_counted_as_left_out(
         return told, parts(found)["state"]["left_out"]
 
     assert counted() == (61, 0)
-    monkeypatch.setattr("memory.recall.context.MOST_WATCHED_FILES", 2)
+    monkeypatch.setattr("memory.recall.context.MAX_WATCHED_FILES", 2)
     told, left_out = counted()
     assert 0 < told < 61
     assert told + left_out == 61

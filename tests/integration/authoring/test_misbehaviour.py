@@ -36,7 +36,7 @@ from tests.llm_server import (
     said,
     status,
 )
-from workers.authoring.settling import MOST_SUSPECTS
+from workers.authoring.settling import MAX_SUSPECTS
 from workers.authoring.workbench import ToolFailed, Workbench
 from workers.checkpointing import citations
 
@@ -423,7 +423,7 @@ def test_bad_entries_in_a_row_do_not_keep_back_for_ever_what_comes_after_them(
     user: MemoryUser, say: Say, work: Work, outcomes: Callable[[], dict[int, str]]
 ) -> None:
     # Given as many bad facts in a row as speak against the model, and a good one after them
-    say(*["bad"] * MOST_SUSPECTS, kind=EntryKind.FACT)
+    say(*["bad"] * MAX_SUSPECTS, kind=EntryKind.FACT)
     (good,) = say("tea is good", kind=EntryKind.FACT)
 
     def script(request: Request) -> Reply:

@@ -25,7 +25,7 @@ from workers.service import dispatching
 pytestmark = pytest.mark.django_db
 
 # Maximum tokens of a question of these tests; the answer may have 1000.
-MOST_TOKENS = 1100
+MAX_TOKENS = 1100
 
 
 def budget(workspace: Workspace, **fields: Any) -> None:
@@ -162,18 +162,18 @@ def test_attempts_that_fail_are_within_the_budget_too(
     """
     settings.UAC_LLM_TIMEOUT_SECONDS = 1.0
     settings.UAC_LLM_ATTEMPTS = 10
-    budget(workspace, tokens_per_day=3 * MOST_TOKENS)
+    budget(workspace, tokens_per_day=3 * MAX_TOKENS)
     with llm_server(*[hangs()] * 10) as server:
         with pytest.raises(BudgetExhausted):
             connect(server).complete(QUESTION)
 
         assert eventually(lambda: len(server.requests) == 3)
     reserved = LlmCall.objects.values_list("reserved_tokens", flat=True)[0]
-    assert LlmSpending.objects.get().presumed_tokens == 3 * reserved <= 3 * MOST_TOKENS
+    assert LlmSpending.objects.get().presumed_tokens == 3 * reserved <= 3 * MAX_TOKENS
 
 
 def test_errors_of_the_provider_take_nothing(connect: Connect, workspace: Workspace) -> None:
-    budget(workspace, tokens_per_day=MOST_TOKENS)
+    budget(workspace, tokens_per_day=MAX_TOKENS)
     with llm_server(*[status(500)] * 3) as server, pytest.raises(ProviderUnavailable):
         connect(server).complete(QUESTION)
 

@@ -343,7 +343,7 @@ def open_alert(user: MemoryUser, *keys: str, version: int = 1) -> None:
     run = make_run(checkpoint)
     found = [finding(record(key)) for key in keys]
     reconcile.apply(
-        run, found, spoke=["constraints/allergy.py"], existing=["constraints/allergy.py"]
+        run, found, completed=["constraints/allergy.py"], existing=["constraints/allergy.py"]
     )
 
 
@@ -557,7 +557,7 @@ def test_what_is_redacted_while_entries_are_copied_is_not_copied(
     user: MemoryUser, anon: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merging, "BATCH", 1)
-    monkeypatch.setattr(worker, "MOST_BATCHES", 1)
+    monkeypatch.setattr(worker, "MAX_BATCHES", 1)
     told(anon, said("a"), said("b"), said("secret"), said("d"))
     row = merging.merge(user, anon, by="key:x")
     worker.work_on(row.pk)

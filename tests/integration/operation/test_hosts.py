@@ -32,7 +32,7 @@ def nothing_believed() -> Iterator[None]:
 
 def there(*names: str) -> None:
     for name in names:
-        hosts.beat(name, started_at=timezone.now(), threads=2, report={"virgins": 3})
+        hosts.beat(name, started_at=timezone.now(), threads=2, report={"fresh": 3})
 
 
 @pytest.mark.django_db

@@ -64,7 +64,7 @@ def _live(user: MemoryUser) -> None:
     found = finding(record("rome", 1))
     run = make_run(user.head)
     with transaction.atomic():
-        reconcile.apply(run, [found], spoke=[found.constraint], existing=[])
+        reconcile.apply(run, [found], completed=[found.constraint], existing=[])
     # Another user, whose rows could be mixed up with the first one's.
     bob = create_user(user.workspace, "bob", metadata=None)
     log.append(bob, [Draft(kind=EntryKind.RECORD, data=trip("Bonn", key="bonn"))], source="test")

@@ -625,7 +625,7 @@ def say_ready():
     os.write(1, b"ready\\n")  # at once: print() of several threads runs together
 
 def load():
-    with pool.virgin() as sandbox:
+    with pool.fresh() as sandbox:
         say_ready()
         sandbox.load({{"domains/a/state.py": "while True: pass"}}, limits=limits)
 
@@ -644,7 +644,7 @@ def wait():
 
 def claim():
     while True:
-        with pool.virgin() as sandbox:
+        with pool.fresh() as sandbox:
             sandbox.evaluate("1", now=now, time_zone="UTC")
         say_ready()
 

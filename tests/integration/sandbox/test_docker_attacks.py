@@ -640,7 +640,7 @@ def test_a_user_finds_no_trace_of_another(mine: Containers) -> None:
             lease.tree = {}
         assert eventually(lambda: adas.id not in {one.id for one in mine.all()})
         afterwards = use("cleo", "x = 1")
-        with pool.virgin() as sandbox:
+        with pool.fresh() as sandbox:
             untouched = ask(sandbox, look, **limits)
     finally:
         pool.close()

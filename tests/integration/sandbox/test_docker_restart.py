@@ -90,7 +90,7 @@ class Load:
     def _use(self, user: str) -> None:
         state = {"domains/a/state.py": f"owner = {user!r}"}
         if user.startswith("strict"):
-            with self.pool.virgin() as sandbox:
+            with self.pool.fresh() as sandbox:
                 self.served[container_of(sandbox)].add(user)
                 sandbox.load(state)
                 assert sandbox.evaluate(OWNER, now=NOW, time_zone="UTC").value == user
@@ -135,7 +135,7 @@ def test_everybody_is_told_and_then_served_again(
         assert eventually(
             lambda: pool.settled and len(own_engine.containers()) == sum(pool.size.values())
         )
-        with pool.virgin() as sandbox:
+        with pool.fresh() as sandbox:
             assert sandbox.evaluate("1 + 1", now=NOW, time_zone="UTC").value == 2
     assert own_engine.containers() == set()
     assert eventually(lambda: held() == at_first)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sandbox_image.evaluation import MOST_EVIDENCE, MOST_READ
+from sandbox_image.evaluation import MAX_EVIDENCE, MAX_READ
 from sandbox_image.selection import Selection
 from tests.integration.sandbox.conftest import NOW, PROJECT
 from workers.sandbox.interface import Limits, RestsOn, Sandbox, SandboxError
@@ -175,8 +175,8 @@ def test_of_many_records_the_first_are_named(sandbox: Sandbox) -> None:
     sandbox.load({**PROJECT, "domains/travel/state.py": state})
     selected = rests_on(sandbox, "sum(1 for t in trips if t.name == 'x')")
     read = rests_on(sandbox, "len(trips)")
-    assert (selected.count, len(selected.records[0].keys)) == (1500, MOST_EVIDENCE)
-    assert (read.count, len(read.records[0].keys)) == (1500, MOST_READ)
+    assert (selected.count, len(selected.records[0].keys)) == (1500, MAX_EVIDENCE)
+    assert (read.count, len(read.records[0].keys)) == (1500, MAX_READ)
 
 
 @pytest.mark.parametrize(

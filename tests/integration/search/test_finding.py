@@ -10,7 +10,7 @@ from memory.models import MemoryUser, Workspace
 from memory.models.log import EntryKind
 from memory.recall.search import index
 from memory.recall.search.documents import CorpusName
-from memory.recall.search.finding import MOST_MISSED, MOST_TERMS, find
+from memory.recall.search.finding import MAX_MISSED, MAX_TERMS, find
 from memory.users import create_user
 from tests.integration.search.conftest import (
     NOON,
@@ -212,7 +212,7 @@ def test_what_does_not_fit_makes_room_for_what_does(say: Say, search: Find) -> N
 
 
 def test_what_fits_is_not_looked_for_through_the_whole_log(say: Say, search: Find) -> None:
-    for number in range(MOST_MISSED):
+    for number in range(MAX_MISSED):
         say(
             f"Toby Toby and a puppy, number {number}, with many other words", session_id=f"{number}"
         )
@@ -227,7 +227,7 @@ def test_of_a_long_question_the_first_words_are_looked_for(say: Say, search: Fin
 
     found = search(" ".join(f"word{number}" for number in range(1000)) + " Toby")
 
-    assert (len(found.terms), found.hits) == (MOST_TERMS, [])
+    assert (len(found.terms), found.hits) == (MAX_TERMS, [])
 
 
 def test_words_of_scripts_without_spaces_count_by_character(say: Say, search: Find) -> None:

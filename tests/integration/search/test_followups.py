@@ -24,7 +24,7 @@ from tests.snippets import requests_in
 pytestmark = pytest.mark.django_db
 
 TOP = 5
-LEAST_WITH, MOST_WITHOUT = 0.9, 0.4
+LEAST_WITH, MAX_WITHOUT = 0.9, 0.4
 
 # Ada's messages: sentences, and the people, towns and things that each is about. The tests ask
 # about the first of them. There are more similar entries than are examined, and the newest of
@@ -393,7 +393,7 @@ def test_most_follow_ups_are_found_by_the_turns_before_them_and_few_without(
 
     assert len(FOLLOWED) >= 40
     assert 1 - len(missed) / len(FOLLOWED) >= LEAST_WITH, missed
-    assert len(without) / len(FOLLOWED) <= MOST_WITHOUT, without
+    assert len(without) / len(FOLLOWED) <= MAX_WITHOUT, without
 
 
 @pytest.mark.parametrize("question", STANDING)

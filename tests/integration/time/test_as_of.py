@@ -447,7 +447,7 @@ def test_alerts_on_records_that_a_version_has_otherwise_may_resolve(
     trips = {"class": "Trip", "domain": "travel", "collection": "trips", "sources": [1]}
     keys = ("rome", "oslo", "bonn")
     findings = [finding({**trips, "key": key}, message=key, constraint=OURS) for key in keys]
-    run_finds(user, *findings, version=4, spoke=[OURS], existing=[OURS])
+    run_finds(user, *findings, version=4, completed=[OURS], existing=[OURS])
 
     for version, resolve, may in ((1, ["bonn", "oslo"], ["rome"]), (3, ["bonn"], [])):
         told = api.get(f"{USER}checkpoints/{version}/restore/").data

@@ -234,7 +234,7 @@ def test_what_something_else_than_typed_entries_has_made_has_no_time_of_its_own(
 def test_of_more_entries_than_are_told_anew_nothing_is_computed(
     api: APIClient, loaded: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(states, "MOST_TOLD", 2)
+    monkeypatch.setattr(states, "MAX_TOLD", 2)
 
     early, late = (
         api.get(f"{USER}state/?by=occurred&as_of={day}") for day in ("2025-02-05", "2025-05-01")

@@ -524,7 +524,7 @@ def test_an_endpoint_inside_is_not_created(endpoint_at: EndpointAt, settings: Se
 def test_a_workspace_has_so_many_endpoints(
     endpoint_at: EndpointAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhooks, "MOST_ENDPOINTS", 1)
+    monkeypatch.setattr(webhooks, "MAX_ENDPOINTS", 1)
     endpoint_at(NOWHERE)
 
     with pytest.raises(webhooks.TooManyEndpoints):

@@ -121,7 +121,7 @@ def test_a_worker_takes_what_is_in_front_first_and_gives_the_places_back() -> No
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> int:
     """Shorten the queues; return their maximum length."""
-    monkeypatch.setattr(broker, "MOST_WAITING", 50)
+    monkeypatch.setattr(broker, "MAX_WAITING", 50)
     return 50 + broker.EVERY
 
 

@@ -83,7 +83,7 @@ def test_entry_speaks_of_the_change(text: str, changed: Mapping[str, Value]) -> 
         ("Paul bought an nsaid", {"drug_class": "nsaid"}),
         ("Paul bought an nsaid", {"drug_class": None}),
         ("The concert was on 2026-03-01", {"ended_on": datetime.date(2026, 3, 1)}),
-        ("Paul spoke of his allergy", {"drug_class": "nsaid"}),
+        ("Paul completed of his allergy", {"drug_class": "nsaid"}),
         ("Paul bought an nsaid", {"person": "Ada"}),
         ("Ada bought an nsaid", {"person": "Ada"}),
         ("The concert was in 2018", {"since": 2018}),

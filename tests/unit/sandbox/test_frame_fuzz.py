@@ -24,8 +24,8 @@ from sandbox_image.uac.protocol import ProtocolError
 from tests.unit.sandbox.test_protocol import JSON, TEXT
 from workers.sandbox import client
 
-MOST_BYTES = 4 * 1024 * 1024
-MOST_SECONDS = 0.1  # of computing, for frames of some kilobytes
+MAX_BYTES = 4 * 1024 * 1024
+MAX_SECONDS = 0.1  # of computing, for frames of some kilobytes
 GENTLE_BYTES = 20_000
 PIECES = [
     *(b'"', b'\\"', b"\\", b"[", b"]", b"{", b"}", b",", b":", b"null", b"1e9", b"-", b"NaN"),
@@ -45,7 +45,7 @@ def framed(body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + body
 
 
-def read(data: bytes, most: int = MOST_BYTES) -> dict[str, Any] | None:
+def read(data: bytes, most: int = MAX_BYTES) -> dict[str, Any] | None:
     """Read a frame as a host does; return None if it is refused."""
     stream = io.BytesIO(data)
     try:
@@ -242,13 +242,13 @@ def test_a_million_frames(seed: int) -> None:
             gently = number % 2 and len(data) < GENTLE_BYTES
             patch.setattr(protocol, "QUICK_BYTES", 0 if gently else 1024 * 1024)
             seconds, message = timed(data)
-            if seconds > MOST_SECONDS:  # of the machine, or of the frame?
+            if seconds > MAX_SECONDS:  # of the machine, or of the frame?
                 seconds = min(seconds, *(timed(data)[0] for _ in range(3)))
             longest = max(longest, seconds)
             messages += message is not None
 
     assert messages > 500  # it does not refuse everything
-    assert longest < MOST_SECONDS
+    assert longest < MAX_SECONDS
 
 
 def timed(data: bytes) -> tuple[float, dict[str, Any] | None]:

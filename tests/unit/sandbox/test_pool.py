@@ -94,21 +94,21 @@ def use(pool: Pool, user: str, *, keep: bool = True, **options: Any) -> Fake:
         return one
 
 
-def test_virgins_are_there_before_anybody_asks(runner: Runner) -> None:
+def test_fresh_ones_are_there_before_anybody_asks(runner: Runner) -> None:
     with opened(runner) as pool:
         pool.warm()
-        assert eventually(lambda: pool.size["virgins"] == 2)
+        assert eventually(lambda: pool.size["fresh"] == 2)
 
-        with pool.virgin() as sandbox:
+        with pool.fresh() as sandbox:
             assert fake(sandbox).alive
         assert (pool.counts.hits, pool.counts.misses) == (1, 0)
         assert eventually(lambda: not fake(sandbox).alive)
-        assert eventually(lambda: pool.settled and pool.size["virgins"] >= 2)
+        assert eventually(lambda: pool.settled and pool.size["fresh"] >= 2)
 
 
 def test_without_one_in_store_somebody_waits_for_a_new_one(runner: Runner) -> None:
     with opened(runner, least=0, most=0, lease_seconds=0, reap=False) as pool:
-        with pool.virgin() as sandbox:
+        with pool.fresh() as sandbox:
             assert fake(sandbox).alive
         assert not fake(sandbox).alive
         assert (pool.counts.hits, pool.counts.misses) == (0, 1)
@@ -183,7 +183,7 @@ def test_one_in_which_something_was_stopped_is_not_kept(runner: Runner) -> None:
 def test_one_that_died_meanwhile_is_not_given_out(runner: Runner) -> None:
     with opened(runner) as pool:
         pool.warm()
-        assert eventually(lambda: pool.size["virgins"] == 2)
+        assert eventually(lambda: pool.size["fresh"] == 2)
         resident = use(pool, "ada")
         for one in runner.started:
             one.alive = False
@@ -211,7 +211,7 @@ def test_after_an_error_only_what_is_sound_is_kept(
 def test_what_gets_old_is_replaced(runner: Runner) -> None:
     with opened(runner, recycle_seconds=0.05) as pool:
         pool.warm()
-        assert eventually(lambda: pool.size["virgins"] == 2)
+        assert eventually(lambda: pool.size["fresh"] == 2)
         first = list(runner.started)
         assert eventually(lambda: not any(one.alive for one in first[:2]))
         assert pool.counts.destroyed["recycled"] >= 2
@@ -224,12 +224,12 @@ def test_more_are_kept_where_more_arrive_but_never_more_than_allowed(
     monkeypatch.setattr(pools, "MEMORY_SECONDS", 60.0)
     with opened(runner) as pool:
         for _ in range(20):
-            with pool.virgin():
+            with pool.fresh():
                 pass
-        assert eventually(lambda: pool.size["virgins"] == 4)
+        assert eventually(lambda: pool.size["fresh"] == 4)
         assert eventually(lambda: pool.settled)
         time.sleep(0.05)
-        assert pool.size["virgins"] == 4
+        assert pool.size["fresh"] == 4
 
 
 def test_fewer_are_kept_when_fewer_arrive(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,21 +238,21 @@ def test_fewer_are_kept_when_fewer_arrive(runner: Runner, monkeypatch: pytest.Mo
     monkeypatch.setattr(pools, "HORIZON_SECONDS", 0.2)
     with opened(runner) as pool:
         for _ in range(pools.ARRIVALS):
-            with pool.virgin():
+            with pool.fresh():
                 pass
-        assert eventually(lambda: pool.size["virgins"] == 4)
+        assert eventually(lambda: pool.size["fresh"] == 4)
         # When that is long ago
         monkeypatch.setattr(pools, "MEMORY_SECONDS", 0.5)
-        assert eventually(lambda: pool.size["virgins"] == 2)
+        assert eventually(lambda: pool.size["fresh"] == 2)
         assert pool.counts.destroyed["too many"] >= 2
 
 
 def test_each_hash_seed_has_its_own(runner: Runner) -> None:
     with opened(runner) as pool:
-        with pool.virgin(hash_seed=1) as sandbox:
+        with pool.fresh(hash_seed=1) as sandbox:
             assert fake(sandbox).hash_seed == 1
         assert eventually(lambda: sum(one.hash_seed == 1 for one in runner.alive) == 1)
-        with pool.virgin() as sandbox:
+        with pool.fresh() as sandbox:
             assert fake(sandbox).hash_seed == 0
 
 
@@ -266,13 +266,13 @@ def test_each_shape_has_its_own(runner: Runner) -> None:
 
     with opened(runner) as pool:
         pool.warm()
-        with pool.virgin(shape=LARGE) as sandbox:
+        with pool.fresh(shape=LARGE) as sandbox:
             assert fake(sandbox).shape == LARGE
         assert eventually(lambda: pool.settled and counts() == (1, 2))
 
-        with pool.virgin(shape=LARGE) as sandbox:
+        with pool.fresh(shape=LARGE) as sandbox:
             assert fake(sandbox).shape == LARGE
-        with pool.virgin() as sandbox:
+        with pool.fresh() as sandbox:
             assert fake(sandbox).shape == DEFAULT_SHAPE
         assert pool.counts.hits == 2
 
@@ -283,7 +283,7 @@ def test_a_shape_that_nobody_asks_for_any_more_is_forgotten(
     monkeypatch.setattr(pools, "HORIZON_SECONDS", 0.1)
     with opened(runner) as pool:
         pool.warm()
-        with pool.virgin(shape=LARGE):
+        with pool.fresh(shape=LARGE):
             pass
         assert eventually(lambda: pool.settled)
         assert any(one.shape == LARGE for one in runner.alive)
@@ -301,7 +301,7 @@ def test_of_many_shapes_those_asked_for_last_are_kept(
     shapes = [Shape(pids=pids) for pids in range(40, 45)]
     with opened(runner) as pool:
         for shape in shapes:
-            with pool.virgin(shape=shape):
+            with pool.fresh(shape=shape):
                 pass
         assert eventually(
             lambda: [one.shape for one in runner.alive if one.shape != DEFAULT_SHAPE] == shapes[-2:]
@@ -342,16 +342,16 @@ def test_an_engine_that_fails_is_asked_again_and_told_to_who_needs_it(
     monkeypatch.setattr(pools, "REAP_SECONDS", 0.02)
     runner.error = error
     with opened(runner) as pool:
-        with pytest.raises(type(error), match="no engine"), pool.virgin():
+        with pytest.raises(type(error), match="no engine"), pool.fresh():
             pytest.fail("there is none")
         assert eventually(lambda: runner.reaped >= 2)
         runner.error = None
-        assert eventually(lambda: pool.size["virgins"] >= 2)
+        assert eventually(lambda: pool.size["fresh"] >= 2)
         used = use(pool, "ada", keep=False)
         assert eventually(lambda: not used.alive)
 
 
-def test_virgins_that_died_are_replaced_before_anybody_asks(
+def test_fresh_ones_that_died_are_replaced_before_anybody_asks(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This happens when the engine is restarted."""
@@ -363,7 +363,7 @@ def test_virgins_that_died_are_replaced_before_anybody_asks(
         for one in dead:
             one.alive = False
         assert eventually(lambda: pool.settled and len(runner.alive) == 2)
-        with pool.virgin() as sandbox:
+        with pool.fresh() as sandbox:
             assert fake(sandbox) not in dead
         assert (pool.counts.hits, pool.counts.misses) == (1, 0)
         assert pool.counts.destroyed["ended"] == 2
@@ -478,7 +478,7 @@ def test_a_closed_pool_keeps_nothing_and_still_serves(runner: Runner) -> None:
             assert not kept.alive
             assert fake(lease).alive  # somebody is at work in it
         assert not fake(lease).alive
-        with pool.virgin() as sandbox:
+        with pool.fresh() as sandbox:
             assert fake(sandbox).alive
         assert runner.alive == []
 

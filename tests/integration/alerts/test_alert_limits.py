@@ -117,7 +117,7 @@ def test_a_flood_that_the_sandbox_stopped_is_one_too(user: MemoryUser) -> None:
     run = make_run(make_checkpoint(user))
     quoted = [finding(key="1 of too many", message="the gravest")]
 
-    reconcile.apply(run, [], spoke=BOTH, existing=BOTH, flooded={ALLERGY: quoted})
+    reconcile.apply(run, [], completed=BOTH, existing=BOTH, over_limit={ALLERGY: quoted})
 
     assert live(user) == []
     alert = paused_alert(user)
@@ -180,7 +180,7 @@ def test_a_failure_of_a_paused_constraint_is_told_all_the_same(user: MemoryUser)
     run_finds(user, *found(*range(6)))
     error = {"type": "ZeroDivisionError", "message": "division by zero", "line": 7}
 
-    run_finds(user, failure(ALLERGY, error), spoke=[PASSPORT])
+    run_finds(user, failure(ALLERGY, error), completed=[PASSPORT])
 
     assert Alert.objects.filter(kind=AlertKind.CONSTRAINT_ERROR, state="open").count() == 1
     run_finds(user)
@@ -244,11 +244,11 @@ def test_a_source_that_changed_or_is_gone_resumes_by_itself(
     user: MemoryUser, tree: dict[str, str], existing: Sequence[str], because: str
 ) -> None:
     first = make_checkpoint(user, tree={ALLERGY: "a" * 64})
-    reconcile.apply(make_run(first), found(*range(6)), spoke=BOTH, existing=BOTH)
+    reconcile.apply(make_run(first), found(*range(6)), completed=BOTH, existing=BOTH)
     assert PausedConstraint.objects.get().source_hash == "a" * 64
     second = make_checkpoint(user, 2, tree=tree)
 
-    reconcile.apply(make_run(second), [], spoke=existing, existing=existing)
+    reconcile.apply(make_run(second), [], completed=existing, existing=existing)
 
     row = PausedConstraint.objects.get()
     assert (row.resumed_by, row.resumed_because) == ("constraints", because)
@@ -258,7 +258,7 @@ def test_a_source_that_changed_or_is_gone_resumes_by_itself(
 def test_a_new_version_with_the_same_source_stays_paused(user: MemoryUser) -> None:
     for version in (1, 2):
         checkpoint = make_checkpoint(user, version, tree={ALLERGY: "a" * 64})
-        reconcile.apply(make_run(checkpoint), found(*range(6)), spoke=BOTH, existing=BOTH)
+        reconcile.apply(make_run(checkpoint), found(*range(6)), completed=BOTH, existing=BOTH)
 
     assert PausedConstraint.objects.get().resumed_at is None
 
@@ -271,7 +271,7 @@ def test_a_constraint_that_is_no_file_of_the_version_has_its_hash_told(user: Mem
         reconcile.apply(
             make_run(checkpoint),
             many if paused else many[:1],
-            spoke=[path],
+            completed=[path],
             existing=[path],
             sources={path: source},
         )
