@@ -23,12 +23,15 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Client, parser, report
+
+if TYPE_CHECKING:
+    from uac_site.embedded.system import System
 
 Times = NDArray[np.float64]
 
@@ -372,28 +375,28 @@ def simulated(users: Sequence[int], *paths: Path) -> list[Outcome]:
 # -- What operations take --------------------------------------------------------------------------
 
 
-def measure(rounds: int, idle_seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Run each operation repeatedly on a real server; return seconds of a core by process."""
-    import psycopg
+PURCHASE = {"kind": "record", "domain": "money", "type": "Purchase"}
+# Method, path and body of each operation; a path that begins with ../../ is no user's.
+OPERATIONS: dict[str, tuple[str, str, Callable[[int], Any]]] = {
+    "append": ("POST", "entries/", lambda n: {"kind": "message", "content": f"It is {n}."}),
+    "record": (
+        "POST",
+        "entries/",
+        lambda n: {**PURCHASE, "key": f"p-{n % 40}", "data": {"what": f"tea {n}", "cents": n}},
+    ),
+    "context": ("POST", "context/", lambda n: {"query": f"tea {n}", "tokens": 1500}),
+    "query": ("POST", "query/?wait=30", lambda n: {"code": f"len(purchases) + {n}"}),
+    "search": ("POST", "search/", lambda n: {"query": f"tea {n}", "top_k": 10}),
+    "list": ("GET", "entries/?page_size=50", lambda n: None),
+    "feed": ("GET", "../../alerts/?after=0", lambda n: None),
+}
 
+
+def measure(rounds: int, idle_seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Do each operation so many times on a real server; return seconds of a core by process."""
     from benchmarks import load
     from uac_site.embedded.system import running_system
 
-    purchase = {"kind": "record", "domain": "money", "type": "Purchase"}
-    operations: dict[str, tuple[str, str, Callable[[int], Any]]] = {
-        "append": ("POST", "entries/", lambda n: {"kind": "message", "content": f"It is {n}."}),
-        "record": (
-            "POST",
-            "entries/",
-            lambda n: {**purchase, "key": f"p-{n % 40}", "data": {"what": f"tea {n}", "cents": n}},
-        ),
-        "context": ("POST", "context/", lambda n: {"query": f"tea {n}", "tokens": 1500}),
-        "query": ("POST", "query/?wait=30", lambda n: {"code": f"len(purchases) + {n}"}),
-        "search": ("POST", "search/", lambda n: {"query": f"tea {n}", "top_k": 10}),
-        "list": ("GET", "entries/?page_size=50", lambda n: None),
-        "feed": ("GET", "../../alerts/?after=0", lambda n: None),
-    }
-    rows: list[dict[str, Any]] = []
     with (
         tempfile.TemporaryDirectory(prefix="uac-") as folder,
         running_system(
@@ -405,48 +408,71 @@ def measure(rounds: int, idle_seconds: float) -> tuple[list[dict[str, Any]], dic
             (Client(system.base_url, profile["keys"][workspace]), user)
             for workspace, user in profile["people"]
         ]
-
-        def taken() -> dict[str, float]:
-            watch = load.Watch(system)
-            watch.look()
-            return {name: samples[0].cpu for name, samples in watch.samples.items()}
-
-        def size() -> int:
-            with psycopg.connect(system.environment["DATABASE_URL"]) as database:
-                (found,) = database.execute(
-                    "SELECT pg_database_size(current_database())"
-                ).fetchone() or (0,)
-                return int(found)
-
-        before, started = taken(), time.monotonic()
-        time.sleep(idle_seconds)
-        idle = {
-            name: (cpu - before[name]) / (time.monotonic() - started)
-            for name, cpu in taken().items()
-        }
-        for operation, (method, path, body) in operations.items():
-            bytes_before, before, started = size(), taken(), time.monotonic()
-            for number in range(rounds):
-                client, user = clients[number % len(clients)]
-                where = path[6:] if path.startswith("../../") else f"users/{user}/{path}"
-                status, answer = client.request(method, where, body(number))
-                assert status in (200, 202), answer
-            if operation == "record":
-                load.settled(system)
-            lasted = time.monotonic() - started
-            rows.append(
-                {
-                    "operation": operation,
-                    **{
-                        f"{name} ms": round(
-                            1000 * (cpu - before[name] - idle[name] * lasted) / rounds, 2
-                        )
-                        for name, cpu in taken().items()
-                    },
-                    "bytes": round((size() - bytes_before) / rounds),
-                }
-            )
+        idle = measure_idle(system, idle_seconds)
+        rows = [
+            measure_operation(system, operation, clients, rounds, idle) for operation in OPERATIONS
+        ]
     return rows, {f"idle_{name}": round(cpu, 3) for name, cpu in idle.items()}
+
+
+def measure_idle(system: "System", seconds: float) -> dict[str, float]:
+    """The part of a core that each process takes while nobody asks anything."""
+    before, started = cpu_taken(system), time.monotonic()
+    time.sleep(seconds)
+    return {
+        name: (cpu - before[name]) / (time.monotonic() - started)
+        for name, cpu in cpu_taken(system).items()
+    }
+
+
+def measure_operation(
+    system: "System",
+    operation: str,
+    clients: Sequence[tuple[Client, str]],
+    rounds: int,
+    idle: Mapping[str, float],
+) -> dict[str, Any]:
+    """A line of the table: what an operation takes beyond what the idle processes do."""
+    from benchmarks import load
+
+    method, path, body = OPERATIONS[operation]
+    bytes_before, before, started = database_size(system), cpu_taken(system), time.monotonic()
+    for number in range(rounds):
+        client, user = clients[number % len(clients)]
+        where = path[6:] if path.startswith("../../") else f"users/{user}/{path}"
+        status, answer = client.request(method, where, body(number))
+        assert status in (200, 202), answer
+    if operation == "record":
+        load.settled(system)
+    lasted = time.monotonic() - started
+    return {
+        "operation": operation,
+        **{
+            f"{name} ms": round(1000 * (cpu - before[name] - idle[name] * lasted) / rounds, 2)
+            for name, cpu in cpu_taken(system).items()
+        },
+        "bytes": round((database_size(system) - bytes_before) / rounds),
+    }
+
+
+def cpu_taken(system: "System") -> dict[str, float]:
+    """The seconds of a core that each process has taken so far."""
+    from benchmarks import load
+
+    watch = load.Watch(system)
+    watch.look()
+    return {name: samples[0].cpu for name, samples in watch.samples.items()}
+
+
+def database_size(system: "System") -> int:
+    """The bytes of the database."""
+    import psycopg
+
+    with psycopg.connect(system.environment["DATABASE_URL"]) as database:
+        (found,) = database.execute("SELECT pg_database_size(current_database())").fetchone() or (
+            0,
+        )
+        return int(found)
 
 
 def main() -> None:

@@ -52,6 +52,7 @@ COLUMNS = (
 )
 
 Timed = Callable[[], None]
+Times = Mapping[str, Sequence[float]]  # seconds of each way
 
 
 class Caller:
@@ -158,7 +159,6 @@ def measure(
     system: System, database: psycopg.Connection[Any], rounds: int, entries: int
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return the table and the figures; a long log has so many entries."""
-    from memory import log
     from memory.models import MemoryUser
 
     key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
@@ -168,40 +168,14 @@ def measure(
         assert client.post("users/", {"user_id": name})[0] == 201
         users[name] = MemoryUser.objects.get(user_id=name)
     caller = Caller(system, key)
-
-    def post(name: str, body: Mapping[str, Any]) -> Timed:
-        return lambda: caller.post(f"/v1/users/{name}/entries/", body)
-
-    def once() -> None:
-        named = {"Idempotency-Key": str(uuid.uuid4())}
-        caller.post("/v1/users/one/entries/", MESSAGE, **named)
-
-    one = in_turns(
-        rounds,
-        bare=lambda: caller.post("/bare/", MESSAGE),
-        message=post("one", MESSAGE),
-        record=post("one", RECORD),
-        once=once,
-    )
-
-    def append() -> None:
-        log.append(users["batch"], drafts, source="benchmark")
-
-    drafts = [drafted()] * BATCH
-    number = max(rounds // 4, 2)
-    made = chained(users["copied"], BATCH * (number + number // 10 + 1))
-    batches = iter(list(zip(*[made] * BATCH, strict=True)))
-    many = in_turns(
-        number,
-        copy=lambda: copy(database, next(batches)),
-        append=append,
-        http=post("http", {"entries": [MESSAGE] * BATCH}),
-    )
-
+    one = time_single(caller, rounds)
+    many = time_batches(caller, users["batch"], users["copied"], database, max(rounds // 4, 2))
     filled(users["short"], database, SHORT)
     filled(users["long"], database, entries)
     caller.close()
-    grown = in_turns(rounds, short=post("short", MESSAGE), long=post("long", MESSAGE))
+    grown = in_turns(
+        rounds, short=post(caller, "short", MESSAGE), long=post(caller, "long", MESSAGE)
+    )
 
     rows = [
         row("bare view: one INSERT, HTTP", one["bare"]),
@@ -214,10 +188,61 @@ def measure(
         row(f"one message to a log of {SHORT}, HTTP", grown["short"]),
         row(f"one message to a log of {entries}, HTTP", grown["long"]),
     ]
+    return rows, compare(one, many, grown)
+
+
+def post(caller: Caller, name: str, body: Mapping[str, Any]) -> Timed:
+    """Return a request that appends to a user's log."""
+    return lambda: caller.post(f"/v1/users/{name}/entries/", body)
+
+
+def time_single(caller: Caller, rounds: int) -> Times:
+    """Append one entry at a time, and insert one row without any log."""
+
+    def once() -> None:
+        named = {"Idempotency-Key": str(uuid.uuid4())}
+        caller.post("/v1/users/one/entries/", MESSAGE, **named)
+
+    return in_turns(
+        rounds,
+        bare=lambda: caller.post("/bare/", MESSAGE),
+        message=post(caller, "one", MESSAGE),
+        record=post(caller, "one", RECORD),
+        once=once,
+    )
+
+
+def time_batches(
+    caller: Caller,
+    appended: "MemoryUser",
+    copied: "MemoryUser",
+    database: psycopg.Connection[Any],
+    rounds: int,
+) -> Times:
+    """Append a hundred entries at a time, and COPY as many rows made beforehand."""
+    from memory import log
+
+    drafts = [drafted()] * BATCH
+    made = chained(copied, BATCH * (rounds + rounds // 10 + 1))
+    batches = iter(list(zip(*[made] * BATCH, strict=True)))
+
+    def append() -> None:
+        log.append(appended, drafts, source="benchmark")
+
+    return in_turns(
+        rounds,
+        copy=lambda: copy(database, next(batches)),
+        append=append,
+        http=post(caller, "http", {"entries": [MESSAGE] * BATCH}),
+    )
+
+
+def compare(one: Times, many: Times, grown: Times) -> dict[str, Any]:
+    """Return the figures: single entries, batches and a long log, each against its measure."""
     bare, copied, short = (
         statistics.median(times) for times in (one["bare"], many["copy"], grown["short"])
     )
-    figures = {
+    return {
         "append_vs_bare": round(statistics.median(one["message"]) / bare, 2),
         "append_vs_bare_p95": round(p95(one["message"]) / p95(one["bare"]), 2),
         "append_record_vs_bare": round(statistics.median(one["record"]) / bare, 2),
@@ -226,7 +251,6 @@ def measure(
         "http_batch_vs_copy": round(copied / statistics.median(many["http"]), 2),
         "append_growth": round(statistics.median(grown["long"]) / short, 2),
     }
-    return rows, figures
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from cryptography.fernet import Fernet
@@ -35,7 +35,7 @@ from cryptography.fernet import Fernet
 from benchmarks import tokens
 from benchmarks.harness import data_file, parser, report, require_data, settings_of
 from tests.llm_server import KEY, Request, Said, called, llm_server, said
-from uac_site.embedded.system import running_system
+from uac_site.embedded.system import System, running_system
 
 FILES = {
     "locomo": "locomo.json",
@@ -175,22 +175,7 @@ def main() -> None:
     if not has_model and not options.quick:
         absent.append(NO_MODEL)
     elif any(cases.values()):
-        # Work is due at once, and soon found; the last setting encrypts a judge's key.
-        environment = {
-            "UAC_DISPATCH_SECONDS": "0.5",
-            "UAC_STRUCTURE_IDLE_SECONDS": "1",
-            "UAC_STRUCTURE_AGE_SECONDS": "1",
-            "UAC_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
-        }
-        with ExitStack() as stack:
-            if not has_model:
-                server = stack.enter_context(llm_server(script=stand_in))
-                environment |= {
-                    "UAC_LLM_MODEL": "openai:stand-in",
-                    "UAC_LLM_BASE_URL": server.openai_url,
-                    "UAC_LLM_API_KEY": KEY,
-                }
-            system = stack.enter_context(running_system(llm_workers=1, environment=environment))
+        with whole_server(has_model=has_model) as system:
             settings_of(system)
             logging.disable(logging.INFO)  # every call is logged
             from benchmarks import llm_parts  # it needs these settings
@@ -212,6 +197,27 @@ def main() -> None:
     report(
         "llm", settings=settings, rows=rows, figures=figures, path=options.json, problems=problems
     )
+
+
+@contextmanager
+def whole_server(*, has_model: bool) -> Iterator[System]:
+    """Run a server that calls the model of the environment, or a stand-in where there is none."""
+    # Work is due at once, and soon found; the last is what a judge's key is kept with.
+    environment = {
+        "UAC_DISPATCH_SECONDS": "0.5",
+        "UAC_STRUCTURE_IDLE_SECONDS": "1",
+        "UAC_STRUCTURE_AGE_SECONDS": "1",
+        "UAC_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
+    }
+    with ExitStack() as stack:
+        if not has_model:
+            server = stack.enter_context(llm_server(script=stand_in))
+            environment |= {
+                "UAC_LLM_MODEL": "openai:stand-in",
+                "UAC_LLM_BASE_URL": server.openai_url,
+                "UAC_LLM_API_KEY": KEY,
+            }
+        yield stack.enter_context(running_system(llm_workers=1, environment=environment))
 
 
 def stand_in(request: Request) -> Said:

@@ -11,6 +11,7 @@ meanwhile. No language model is set. At the end all is settled, and `verify` fin
 The machine's load is told at each step: what others do on it is in all of these figures.
 """
 
+import argparse
 import json
 import os
 import subprocess
@@ -240,36 +241,9 @@ def main() -> None:
             environment={"UAC_SANDBOX_RUNNER": "docker"},
         ) as system,
     ):
-        folder = Path(name)
-        profile = prepare(system, asked.people)
-        play(profile, folder, asked.warm_up, rate=50)
-        flat_out = Watch(system)
-        with flat_out.watching():
-            most = routes(play(profile, folder, asked.limit, rate=10_000), asked.limit)
-        limit = most[-1]["per_second"]
-        settled(system)
-        rate = asked.rate or 0.6 * limit
-        print(f"limit: {limit} requests a second; now {rate:.0f} for {asked.minutes:g} minutes")
-        steady = Watch(system)
-        seconds = 60 * asked.minutes
-        with steady.watching():
-            rows = routes(play(profile, folder, seconds, rate), seconds)
-        ended = time.monotonic()
-        settled(system)
-        to_settle = time.monotonic() - ended
-        verified = system.manage("verify").rstrip().splitlines()[-1]
-        system.check()
-    processes = [
-        {
-            "process": name,
-            "cpus_at_the_limit": round(flat_out.cpu(name), 2),
-            "cpus": round(steady.cpu(name), 2),
-            **dict(zip(("pss_start", "pss_middle", "pss_end"), steady.memory(name), strict=True)),
-            "rss_end": steady.memory(name, "rss")[2],
-        }
-        for name in steady.samples
-    ]
-    report("limit", settings={}, rows=most, figures={}, path=None)
+        played = play_all(system, Path(name), asked)
+    processes = played.processes()
+    report("limit", settings={}, rows=played.most, figures={}, path=None)
     report("processes (memory in MiB)", settings={}, rows=processes, figures={}, path=None)
     report(
         "load",
@@ -277,21 +251,74 @@ def main() -> None:
             **vars(asked),
             "json": None,
             "backends": BACKENDS,
-            "people": len(profile["people"]),
+            "people": played.people,
         },
-        rows=rows,
-        figures={
-            "limit_per_second": limit,
-            "per_second": rows[-1]["per_second"],
-            "failures": rows[-1]["failures"] + most[-1]["failures"],
-            "seconds_to_settle": round(to_settle, 1),
-            "verify": verified,
-            "load_at_the_limit": round(sum(flat_out.loads) / len(flat_out.loads), 1),
-            "load": round(sum(steady.loads) / len(steady.loads), 1),
-            "processes": processes,
-        },
+        rows=played.rows,
+        figures={**played.figures(), "processes": processes},
         path=asked.json,
     )
+
+
+@dataclass(frozen=True)
+class Played:
+    """What was counted without pauses (`most`, `flat_out`), and at the steady rate."""
+
+    people: int
+    most: Sequence[Mapping[str, Any]]
+    flat_out: Watch
+    rows: Sequence[Mapping[str, Any]]
+    steady: Watch
+    seconds_to_settle: float
+    verified: str
+
+    def processes(self) -> list[dict[str, Any]]:
+        """A line for each process: processors, and memory at the steady rate."""
+        parts = ("pss_start", "pss_middle", "pss_end")
+        return [
+            {
+                "process": name,
+                "cpus_at_the_limit": round(self.flat_out.cpu(name), 2),
+                "cpus": round(self.steady.cpu(name), 2),
+                **dict(zip(parts, self.steady.memory(name), strict=True)),
+                "rss_end": self.steady.memory(name, "rss")[2],
+            }
+            for name in self.steady.samples
+        ]
+
+    def figures(self) -> dict[str, Any]:
+        """The figures of the whole."""
+        return {
+            "limit_per_second": self.most[-1]["per_second"],
+            "per_second": self.rows[-1]["per_second"],
+            "failures": self.rows[-1]["failures"] + self.most[-1]["failures"],
+            "seconds_to_settle": round(self.seconds_to_settle, 1),
+            "verify": self.verified,
+            "load_at_the_limit": round(sum(self.flat_out.loads) / len(self.flat_out.loads), 1),
+            "load": round(sum(self.steady.loads) / len(self.steady.loads), 1),
+        }
+
+
+def play_all(system: System, folder: Path, asked: argparse.Namespace) -> Played:
+    """Play without pauses, then at the steady rate; wait until all is settled, and verify."""
+    profile = prepare(system, asked.people)
+    play(profile, folder, asked.warm_up, rate=50)
+    flat_out = Watch(system)
+    with flat_out.watching():
+        most = routes(play(profile, folder, asked.limit, rate=10_000), asked.limit)
+    limit = most[-1]["per_second"]
+    settled(system)
+    rate = asked.rate or 0.6 * limit
+    print(f"limit: {limit} requests a second; now {rate:.0f} for {asked.minutes:g} minutes")
+    steady = Watch(system)
+    seconds = 60 * asked.minutes
+    with steady.watching():
+        rows = routes(play(profile, folder, seconds, rate), seconds)
+    ended = time.monotonic()
+    settled(system)
+    to_settle = time.monotonic() - ended
+    verified = system.manage("verify").rstrip().splitlines()[-1]
+    system.check()
+    return Played(len(profile["people"]), most, flat_out, rows, steady, to_settle, verified)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ asked all questions of LOCOMO again over HTTP, one request at a time, and what t
 one takes is measured (benchmarks/search_index.py).
 """
 
+import argparse
 import datetime
 import json
 import math
@@ -145,14 +146,7 @@ def main() -> None:
         many_entries=(50_000, 1_200),
         dialogues=(None, 1),
     ).parse_args()
-    (path,) = require_data("locomo.json")
-    conversations = [
-        one
-        for each in read_conversations(path)[: asked.conversations]
-        if (one := each.beginning(asked.sessions, asked.questions)).questions
-    ]
-    if not conversations:
-        end_without_data("locomo.json has no conversation with questions of its beginning")
+    conversations = choose_conversations(asked)
     problems = []
     dialogues: list[beam.Dialogue] = []
     if of_beam_path := data_file("beam.json"):
@@ -163,27 +157,12 @@ def main() -> None:
         settings_of(system)
         key = json.loads(system.manage("create_workspace", "retrieval"))["api_key"]
         client = Client(system.base_url, key)
-        ways: dict[str, Callable[[Conversation], Search]] = {
-            "search": lambda one: over_http(client, one),
-            "words": lambda one: by_signal("words", one),
-            "meaning": lambda one: by_signal("meaning", one),
-            "bm25": bm25,
-            "ts_rank": lambda one: ts_rank(system, one),
-        }
-        folder = model_folder()
-        if folder is None:
+        ways = ways_to_search(client, system)
+        if "minilm" not in ways:
             problems.append(NOT_INSTALLED)
-        else:
-            model = MiniLm(folder)
-            ways["minilm"] = lambda one: minilm(model, one)
         tallies = {name: tally(way, conversations) for name, way in ways.items()}
         of_beam = beam_figures(client, dialogues) if dialogues else {}
-        timings = time_requests(client, conversations, asked.entries)
-        for name, entries in (("10000", asked.more_entries), ("50000", asked.many_entries)):
-            slower = time_requests(client, conversations, entries)
-            timings |= {f"{one}_{name}": slower[one] for one in ("p50_ms", "p95_ms")}
-        question = conversations[0].questions[0].text
-        timings |= search_index.index_figures(f"long-{asked.many_entries}", question)
+        timings = timing_figures(client, conversations, asked)
     timings |= search_index.compare_figures(0.01 if asked.quick else 1.0)
     rows = [
         row(name, half, of_half)
@@ -206,6 +185,47 @@ def main() -> None:
         path=asked.json,
         problems=problems,
     )
+
+
+def choose_conversations(asked: argparse.Namespace) -> list[Conversation]:
+    """Read the conversations that are asked for; end the program where there are none."""
+    (path,) = require_data("locomo.json")
+    conversations = [
+        one
+        for each in read_conversations(path)[: asked.conversations]
+        if (one := each.beginning(asked.sessions, asked.questions)).questions
+    ]
+    if not conversations:
+        end_without_data("locomo.json has no conversation with questions of its beginning")
+    return conversations
+
+
+def ways_to_search(client: Client, system: System) -> dict[str, Callable[[Conversation], Search]]:
+    """Return the ways to search, by name; MiniLM is one of them where it is installed."""
+    ways: dict[str, Callable[[Conversation], Search]] = {
+        "search": lambda one: over_http(client, one),
+        "words": lambda one: by_signal("words", one),
+        "meaning": lambda one: by_signal("meaning", one),
+        "bm25": bm25,
+        "ts_rank": lambda one: ts_rank(system, one),
+    }
+    folder = model_folder()
+    if folder is not None:
+        model = MiniLm(folder)
+        ways["minilm"] = lambda one: minilm(model, one)
+    return ways
+
+
+def timing_figures(
+    client: Client, conversations: Sequence[Conversation], asked: argparse.Namespace
+) -> dict[str, Any]:
+    """Return how long requests take with more and more entries, and what the last index takes."""
+    timings = time_requests(client, conversations, asked.entries)
+    for name, entries in (("10000", asked.more_entries), ("50000", asked.many_entries)):
+        slower = time_requests(client, conversations, entries)
+        timings |= {f"{one}_{name}": slower[one] for one in ("p50_ms", "p95_ms")}
+    question = conversations[0].questions[0].text
+    return timings | search_index.index_figures(f"long-{asked.many_entries}", question)
 
 
 def read_conversations(path: Path) -> list[Conversation]:

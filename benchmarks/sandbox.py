@@ -13,6 +13,7 @@ All variants take turns in one run on one machine, so that the ratios of their t
   containers a second, created, started, confined and removed again by two threads
 """
 
+import datetime
 import json
 import logging
 import re
@@ -34,7 +35,7 @@ from uac_site.embedded.system import running_system
 
 if TYPE_CHECKING:
     from workers.sandbox.interface import Sandbox
-    from workers.sandbox.pool import Pool
+    from workers.sandbox.pool import Lease, Pool
 
 ARRIVALS_A_SECOND = 2.0
 CONCURRENCY = (1, 2, 4, 8)
@@ -118,26 +119,13 @@ def measure(
     rounds: int, arrivals: int, throughput_seconds: float
 ) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """The seconds of every variant, round by round, and the figures that are no times."""
-    import datetime
-
     from benchmarks.llm_sandbox_peer import peer
-    from workers.execution.constraints import result_json
     from workers.sandbox import docker, runner
     from workers.sandbox.build import ensure_image
     from workers.sandbox.pool import Pool, PoolLimits
 
     logging.disable(logging.WARNING)  # the other library tells of every step
     image = ensure_image()
-    now = datetime.datetime.fromisoformat(NOW)
-    bytes_of_answer = 0
-
-    def constraints(sandbox: "Sandbox") -> None:
-        nonlocal bytes_of_answer
-        ran = sandbox.run_constraints(now=now, time_zone=ZONE)
-        assert len(ran.results) == 3
-        assert all(result.error is None and result.alerts for result in ran.results)
-        bytes_of_answer = len(json.dumps([result_json(result) for result in ran.results]))
-
     idle_mib = idle_memory(lambda: docker.start())
     limits = PoolLimits(least=4, most=8, least_others=0, lease_seconds=600, leases=10)
     pool = Pool(docker, limits)
@@ -148,78 +136,106 @@ def measure(
         container = stack.enter_context(idle_container(image))
         with pool.fresh() as sandbox:
             bytecode = sandbox.compile(PROJECT)
-
-        def ready() -> None:
-            until(lambda: pool.settled)
-            time.sleep(SETTLE_SECONDS)
-
-        def fresh(**files: Any) -> float:
-            started = time.perf_counter()
-            with pool.fresh() as sandbox:
-                sandbox.prepare(**files)
-                constraints(sandbox)
-                return time.perf_counter() - started
-
-        def resident(user: str = "ada") -> float:
-            with pool.lease(user) as lease:
-                if not lease.tree:
-                    lease.sandbox.load(bytecode=bytecode)
-                    lease.tree = dict.fromkeys(bytecode, "")
-                    constraints(lease.sandbox)
-            time.sleep(SETTLE_SECONDS)
-            started = time.perf_counter()
-            with pool.lease(user) as lease:
-                constraints(lease.sandbox)
-                return time.perf_counter() - started
-
-        def llm_sandbox() -> float:
-            started = time.perf_counter()
-            assert other() > 0
-            return time.perf_counter() - started
-
+            sandbox.prepare(bytecode=bytecode)
+            answer_bytes = run_constraints(sandbox)
         variants: dict[str, Callable[[], float]] = {
             "docker run": lambda: docker_run(image),
             "docker exec": lambda: docker_exec(container),
-            "llm-sandbox": llm_sandbox,
-            "fresh, bytecode": lambda: fresh(bytecode=bytecode),
-            "fresh, source": lambda: fresh(sources=PROJECT),
-            "resident": resident,
+            "llm-sandbox": lambda: time_peer(other),
+            "fresh, bytecode": lambda: time_fresh(pool, bytecode=bytecode),
+            "fresh, source": lambda: time_fresh(pool, sources=PROJECT),
+            "resident": lambda: time_resident(pool, bytecode),
         }
-        times: dict[str, list[float]] = {name: [] for name in variants}
-        for number in range(rounds + 1):
-            for name, variant in variants.items():
-                ready()
-                seconds = variant()
-                if number:  # the first round warms up
-                    times[name].append(seconds)
-        times["refill"] = []
-        start = time.perf_counter()
-        for number in range(arrivals):
-            time.sleep(max(0.0, start + number / ARRIVALS_A_SECOND - time.perf_counter()))
-            times["refill"].append(fresh(bytecode=bytecode))
+        times = take_turns(pool, variants, rounds)
+        times["refill"] = time_arrivals(arrivals, variants["fresh, bytecode"])
         figures = {
             f"evaluations_a_second_{threads}": throughput(
-                threads,
-                throughput_seconds,
-                lambda user: resident_again(pool, user, bytecode, constraints),
+                threads, throughput_seconds, lambda user: resident_again(pool, user, bytecode)
             )
             for threads in CONCURRENCY
         }
     figures["containers_a_second"] = throughput(
         2, throughput_seconds, lambda user: docker.start().close()
     )
-    return times, figures | {"idle_mib": idle_mib, "answer_bytes": bytes_of_answer}
+    return times, figures | {"idle_mib": idle_mib, "answer_bytes": answer_bytes}
 
 
-def resident_again(
-    pool: "Pool", user: str, bytecode: dict[str, str], evaluate: Callable[["Sandbox"], None]
-) -> None:
+def run_constraints(sandbox: "Sandbox") -> int:
+    """Run the constraints of the project; return the bytes of what they say."""
+    from workers.execution.constraints import result_json
+
+    ran = sandbox.run_constraints(now=datetime.datetime.fromisoformat(NOW), time_zone=ZONE)
+    assert len(ran.results) == 3
+    assert all(result.error is None and result.alerts for result in ran.results)
+    return len(json.dumps([result_json(result) for result in ran.results]))
+
+
+def time_peer(peer: Callable[[], int]) -> float:
+    """Seconds of the other library."""
+    started = time.perf_counter()
+    assert peer() > 0
+    return time.perf_counter() - started
+
+
+def time_fresh(pool: "Pool", **files: Any) -> float:
+    """Seconds of a container that was kept ready, with the project loaded from these files."""
+    started = time.perf_counter()
+    with pool.fresh() as sandbox:
+        sandbox.prepare(**files)
+        run_constraints(sandbox)
+        return time.perf_counter() - started
+
+
+def time_resident(pool: "Pool", bytecode: dict[str, str]) -> float:
+    """Seconds of the constraints again, where the project is loaded and nobody works any more."""
+    with pool.lease("ada") as lease:
+        if not lease.tree:
+            load(lease, bytecode)
+            run_constraints(lease.sandbox)
+    time.sleep(SETTLE_SECONDS)
+    started = time.perf_counter()
+    with pool.lease("ada") as lease:
+        run_constraints(lease.sandbox)
+        return time.perf_counter() - started
+
+
+def take_turns(
+    pool: "Pool", variants: dict[str, Callable[[], float]], rounds: int
+) -> dict[str, list[float]]:
+    """The seconds of each variant, one after the other in every round, with the pool at rest."""
+    times: dict[str, list[float]] = {name: [] for name in variants}
+    for number in range(rounds + 1):
+        for name, variant in variants.items():
+            until(lambda: pool.settled)
+            time.sleep(SETTLE_SECONDS)
+            seconds = variant()
+            if number:  # the first round warms up
+                times[name].append(seconds)
+    return times
+
+
+def time_arrivals(arrivals: int, variant: Callable[[], float]) -> list[float]:
+    """The seconds of a variant that comes so many times, at the rate of ARRIVALS_A_SECOND."""
+    times = []
+    start = time.perf_counter()
+    for number in range(arrivals):
+        time.sleep(max(0.0, start + number / ARRIVALS_A_SECOND - time.perf_counter()))
+        times.append(variant())
+    return times
+
+
+def load(lease: "Lease", bytecode: dict[str, str]) -> None:
+    """Load the project into a lease that has none."""
+    lease.sandbox.load(bytecode=bytecode)
+    lease.tree = dict.fromkeys(bytecode, "")
+
+
+def resident_again(pool: "Pool", user: str, bytecode: dict[str, str]) -> None:
     """Run the constraints in the user's lease, loading the project if there is none."""
     with pool.lease(user) as lease:
         if not lease.tree:
-            lease.sandbox.load(bytecode=bytecode)
-            lease.tree = dict.fromkeys(bytecode, "")
-        evaluate(lease.sandbox)
+            load(lease, bytecode)
+        run_constraints(lease.sandbox)
 
 
 def throughput(threads: int, seconds: float, work: Callable[[str], None]) -> float:

@@ -434,54 +434,19 @@ def join(workspace: "Workspace", people: Sequence[Person]) -> None:
 def simulate(
     workspace: "Workspace", users: int, days: int, threads: int = THREADS
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
-    """Simulate users for so many days; return rows by constraint, figures and problems."""
-    from memory.models import Forecast, Run
-    from memory.models.runs import RunKind
+    """Let so many users live for so many days; return rows by constraint, figures and problems."""
+    from memory.models import Forecast
 
     started = time.monotonic()
     people = [Person.made_up(number, users) for number in range(users)]
     behind, late = (eventful(people, START + part * DAY) for part in (days // 2, days * 2 // 3))
     ticks = ticks_of(people, days, late)
-    happened: list[Event] = []
-    last_seq = 0
     with standing_still(START, threads) as year:
-        for tick in ticks:
-            if joining := [person for person in people if person.joins == tick]:
-                year.clock.move_to(tick)
-                join(workspace, joining)
-                year.work()
-            (year.tick_behind if tick.date() == behind else year.tick)(tick)
-            for seq, event in events_since(workspace, last_seq, tick):
-                happened.append(event)
-                last_seq = seq
-    wanted: list[Event] = []
-    runs_too_many = 0
-    ran = Counter(
-        Run.objects.filter(user__workspace=workspace, kind=RunKind.CONSTRAINTS).values_list(
-            "user__user_id", flat=True
-        )
-    )
-    for person in people:
-        events, runs = person.expected(ticks)
-        wanted += events
-        # A forecast is made again after half of its horizon.
-        renewals = int((ticks[-1] - person.joins) / (182.5 * DAY))
-        runs_too_many += max(0, ran[person.name] - runs - renewals)
+        happened = live(year, workspace, people, ticks, behind)
+    ran = count_runs(workspace)
+    wanted, runs_too_many = compare_with_dates(people, ticks, ran)
     missing, unwanted = Counter(wanted) - Counter(happened), Counter(happened) - Counter(wanted)
     steps = Counter(event[:3] + event[4:] for event in happened)
-    rows = [
-        {
-            "constraint": name,
-            "users": sum(name in person.constraints() for person in people),
-            **{
-                kind: sum(_is_of(event, name, people, kind) for event in happened)
-                for kind in ("opened", "changed", "resolved")
-            },
-            "missing": sum(_is_of(event, name, people) for event in missing.elements()),
-            "not wanted": sum(_is_of(event, name, people) for event in unwanted.elements()),
-        }
-        for name in CONSTRAINTS
-    ]
     total = sum(ran.values())
     figures = {
         "users": users,
@@ -500,7 +465,76 @@ def simulate(
         "minutes": round((time.monotonic() - started) / 60, 1),
     }
     problems = [f"missing: {event}" for event in missing] + [f"not wanted: {e}" for e in unwanted]
+    rows = rows_by_constraint(people, happened, missing, unwanted)
     return rows, figures, [*problems, *year.failures]
+
+
+def live(
+    year: Year,
+    workspace: "Workspace",
+    people: Sequence[Person],
+    ticks: Sequence[datetime.datetime],
+    behind: datetime.date,
+) -> list[Event]:
+    """Move the clock from tick to tick, with clocks that are late on one day; return the events."""
+    happened: list[Event] = []
+    last_seq = 0
+    for tick in ticks:
+        if joining := [person for person in people if person.joins == tick]:
+            year.clock.move_to(tick)
+            join(workspace, joining)
+            year.work()
+        (year.tick_behind if tick.date() == behind else year.tick)(tick)
+        for seq, event in events_since(workspace, last_seq, tick):
+            happened.append(event)
+            last_seq = seq
+    return happened
+
+
+def count_runs(workspace: "Workspace") -> Counter[str]:
+    """How often the constraints of each user ran, by `user_id`."""
+    from memory.models import Run
+    from memory.models.runs import RunKind
+
+    ran = Run.objects.filter(user__workspace=workspace, kind=RunKind.CONSTRAINTS)
+    return Counter(ran.values_list("user__user_id", flat=True))
+
+
+def compare_with_dates(
+    people: Sequence[Person], ticks: Sequence[datetime.datetime], ran: Counter[str]
+) -> tuple[list[Event], int]:
+    """What was to happen by the users' dates, and how many runs were more than that takes."""
+    wanted: list[Event] = []
+    runs_too_many = 0
+    for person in people:
+        events, runs = person.expected(ticks)
+        wanted += events
+        # Half of the horizon after it was made, a forecast is made anew.
+        renewals = int((ticks[-1] - person.joins) / (182.5 * DAY))
+        runs_too_many += max(0, ran[person.name] - runs - renewals)
+    return wanted, runs_too_many
+
+
+def rows_by_constraint(
+    people: Sequence[Person],
+    happened: Sequence[Event],
+    missing: Counter[Event],
+    unwanted: Counter[Event],
+) -> list[dict[str, Any]]:
+    """A line for each constraint: its users, and its events by kind."""
+    return [
+        {
+            "constraint": name,
+            "users": sum(name in person.constraints() for person in people),
+            **{
+                kind: sum(_is_of(event, name, people, kind) for event in happened)
+                for kind in ("opened", "changed", "resolved")
+            },
+            "missing": sum(_is_of(event, name, people) for event in missing.elements()),
+            "not wanted": sum(_is_of(event, name, people) for event in unwanted.elements()),
+        }
+        for name in CONSTRAINTS
+    ]
 
 
 def events_since(

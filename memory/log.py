@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 from django.db.models import F, Func, IntegerField, TextField
 from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
@@ -126,16 +127,7 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
         if is_merged and any(draft.kind != EntryKind.REDACTION for draft in drafts):
             refuse_merged(MemoryUser.objects.get(pk=user.pk))
         now = timezone.now()
-        keys = [draft.idempotency_key for draft in drafts if draft.idempotency_key is not None]
-        known = (
-            {
-                entry.idempotency_key: entry
-                for entry in LogEntry.objects.filter(user=user, idempotency_key__in=keys)
-            }
-            if keys
-            else {}
-        )
-
+        known = _find_by_key(user, drafts)
         entries: list[LogEntry] = []
         new: list[LogEntry] = []
         for draft in drafts:
@@ -153,34 +145,61 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
             new.append(entry)
 
         if new:
-            typed = any(entry.kind == EntryKind.RECORD for entry in new)
-            cursor.execute(
-                APPEND,
-                {
-                    "entries": exact_json([_row(entry) for entry in new]),
-                    "user": user.pk,
-                    "last_seq": seq,
-                    "last_hash": previous,
-                    "log_bytes": size,
-                    "typed": typed,
-                    "before": new[0].seq - 1,
-                    "now": now,
-                },
-            )
-            announcing.appended(user, new)
-            if typed:
-                hint(
-                    "workers.tasks.checkpoint_records",
-                    user.pk,
-                    workspace_pk=user.workspace_id,
-                    user_pk=user.pk,
-                )
-        said = [entry for entry in new if entry.kind in KINDS[LaneName.STRUCTURE]]
-        if said:
-            urgent = any(batching.is_urgent(entry.metadata) for entry in said)
-            if batching.announce(user.pk, len(said), first=now, last=now, urgent=urgent, now=now):
-                hint("workers.tasks.structure", user.pk, workspace_pk=user.workspace_id)
+            _store(cursor, user, new, log_bytes=size, now=now)
+            _announce_messages(user, new, now)
     return entries
+
+
+def _find_by_key(user: MemoryUser, drafts: Sequence[Draft]) -> dict[str | None, LogEntry]:
+    """Return the user's entries that have an idempotency key of the drafts, by their keys."""
+    keys = [draft.idempotency_key for draft in drafts if draft.idempotency_key is not None]
+    if not keys:
+        return {}
+    found = LogEntry.objects.filter(user=user, idempotency_key__in=keys)
+    return {entry.idempotency_key: entry for entry in found}
+
+
+def _store(
+    cursor: CursorWrapper,
+    user: MemoryUser,
+    new: Sequence[LogEntry],
+    *,
+    log_bytes: int,
+    now: datetime.datetime,
+) -> None:
+    """Write the entries, which end the log, and tell who indexes them or compiles their records."""
+    typed = any(entry.kind == EntryKind.RECORD for entry in new)
+    cursor.execute(
+        APPEND,
+        {
+            "entries": exact_json([_row(entry) for entry in new]),
+            "user": user.pk,
+            "last_seq": new[-1].seq,
+            "last_hash": bytes(new[-1].hash),
+            "log_bytes": log_bytes,
+            "typed": typed,
+            "before": new[0].seq - 1,
+            "now": now,
+        },
+    )
+    announcing.appended(user, new)
+    if typed:
+        hint(
+            "workers.tasks.checkpoint_records",
+            user.pk,
+            workspace_pk=user.workspace_id,
+            user_pk=user.pk,
+        )
+
+
+def _announce_messages(user: MemoryUser, new: Sequence[LogEntry], now: datetime.datetime) -> None:
+    """Have those of the entries read that a language model makes facts of."""
+    said = [entry for entry in new if entry.kind in KINDS[LaneName.STRUCTURE]]
+    if not said:
+        return
+    urgent = any(batching.is_urgent(entry.metadata) for entry in said)
+    if batching.announce(user.pk, len(said), first=now, last=now, urgent=urgent, now=now):
+        hint("workers.tasks.structure", user.pk, workspace_pk=user.workspace_id)
 
 
 def _entry(

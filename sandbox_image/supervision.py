@@ -289,18 +289,13 @@ class Supervisor:
         poller = select.poll()
         poller.register(self._host, 0)  # reports only a hang-up
         poller.register(self._wakeup, select.POLLIN)
-        answers: list[dict[str, Any]] = []
-        failed: dict[str, Any] | None = None
-
-        produced = 0
+        progress = _Progress(works, limits, report, deadline)
         before = report.stdout, report.result_bytes
-        allowed = min(limits.wall_seconds, limits.total_seconds)
-        stop_at = min(deadline, time.monotonic() + limits.wall_seconds)
         ended = False
-        while failed is None and not ended:
+        while progress.failed is None and not ended:
             for pipe in (results, stdout):
                 pipe.watch_with(poller)
-            wait = max(0.0, stop_at - time.monotonic())
+            wait = max(0.0, progress.stop_at - time.monotonic())
             if any(descriptor == self._host for descriptor, _ in poller.poll(wait * 1000)):
                 os.kill(pid, signal.SIGKILL)
                 raise HostGoneError
@@ -308,58 +303,115 @@ class Supervisor:
                 # Check this before reading its pipes, which then hold everything that it ever
                 # wrote.
                 ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-            try:
-                for line in results.read_lines():
-                    if len(answers) == len(works):  # one of them is forged
-                        raise protocol.ProtocolError("more answers than questions")
-                    item = works[len(answers)]["item"]
-                    answer = {**report.take(item, line, limits), "item": item}
-                    if answers and answer["outcome"] == "out_of_memory":
-                        failed = answer  # those before it took some of that: it begins anew
-                        break
-                    answers.append(answer)
-                    if item == LOAD:  # the time of a request begins after the load
-                        deadline = time.monotonic() + limits.total_seconds
-                    stop_at = min(deadline, time.monotonic() + limits.wall_seconds)
-                    produced = 0
-            except protocol.ProtocolError as error:
-                failed = failure("protocol_error", f"the child's answer: {error}")
-            printed = stdout.read()  # read after the answer, before which it was written
-            produced += len(printed)
-            report.stdout = (report.stdout + printed)[-limits.stdout_kept_bytes :]
-            if produced > limits.stdout_produced_bytes:
-                failed = failure(
-                    "output_limit", f"printed more than {size(limits.stdout_produced_bytes)}"
-                )
-            elif len(results.rest) > limits.result_bytes + RESULT_SLACK:
-                failed = failure("result_limit", too_large(limits))
-            elif not ended and time.monotonic() >= stop_at:
-                failed = failure("timeout", f"took longer than {allowed:g} s")
-            elif len(answers) == len(works) and results.at_end and len(printed) < READ_BYTES:
-                break  # it closed its end, so this is everything: do not wait for its exit
-        if failed is None and len(answers) == len(works) and results.rest:
-            failed = failure("protocol_error", "the child's answer: it wrote more than that")
-        if failed is None and len(answers) == len(works):
+            progress.take_answers(results.read_lines())
+            printed = stdout.read()  # after the answer, before which it was written
+            progress.take_output(printed)
+            progress.check_limits(len(results.rest), ended=ended)
+            if progress.is_complete and results.at_end and len(printed) < READ_BYTES:
+                break  # it closed its end, so that this is all: its own end is not waited for
+        if progress.failed is None and progress.is_complete and results.rest:
+            progress.fail_protocol("it wrote more than that")
+        if progress.failed is None and progress.is_complete:
             self._done.append(pid)
-            report.use(answers[-1].get("cpu_seconds", 0.0), answers[-1].get("memory_bytes", 0))
-            return answers
+            last = progress.answers[-1]
+            report.use(last.get("cpu_seconds", 0.0), last.get("memory_bytes", 0))
+            return progress.answers
         os.kill(pid, signal.SIGKILL)
         _, status, used = os.wait4(pid, 0)
         report.use(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
-        killed = failed is None and os.WIFSIGNALED(status)
+        killed = progress.failed is None and os.WIFSIGNALED(status)
         if killed and out_of_memory_kills() > self._out_of_memory_kills:
             raise OutOfMemoryError
-        # An answer may be forged, and the output may be that of several works.
-        doubtful = ("protocol_error", "output_limit")
-        if failed is not None and failed["outcome"] in doubtful and len(works) > 1:
+        if progress.is_doubtful:
             report.stdout, report.result_bytes = before
             return None
-        if len(answers) == len(works):
-            answers.pop()  # it is in doubt
-        elif answers:
-            return answers  # the last work, or the next one, may have ended the child
-        failed = failed or _ended_early(status, limits)
-        return [*answers, {**failed, "item": works[len(answers)]["item"]}]
+        return progress.conclude(status)
+
+
+@dataclass
+class _Progress:
+    """How far a child has come with its works: its answers, or why it must not go on."""
+
+    works: Sequence[dict[str, Any]]
+    limits: Limits
+    report: Report
+    deadline: float
+    answers: list[dict[str, Any]] = field(default_factory=list)
+    failed: dict[str, Any] | None = None
+    produced: int = 0  # bytes printed since its last answer
+    stop_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._begin_next()
+
+    def _begin_next(self) -> None:
+        self.stop_at = min(self.deadline, time.monotonic() + self.limits.wall_seconds)
+        self.produced = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each work has its answer."""
+        return len(self.answers) == len(self.works)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether nobody can tell which of several works it was that failed."""
+        # An answer may be forged, and what was read of the output may be that of several.
+        doubtful = ("protocol_error", "output_limit")
+        return (
+            self.failed is not None and self.failed["outcome"] in doubtful and len(self.works) > 1
+        )
+
+    def take_answers(self, lines: Sequence[bytes]) -> None:
+        """Take these lines for the next answers; the first that is none is a failure."""
+        try:
+            for line in lines:
+                if self.is_complete:  # one of them is forged
+                    raise protocol.ProtocolError("more answers than questions")
+                item = self.works[len(self.answers)]["item"]
+                answer = {**self.report.take(item, line, self.limits), "item": item}
+                if self.answers and answer["outcome"] == "out_of_memory":
+                    self.failed = answer  # those before it took some of that: it begins anew
+                    break
+                self.answers.append(answer)
+                if item == LOAD:  # the time of a request begins when all is there
+                    self.deadline = time.monotonic() + self.limits.total_seconds
+                self._begin_next()
+        except protocol.ProtocolError as error:
+            self.fail_protocol(str(error))
+
+    def fail_protocol(self, why: str) -> None:
+        """Fail since what the child has answered is none."""
+        self.failed = failure("protocol_error", f"the child's answer: {why}")
+
+    def take_output(self, printed: bytes) -> None:
+        """Keep the end of what was printed, and count it all."""
+        self.produced += len(printed)
+        self.report.stdout = (self.report.stdout + printed)[-self.limits.stdout_kept_bytes :]
+
+    def check_limits(self, unread: int, *, ended: bool) -> None:
+        """Fail if the child has exceeded a limit; `unread` bytes are those of its next answer."""
+        limits = self.limits
+        if self.produced > limits.stdout_produced_bytes:
+            self.failed = failure(
+                "output_limit", f"printed more than {size(limits.stdout_produced_bytes)}"
+            )
+        elif unread > limits.result_bytes + RESULT_SLACK:
+            self.failed = failure("result_limit", too_large(limits))
+        elif not ended and time.monotonic() >= self.stop_at:
+            allowed = min(limits.wall_seconds, limits.total_seconds)
+            self.failed = failure("timeout", f"took longer than {allowed:g} s")
+
+    def conclude(self, status: int) -> list[dict[str, Any]]:
+        """Return the answers of a child that ended with this status, and the failure of the first
+        work without one where that is known."""
+        if self.is_complete:
+            self.answers.pop()  # it is in doubt
+        elif self.answers:
+            # What ended the child may be the doing of the last one, or the next.
+            return self.answers
+        failed = self.failed or _ended_early(status, self.limits)
+        return [*self.answers, {**failed, "item": self.works[len(self.answers)]["item"]}]
 
 
 def _frame(works: Sequence[dict[str, Any]], limits: Limits, *, rehearsal: bool) -> bytes:

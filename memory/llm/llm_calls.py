@@ -438,50 +438,48 @@ def _check_budget(
     midnight = now.astimezone(datetime.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     tomorrow = midnight + datetime.timedelta(days=1)
     next_month = (midnight.replace(day=1) + datetime.timedelta(days=32)).replace(day=1)
-    for most, spent_, reserved, more, what, until in (
-        (
-            budget.tokens_per_month,
-            month.used_tokens,
-            month.reserved_tokens,
-            tokens,
-            "tokens a month",
-            next_month,
-        ),
-        (
-            budget.cost_per_month,
-            month.used_cost,
-            month.reserved_cost,
-            cost,
-            "cost a month",
-            next_month,
-        ),
-        (
-            budget.tokens_per_day,
-            day.used_tokens,
-            day.reserved_tokens,
-            tokens,
-            "tokens a day",
-            tomorrow,
-        ),
-        (budget.cost_per_day, day.used_cost, day.reserved_cost, cost, "cost a day", tomorrow),
+    for period, gone, most_tokens, most_cost, until in (
+        ("month", month, budget.tokens_per_month, budget.cost_per_month, next_month),
+        ("day", day, budget.tokens_per_day, budget.cost_per_day, tomorrow),
     ):
-        if most is None or (spent_ < most and spent_ + reserved + more <= most):
-            continue
-        if spent_ < most and spent_ + more <= most:
-            raise TooManyCalls(
-                f"The rest of the budget ({what}) is reserved for calls that are under way."
-            )
-        hopeless = more > most
-        raise BudgetExhausted(
-            f"The budget ({what}) is {_amount(most)}: {_amount(spent_)} are spent, and the next"
-            f" call may take {_amount(more)}. "
-            + (
-                "It is too small for this call: raise it."
-                if hopeless
-                else f"Calls go on at {until:%Y-%m-%d %H:%M} UTC, or when it is raised."
-            ),
-            None if hopeless else until,
+        of_tokens, of_cost = f"tokens a {period}", f"cost a {period}"
+        _check_limit(
+            _Limit(of_tokens, most_tokens, gone.used_tokens, gone.reserved_tokens, until), tokens
         )
+        _check_limit(_Limit(of_cost, most_cost, gone.used_cost, gone.reserved_cost, until), cost)
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """What a budget allows until some time, and how much of that is used, or reserved."""
+
+    what: str
+    most: int | Decimal | None
+    used: int | Decimal
+    reserved: int | Decimal
+    until: datetime.datetime
+
+
+def _check_limit(limit: _Limit, more: int | Decimal) -> None:
+    """Raise BudgetExhausted, or TooManyCalls where calls that end may leave so much more."""
+    most, used = limit.most, limit.used
+    if most is None or (used < most and used + limit.reserved + more <= most):
+        return
+    if used < most and used + more <= most:
+        raise TooManyCalls(
+            f"The rest of the budget ({limit.what}) is reserved for calls that are under way."
+        )
+    hopeless = more > most
+    raise BudgetExhausted(
+        f"The budget ({limit.what}) is {_amount(most)}: {_amount(used)} are spent, and the next"
+        f" call may take {_amount(more)}. "
+        + (
+            "It is too small for this call: raise it."
+            if hopeless
+            else f"Calls go on at {limit.until:%Y-%m-%d %H:%M} UTC, or when it is raised."
+        ),
+        None if hopeless else limit.until,
+    )
 
 
 def _amount(value: int | Decimal) -> str:

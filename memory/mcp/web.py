@@ -93,9 +93,6 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
                 {"Retry-After": str(RETRY_SECONDS)},
             ) from None
 
-    async def live(request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
-
     async def ready(request: Request) -> Response:
         loop = asyncio.get_running_loop()
         url = f"{_base_url(request)}/readyz"
@@ -108,34 +105,45 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
             yield
         threads.shutdown(wait=False, cancel_futures=True)
 
-    async def refuse(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        if error.detail == HTTPStatus(error.status_code).phrase:
-            error.detail = NOTHING_ELSE
-        return _problem(error)
-
-    async def fail(request: Request, error: Exception) -> Response:
-        return _problem(HTTPException(500, FAILED))
-
     app = Starlette(
         routes=[
-            Route("/livez", live),
+            Route("/livez", _answer_alive),
             Route("/readyz", ready),
-            *(
-                route
-                for user in ("", "/users/{user_id}")
-                for route in (
-                    # There are no sessions that could be listened to by GET, or deleted.
-                    Route(f"{user}/mcp", Endpoint(manager.handle_request), methods=["POST"]),
-                    Route(f"{user}/events/", Endpoint(events), methods=["GET"]),
-                )
-            ),
+            *_routes_of(manager.handle_request, events),
         ],
-        exception_handlers={HTTPException: refuse, Exception: fail},
+        exception_handlers={HTTPException: _answer_refusal, Exception: _answer_failure},
         middleware=[Middleware(GateKeeper, threads)],
         lifespan=lifespan,
     )
     return RequestIds(app)
+
+
+def _routes_of(mcp: ASGIApp, events: ASGIApp) -> list[Route]:
+    """Return the routes to all users of a workspace, and those to one of them."""
+    return [
+        route
+        for user in ("", "/users/{user_id}")
+        for route in (
+            # There are no sessions to be listened to by GET, or deleted.
+            Route(f"{user}/mcp", Endpoint(mcp), methods=["POST"]),
+            Route(f"{user}/events/", Endpoint(events), methods=["GET"]),
+        )
+    ]
+
+
+async def _answer_alive(request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+async def _answer_refusal(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.detail == HTTPStatus(error.status_code).phrase:
+        error.detail = NOTHING_ELSE
+    return _problem(error)
+
+
+async def _answer_failure(request: Request, error: Exception) -> Response:
+    return _problem(HTTPException(500, FAILED))
 
 
 class Endpoint:

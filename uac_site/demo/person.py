@@ -109,22 +109,7 @@ def life(loaded_on: datetime.date) -> Life:
     yesterday = loaded_on - datetime.timedelta(days=1)
     return Life(
         months=months,
-        lease=_conversation(
-            loaded_on - datetime.timedelta(days=97),
-            LEASE,
-            ("user", "Good morning! The tram was late again, but at least the sun is out."),
-            (
-                "user",
-                "I finally read the lease of my pottery studio in Kantstraße. It costs 240 euros a"
-                f" month and ends on {_in_words(_lease_ends_on(loaded_on))}.",
-            ),
-            (
-                "user",
-                "Unless I cancel it in writing three months before it ends, it goes on for another"
-                " year.",
-            ),
-            ("assistant", "Good to know what one has signed. Enjoy the sun!"),
-        ),
+        lease=_lease_conversation(loaded_on),
         prescription=_record(
             yesterday,
             "health",
@@ -147,19 +132,7 @@ def life(loaded_on: datetime.date) -> Life:
             returns_on=_day(loaded_on, -59),
             purpose="holiday",
         ),
-        workshop=_conversation(
-            yesterday,
-            WORKSHOP,
-            (
-                "user",
-                "The day after tomorrow I get my place in the big workshop at Ostkreuz. It has a"
-                " gas kiln!",
-            ),
-            (
-                "user",
-                "So I won't need the studio in Kantstraße any more once its lease is over.",
-            ),
-        ),
+        workshop=_workshop_conversation(yesterday),
     )
 
 
@@ -349,6 +322,38 @@ def _messages(today: datetime.date) -> Iterator[Entry]:
             "occurred_at": _instant(today - datetime.timedelta(days=days_ago)),
             "idempotency_key": f"demo-message-{number + 1}",
         }
+
+
+def _lease_conversation(loaded_on: datetime.date) -> list[Entry]:
+    return _conversation(
+        loaded_on - datetime.timedelta(days=97),
+        LEASE,
+        ("user", "Good morning! The tram was late again, but at least the sun is out."),
+        (
+            "user",
+            "I finally read the lease of my pottery studio in Kantstraße. It costs 240 euros a"
+            f" month and ends on {_in_words(_lease_ends_on(loaded_on))}.",
+        ),
+        (
+            "user",
+            "Unless I cancel it in writing three months before it ends, it goes on for another"
+            " year.",
+        ),
+        ("assistant", "Good to know what one has signed. Enjoy the sun!"),
+    )
+
+
+def _workshop_conversation(yesterday: datetime.date) -> list[Entry]:
+    return _conversation(
+        yesterday,
+        WORKSHOP,
+        (
+            "user",
+            "The day after tomorrow I get my place in the big workshop at Ostkreuz. It has a"
+            " gas kiln!",
+        ),
+        ("user", "So I won't need the studio in Kantstraße any more once its lease is over."),
+    )
 
 
 def _conversation(day: datetime.date, session: str, *said: tuple[str, str]) -> list[Entry]:

@@ -63,16 +63,7 @@ def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> P
         with psycopg.connect(superuser_url, connect_timeout=5):
             return True
 
-    sockets = str(cluster) if len(bytes(cluster)) <= _LONGEST_SOCKET_FOLDER else ""
-    settings = {
-        "listen_addresses": "127.0.0.1",
-        "port": str(port),
-        "unix_socket_directories": sockets and f'"{sockets}"',
-        "unix_socket_permissions": "0700",
-        "timezone": "UTC",
-        "log_timezone": "UTC",
-        **({} if durable else {"fsync": "off"}),
-    }
+    settings = _server_settings(cluster, port, durable=durable)
     process = ManagedProcess(
         name="postgres",
         command=[
@@ -104,6 +95,20 @@ def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> P
         owner_url=f"postgresql://uac_owner:{owner_password}@{address}",
         runtime_url=f"postgresql://uac:{server_password}@{address}",
     )
+
+
+def _server_settings(cluster: Path, port: int, *, durable: bool) -> dict[str, str]:
+    """Return what the server is told beyond the defaults."""
+    sockets = str(cluster) if len(bytes(cluster)) <= _LONGEST_SOCKET_FOLDER else ""
+    return {
+        "listen_addresses": "127.0.0.1",
+        "port": str(port),
+        "unix_socket_directories": sockets and f'"{sockets}"',
+        "unix_socket_permissions": "0700",
+        "timezone": "UTC",
+        "log_timezone": "UTC",
+        **({} if durable else {"fsync": "off"}),
+    }
 
 
 def _create_cluster(folder: Path, programs: Path, superuser_password: str) -> Path:

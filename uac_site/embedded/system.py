@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,65 +117,21 @@ def running_system(
         report("PostgreSQL and Redis")
         services = stack.enter_context(running_services(data_folder))
         port = stack.enter_context(held_port(web_port))
-        system = System(
-            services=services,
-            environment={
-                **services.environment,
-                "DJANGO_SETTINGS_MODULE": "uac_site.settings",
-                "STATIC_ROOT": str(services.data_folder / "staticfiles"),
-                **(environment or {}),
-            },
-            processes={
-                process.name: process
-                for process in (services.postgres.process, services.redis.process)
-            },
-            base_url=f"http://127.0.0.1:{port}",
-        )
+        system = _make_system(services, port, environment or {})
         prepare_sandboxes(system.environment, report)
         report("migrations and static files")
         system.manage("migrate", environment={"DATABASE_URL": services.postgres.owner_url})
         if web:
             system.manage("collectstatic", "--noinput")
-
-        commands: dict[str, list[str]] = {}
-        if web:
-            commands["web"] = _web(port)
         mcp_port = stack.enter_context(held_port(port + 1)) if mcp else 0
-        if mcp:
-            commands["mcp"] = _mcp(mcp_port)
-        # Sandboxes compute: more threads than processors would only starve the web. One more than
-        # that, since some threads do no long work (workers/service/turns.py).
-        threads = 1 + max(1, (os.cpu_count() or 1) // max(1, sandbox_workers))
-        for number in range(1, sandbox_workers + 1):
-            name = f"sandbox-{number}"
-            commands[name] = _worker(name, "sandbox", "threads", threads)
-        for number in range(1, llm_workers + 1):
-            commands[f"llm-{number}"] = _worker(f"llm-{number}", "llm", "threads", LLM_THREADS)
-        for number in range(1, default_workers + 1):
-            name = f"default-{number}"
-            commands[name] = _worker(name, "default", "threads", DEFAULT_THREADS)
-        for number in range(1, beats + 1):
-            name = "beat" if number == 1 else f"beat-{number}"
-            commands[name] = _beat(services.data_folder / f"{name}-schedule")
-        ports_of = {"web": port, "mcp": mcp_port}
-        variables = {**os.environ, **system.environment}
-        ports = _metrics_ports(commands, int(variables.get("UAC_METRICS_PORT") or 0))
-        started = {
-            name: ManagedProcess(
-                name=name,
-                command=[sys.executable, "-m", *command],
-                log_path=services.data_folder / "logs" / f"{name}.log",
-                ready=_answers(ports_of[name]) if name in ports_of else _celery_says_ready,
-                environment={
-                    **variables,
-                    **ports.get(name, {}),
-                    **(environment_of or {}).get(name, {}),
-                },
-                folder=_CHECKOUT,
-                inherited=services.inherited,
-            )
-            for name, command in commands.items()
+        commands = {
+            **({"web": _web(port)} if web else {}),
+            **({"mcp": _mcp(mcp_port)} if mcp else {}),
+            **_worker_commands(sandbox_workers, llm_workers, default_workers),
+            **_beat_commands(beats, services.data_folder),
         }
+        ports = {"web": port, "mcp": mcp_port}
+        started = _make_processes(system, commands, ports, environment_of or {})
         system = replace(
             system,
             processes={**system.processes, **started},
@@ -183,11 +139,73 @@ def running_system(
         )
         report(", ".join(started))
         stack.callback(_stop_all, list(started.values()))
-        for process in started.values():
-            process.launch()
-        for process in started.values():
-            process.wait_until_ready()
+        system.start(*started)
         yield system
+
+
+def _make_system(services: Services, port: int, environment: Mapping[str, str]) -> System:
+    """Return the system of which only the services run yet."""
+    return System(
+        services=services,
+        environment={
+            **services.environment,
+            "DJANGO_SETTINGS_MODULE": "uac_site.settings",
+            "STATIC_ROOT": str(services.data_folder / "staticfiles"),
+            **environment,
+        },
+        processes={
+            process.name: process for process in (services.postgres.process, services.redis.process)
+        },
+        base_url=f"http://127.0.0.1:{port}",
+    )
+
+
+def _worker_commands(
+    sandbox_workers: int, llm_workers: int, default_workers: int
+) -> dict[str, list[str]]:
+    """Return the command of each worker by its name."""
+    # Sandboxes compute: more of them at a time than processors would only starve the web. One
+    # more than there are processors for: some threads do no long work
+    # (workers/service/turns.py).
+    sandbox_threads = 1 + max(1, (os.cpu_count() or 1) // max(1, sandbox_workers))
+    return {
+        f"{queue}-{number}": _worker(f"{queue}-{number}", queue, "threads", threads)
+        for queue, workers, threads in (
+            ("sandbox", sandbox_workers, sandbox_threads),
+            ("llm", llm_workers, LLM_THREADS),
+            ("default", default_workers, DEFAULT_THREADS),
+        )
+        for number in range(1, workers + 1)
+    }
+
+
+def _beat_commands(beats: int, data_folder: Path) -> dict[str, list[str]]:
+    """Return the command of each beat by its name."""
+    names = ["beat" if number == 1 else f"beat-{number}" for number in range(1, beats + 1)]
+    return {name: _beat(data_folder / f"{name}-schedule") for name in names}
+
+
+def _make_processes(
+    system: System,
+    commands: Mapping[str, Sequence[str]],
+    ports: Mapping[str, int],
+    environment_of: Mapping[str, Mapping[str, str]],
+) -> dict[str, ManagedProcess]:
+    """Return a process for each command, not started yet; those with a port answer on it."""
+    variables = {**os.environ, **system.environment}
+    metrics = _metrics_ports(commands, int(variables.get("UAC_METRICS_PORT") or 0))
+    return {
+        name: ManagedProcess(
+            name=name,
+            command=[sys.executable, "-m", *command],
+            log_path=system.data_folder / "logs" / f"{name}.log",
+            ready=_answers(ports[name]) if name in ports else _celery_says_ready,
+            environment={**variables, **metrics.get(name, {}), **environment_of.get(name, {})},
+            folder=_CHECKOUT,
+            inherited=system.services.inherited,
+        )
+        for name, command in commands.items()
+    }
 
 
 def _web(port: int) -> list[str]:

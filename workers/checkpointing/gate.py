@@ -101,39 +101,16 @@ def judge(
     The checks run from cheap to expensive and stop at the first that fails, because later ones
     would only report its consequences; but held edits and gaps in tests are reported together.
     """
-    verdict = Verdict(checks=[*checks])
-    # Files kept unchanged from another project are not part of this one's program.
-    sources = {
-        path: text
-        for path, text in change.files.items()
-        if text is not None and not is_legacy(path)
-    }
-    verdict.counts = {
-        "files_changed": len(change.files),
-        "files_parsed": change.files_parsed,
-        "files_rendered": change.files_rendered,
-        "files_checked": len(sources),
-        "records_added": len(change.added),
-        "records_updated": len(change.updated),
-        "records_retired": len(change.retired),
-    }
-    verdict.checks.append(Check("policy", list(_policy(sources))))
-    if verdict.accepted:
-        verdict.checks.append(Check("no loss", list(lost_records(change, sources))))
+    sources = _program_of(change)
+    verdict = Verdict(checks=[*checks], counts=_count_changes(change, sources))
+    _check_files(change, sources, verdict)
     if judge_code and judge_grounding and verdict.accepted:
-        try:
-            found = list(unfounded(user, parent, change, is_of_model=bool(of_model)))
-        except ReadingFailed as error:
-            raise GateUnavailable(f"reading the entries that are cited: {error}") from error
-        verdict.checks.append(Check("grounding", found))
-        verdict.counts["paraphrases"] = sum(one.code == PARAPHRASE for one in found)
+        _check_grounding(user, parent, change, verdict, is_of_model=bool(of_model))
     if not verdict.accepted:
         return verdict
     try:
         if judge_code and wants_type_check(parent, change):
-            started = time.monotonic()
-            verdict.checks.append(Check("types", list(type_errors(parent, change))))
-            verdict.timings["types"] = time.monotonic() - started
+            _check_types(parent, change, verdict)
         if verdict.accepted:
             _execute(
                 user,
@@ -147,15 +124,78 @@ def judge(
                 at=at or timezone.now(),
                 written=written,
             )
-        if verdict.accepted and (failing := _still_failing(verdict)):
-            anew = type_errors(parent, change, anew=failing)
-            verdict.checks.append(Check("types", list(anew)))
+        _check_failing_again(parent, change, verdict)
     except SandboxError as error:
-        # If there is no user code to judge, a timeout or kill is due to the machine.
-        if error.infrastructure or (error.outcome in ("timeout", "killed") and not judge_code):
-            raise GateUnavailable(str(error)) from error
-        verdict.checks.append(Check("execution", [of_request(error)]))
+        verdict.checks.append(_check_of_error(error, judge_code=judge_code))
     return verdict
+
+
+def _program_of(change: Change) -> dict[str, str]:
+    """Return the changed files of the program, without those that are gone."""
+    # What is kept of another project as it came is no part of this one's program.
+    return {
+        path: text
+        for path, text in change.files.items()
+        if text is not None and not is_legacy(path)
+    }
+
+
+def _count_changes(change: Change, sources: Mapping[str, str]) -> dict[str, int]:
+    return {
+        "files_changed": len(change.files),
+        "files_parsed": change.files_parsed,
+        "files_rendered": change.files_rendered,
+        "files_checked": len(sources),
+        "records_added": len(change.added),
+        "records_updated": len(change.updated),
+        "records_retired": len(change.retired),
+    }
+
+
+def _check_files(change: Change, sources: Mapping[str, str], verdict: Verdict) -> None:
+    """Check what the files say, without executing them."""
+    verdict.checks.append(Check("policy", list(_policy(sources))))
+    if verdict.accepted:
+        verdict.checks.append(Check("no loss", list(lost_records(change, sources))))
+
+
+def _check_grounding(
+    user: MemoryUser,
+    parent: Checkpoint | None,
+    change: Change,
+    verdict: Verdict,
+    *,
+    is_of_model: bool,
+) -> None:
+    """Check that the entries which the records cite say what they hold; raises GateUnavailable."""
+    try:
+        found = list(unfounded(user, parent, change, is_of_model=is_of_model))
+    except ReadingFailed as error:
+        raise GateUnavailable(f"reading the entries that are cited: {error}") from error
+    verdict.checks.append(Check("grounding", found))
+    verdict.counts["paraphrases"] = sum(one.code == PARAPHRASE for one in found)
+
+
+def _check_types(parent: Checkpoint | None, change: Change, verdict: Verdict) -> None:
+    started = time.monotonic()
+    verdict.checks.append(Check("types", list(type_errors(parent, change))))
+    verdict.timings["types"] = time.monotonic() - started
+
+
+def _check_failing_again(parent: Checkpoint | None, change: Change, verdict: Verdict) -> None:
+    """Check the types of constraints that were sent and fail as before, as if they were new."""
+    if verdict.accepted and (failing := _still_failing(verdict)):
+        anew = type_errors(parent, change, anew=failing)
+        verdict.checks.append(Check("types", list(anew)))
+
+
+def _check_of_error(error: SandboxError, *, judge_code: bool) -> Check:
+    """Return the check that failed by an error of the sandbox; raises GateUnavailable where nobody
+    can tell whether the code is to blame."""
+    # Without anybody's code to judge, slowness is the machine's, and whoever kills.
+    if error.infrastructure or (error.outcome in ("timeout", "killed") and not judge_code):
+        raise GateUnavailable(str(error)) from error
+    return Check("execution", [of_request(error)])
 
 
 def _still_failing(verdict: Verdict) -> list[str]:

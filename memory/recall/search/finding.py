@@ -1,7 +1,7 @@
 """Searches of a user's log by words and meaning."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -170,51 +170,113 @@ def find(
     earlier model's vectors are compared by that model, if it can be used.
     """
     question = Question(question) if isinstance(question, str) else question
+    terms = _read_terms(question)
+    compared = _Comparison(user, question.meant, *_embedded(user, question.meant))
+    wanted = [name for name in CorpusName if name in corpora]
+    read = _read_corpora(user, wanted, terms, compared, outline)
+    rankings = {
+        name: _Ranked(read[name], up_to, ranking)
+        for name, ranking in _rank_corpora(read, terms, explain=explain).items()
+    }
+    candidates = _candidates(rankings, threshold, max(FIRST_READ, top_k))
+    chosen = _choose_passages(_read(user, candidates, where, up_to), rankings, top_k, words)
+    return Found(
+        [_make_hit(one, rankings[one.corpus], terms, explain=explain) for one in chosen],
+        terms.asked,
+        {name.value: one.size for name, one in rankings.items()},
+        _meaning(compared, rankings.values()),
+        question,
+    )
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """The terms looked for, their identities and weights, and the identities of speakers' names."""
+
+    asked: Sequence[str]
+    identities: Sequence[int]
+    weights: Mapping[int, float]
+    names: Sequence[int]
+
+
+def _read_terms(question: Question) -> _Terms:
+    """Return the first terms of a question."""
     weights = question.weights()
     asked = list(weights)[:MAX_TERMS]
-    identities = [identity(term) for term in asked]
-    counts = {identity(term): weights[term] for term in asked}
-    # Only names that the question contains or a pronoun in it refers to, not others from earlier
-    # turns.
-    names = [identity(SPEAKER_PREFIX + term) for term in asked if weights[term] >= REFERENT]
-    model, vector, problem = _embedded(user, question.meant)
-    is_on = model is not None or problem is not None
-    wanted = [name for name in CorpusName if name in corpora]
-    described = (
-        records.classes_described(user, asked, outline) if CorpusName.FACTS in wanted else {}
+    return _Terms(
+        asked,
+        identities=[identity(term) for term in asked],
+        weights={identity(term): weights[term] for term in asked},
+        # Not whoever else was named before the question, but of whom a pronoun in it speaks.
+        names=[identity(SPEAKER_PREFIX + term) for term in asked if weights[term] >= REFERENT],
     )
-    all_terms = [*identities, *names, *described]
+
+
+def _read_corpora(
+    user: MemoryUser,
+    wanted: Sequence[CorpusName],
+    terms: _Terms,
+    compared: "_Comparison",
+    outline: Outline | None,
+) -> dict[CorpusName, Corpus]:
+    """Read the wanted corpora from the user's index, each compared with the question."""
+    described = (
+        records.classes_described(user, terms.asked, outline) if CorpusName.FACTS in wanted else {}
+    )
+    all_terms = [*terms.identities, *terms.names, *described]
     live: dict[index.Range, Segment] = {}
     found = (
-        index.read(user, all_terms, model, with_vectors=is_on, live=live) if asked or is_on else []
+        index.read(user, all_terms, compared.model, with_vectors=compared.is_on, live=live)
+        if terms.asked or compared.is_on
+        else []
     )
-    compared = _Comparison(user, question.meant, model, vector)
-    closeness = compared.of_all(found) if is_on else None
-
+    closeness = compared.of_all(found) if compared.is_on else None
     read = {name: corpus_of(found, NUMBERS[name], all_terms, closeness) for name in wanted}
     if archive := read.get(CorpusName.ARCHIVE):
         read[CorpusName.ARCHIVE] = replace(archive, is_conversation=True)
     if facts := read.get(CorpusName.FACTS):
-        read[CorpusName.FACTS] = records.with_context(user, facts, identities, described, live)
+        read[CorpusName.FACTS] = records.with_context(
+            user, facts, terms.identities, described, live
+        )
+    return read
+
+
+def _rank_corpora(
+    read: Mapping[CorpusName, Corpus], terms: _Terms, *, explain: bool
+) -> dict[CorpusName, Ranking]:
+    """Rank the passages of each corpus by words, and by meaning where it was compared."""
     ranked = [
-        (corpus, rank(corpus, identities, names, counts, explain=explain))
+        (corpus, rank(corpus, terms.identities, terms.names, terms.weights, explain=explain))
         for corpus in read.values()
     ]
-    by_all = fuse(ranked) if closeness else [prefer_own(*one) for one in ranked]
-    rankings = {
-        name: _Ranked(corpus, up_to, ranking)
-        for name, (corpus, _), ranking in zip(wanted, ranked, by_all, strict=True)
-    }
-    chosen: dict[tuple[CorpusName, int], list[int]] = {}
-    entries: dict[int, LogEntry] = {}
+    has_meaning = any(corpus.closeness is not None for corpus in read.values())
+    by_all = fuse(ranked) if has_meaning else [prefer_own(*one) for one in ranked]
+    return dict(zip(read, by_all, strict=True))
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """An entry, and the places of those of its passages that are returned, the best first."""
+
+    corpus: CorpusName
+    entry: LogEntry
+    places: list[int]
+
+
+def _choose_passages(
+    read: Iterable[tuple[CorpusName, int, LogEntry]],
+    rankings: Mapping[CorpusName, "_Ranked"],
+    top_k: int,
+    words: int | None,
+) -> list[_Chosen]:
+    """Choose passages in this order until there are `top_k` entries or no room for more words."""
+    chosen: dict[tuple[CorpusName, int], _Chosen] = {}
     room, missed = words, 0
-    for name, place, entry in _read(
-        user, _candidates(rankings, threshold, max(FIRST_READ, top_k)), where, up_to
-    ):
+    for name, place, entry in read:
         known = chosen.get((name, entry.seq))
         if known is None and len(chosen) == top_k:
             break
-        if known is not None and len(known) == MAX_PASSAGES:
+        if known is not None and len(known.places) == MAX_PASSAGES:
             continue
         if room is not None:
             size = number_of_words(_passage(entry, rankings[name].passage(place)))
@@ -224,34 +286,27 @@ def find(
                     break
                 continue
             room, missed = room - size, 0
-        chosen.setdefault((name, entry.seq), []).append(place)
-        entries[entry.seq] = entry
+        if known is None:
+            known = chosen[name, entry.seq] = _Chosen(name, entry, [])
+        known.places.append(place)
         if room == 0:
             break
-    hits = []
-    for (name, seq), places in chosen.items():
-        of_corpus = rankings[name]
-        passages = [of_corpus.passage(place) for place in places]
-        text, is_cut = _text(entries[seq], passages, asked)
-        hits.append(
-            Hit(
-                entry=entries[seq],
-                corpus=name,
-                score=float(of_corpus.ranking.scores[places[0]]),
-                text=text,
-                is_cut=is_cut,
-                words=number_of_words(text),
-                explanation=_explained(of_corpus, places[0], asked, identities)
-                if explain
-                else None,
-            )
-        )
-    return Found(
-        hits,
-        asked,
-        {name.value: one.size for name, one in rankings.items()},
-        _meaning(compared, rankings.values(), problem),
-        question,
+    return list(chosen.values())
+
+
+def _make_hit(chosen: _Chosen, ranked: "_Ranked", terms: _Terms, *, explain: bool) -> Hit:
+    """Return a chosen entry as a hit, with the text of its passages."""
+    best = chosen.places[0]
+    passages = [ranked.passage(place) for place in chosen.places]
+    text, is_cut = _text(chosen.entry, passages, terms.asked)
+    return Hit(
+        entry=chosen.entry,
+        corpus=chosen.corpus,
+        score=float(ranked.ranking.scores[best]),
+        text=text,
+        is_cut=is_cut,
+        words=number_of_words(text),
+        explanation=_explained(ranked, best, terms) if explain else None,
     )
 
 
@@ -276,16 +331,26 @@ class _Comparison:
     """
 
     def __init__(
-        self, user: MemoryUser, question: str, model: Embedder | None, vector: Floats | None
+        self,
+        user: MemoryUser,
+        question: str,
+        model: Embedder | None,
+        vector: Floats | None,
+        problem: str | None,
     ) -> None:
         self._user, self._question = user, question
         self._questions: dict[str, Floats | None] = {}
         if model is not None:
             self._questions[model.name] = vector
-        self.model = model.name if model is not None else None
-        # By name, the number of passages that each model has compared.
+        self.model, self.problem = model, problem
+        # By name, how many passages each model has compared.
         self.models: dict[str, int] = {}
         self.mismatch = ""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether meaning is to be compared: a model answers, or has just failed."""
+        return self.model is not None or self.problem is not None
 
     def of_all(self, found: Sequence[Segment]) -> list[Floats] | None:
         """Return the closeness of the passages of each segment, NaN if it is unknown.
@@ -302,7 +367,7 @@ class _Comparison:
             _put_on_one_scale(
                 [one.vectors.model if one.vectors else "" for one in found], closeness, self.models
             )
-        return closeness if self.models or self.model else None
+        return closeness if self.models or self.model is not None else None
 
     def _of(self, segment: Segment) -> Floats:
         unknown = np.full(len(segment.seqs), np.nan, np.float32)
@@ -360,9 +425,8 @@ def _put_on_one_scale(
             closeness[place] = scaled.astype(np.float32)
 
 
-def _meaning(
-    compared: _Comparison, rankings: Collection["_Ranked"], problem: str | None
-) -> Meaning:
+def _meaning(compared: _Comparison, rankings: Collection["_Ranked"]) -> Meaning:
+    problem = compared.problem
     close = [one.corpus.closeness for one in rankings if one.corpus.closeness is not None]
     number = sum(int(np.isfinite(one).sum()) for one in close)
     if missing := sum(len(one) for one in close) - number:
@@ -380,7 +444,8 @@ def _names(compared: _Comparison, close: Sequence[Floats]) -> str | None:
     if not close:
         return None
     by_number = sorted(compared.models, key=lambda name: -compared.models[name])
-    return " and ".join(by_number) or compared.model
+    answering = compared.model.name if compared.model is not None else None
+    return " and ".join(by_number) or answering
 
 
 def _passage(entry: LogEntry, passage: Passage) -> str:
@@ -537,11 +602,9 @@ def _read(
                 yield name, place, wanted_entry
 
 
-def _explained(
-    ranked: _Ranked, place: int, asked: Sequence[str], identities: Sequence[int]
-) -> Explanation:
+def _explained(ranked: _Ranked, place: int, terms: _Terms) -> Explanation:
     ranking = ranked.ranking
-    shares = zip(asked, map(ranking.shares.get, identities), strict=True)
+    shares = zip(terms.asked, map(ranking.shares.get, terms.identities), strict=True)
     return Explanation(
         rank=ranked.rank_of(place),
         of=ranked.size,

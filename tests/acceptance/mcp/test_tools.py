@@ -48,6 +48,58 @@ async def text_at(client: McpClient, uri: str) -> str:
     return content.text
 
 
+async def uses_context(client: McpClient, tools: Tools, who: dict[str, str]) -> None:
+    context = await client.call_tool("get_context", {**who, "query": "Rome"})
+    tools.used.add("get_context")
+    # What a model reads is the block itself, what a program reads is the answer.
+    assert told(context) == context.structured_content["text"]
+    assert "I flew to Rome" in told(context)
+
+
+async def opens_the_project(tools: Tools, who: dict[str, str]) -> None:
+    manifest = await tools("get_manifest", **who)
+    assert "trips: 1 Trip(to, on:date, cost:int)" in manifest["text"]
+    domain = await tools("open_domain", **who, domain="travel")
+    assert domain["collections"] == {"trips": {"class": "Trip", "count": 1}}
+    records = await tools("open_domain", **who, domain="travel", collection="trips")
+    assert [one["$record"] for one in records["records"]] == ["Trip"]
+    assert "travel, work" in await tools.refused("open_domain", **who, domain="x")
+
+
+async def searches(tools: Tools, who: dict[str, str]) -> None:
+    found = await tools("search_memory", **who, query="flew", **{"in": ["archive"]})
+    assert [hit["text"] for hit in found["hits"]] == ["I flew to Rome in May."]
+
+    before = [{"role": "user", "content": "Where did I fly in May?"}]
+    found = await tools("search_memory", **who, query="And when?", messages=before)
+    assert "fly" in found["taken_as"]
+    follow_up = {"query": "And when?", "messages": before, "complete_by": "model"}
+    for name in ("search_memory", "get_context"):
+        found = await tools(name, **who, **follow_up)
+        assert found["taken_as"] == COMPLETED, found["completion"]
+
+
+async def computes(tools: Tools, who: dict[str, str]) -> None:
+    answer = await tools("run_query", **who, code=SPENT)
+    assert (answer["value"], answer["evidence"]["records"][0]["keys"]) == (840, ["rome"])
+    asked = await tools("ask", **who, question="What did I spend on trips in 2026?")
+    assert (asked["value"], asked["code"]) == (840, SPENT)
+    run = await tools("get_run", run_id=answer["id"])
+    assert (run["status"], run["output"]["value"]) == ("done", 840)
+
+
+async def proposes(tools: Tools, who: dict[str, str], seq: int) -> None:
+    said = {"kind": "message", "role": "user", "content": "That trip: write Roma."}
+    added = await tools("add_memory", **who, entries=[said])
+    told_in = [added["entries"][0]["seq"]]
+    edit = {"op": "update", "domain": "travel", "collection": "trips", "key": "rome"}
+    roma = {**edit, "fields": {"to": "Roma"}, "sources": told_in}
+    decided = await tools("propose_edits", **who, edits=[roma])
+    assert decided["accepted"], decided
+    wrong = {**edit, "fields": {"cost": 99}, "sources": [seq]}
+    assert "99" in await tools.refused("propose_edits", **who, edits=[wrong])
+
+
 def test_every_tool_does_what_it_says(agents: Agents, person: Person) -> None:
     with_alerts(person, 3)
     (alert,) = polled(lambda: person.alerts("open"), bool)
@@ -62,47 +114,11 @@ def test_every_tool_does_what_it_says(agents: Agents, person: Person) -> None:
             assert (len(added["entries"]), added["covered"]) == (2, 1)
             seq = added["entries"][0]["seq"]
 
-            context = await client.call_tool("get_context", {**who, "query": "Rome"})
-            tools.used.add("get_context")
-            # A model reads the block itself, a program reads the answer.
-            assert told(context) == context.structured_content["text"]
-            assert "I flew to Rome" in told(context)
-
-            manifest = await tools("get_manifest", **who)
-            assert "trips: 1 Trip(to, on:date, cost:int)" in manifest["text"]
-            domain = await tools("open_domain", **who, domain="travel")
-            assert domain["collections"] == {"trips": {"class": "Trip", "count": 1}}
-            records = await tools("open_domain", **who, domain="travel", collection="trips")
-            assert [one["$record"] for one in records["records"]] == ["Trip"]
-            assert "travel, work" in await tools.refused("open_domain", **who, domain="x")
-
-            found = await tools("search_memory", **who, query="flew", **{"in": ["archive"]})
-            assert [hit["text"] for hit in found["hits"]] == ["I flew to Rome in May."]
-
-            before = [{"role": "user", "content": "Where did I fly in May?"}]
-            found = await tools("search_memory", **who, query="And when?", messages=before)
-            assert "fly" in found["taken_as"]
-            follow_up = {"query": "And when?", "messages": before, "complete_by": "model"}
-            for name in ("search_memory", "get_context"):
-                found = await tools(name, **who, **follow_up)
-                assert found["taken_as"] == COMPLETED, found["completion"]
-
-            answer = await tools("run_query", **who, code=SPENT)
-            assert (answer["value"], answer["evidence"]["records"][0]["keys"]) == (840, ["rome"])
-            asked = await tools("ask", **who, question="What did I spend on trips in 2026?")
-            assert (asked["value"], asked["code"]) == (840, SPENT)
-            run = await tools("get_run", run_id=answer["id"])
-            assert (run["status"], run["output"]["value"]) == ("done", 840)
-
-            said = {"kind": "message", "role": "user", "content": "That trip: write Roma."}
-            added = await tools("add_memory", **who, entries=[said])
-            told_in = [added["entries"][0]["seq"]]
-            edit = {"op": "update", "domain": "travel", "collection": "trips", "key": "rome"}
-            roma = {**edit, "fields": {"to": "Roma"}, "sources": told_in}
-            decided = await tools("propose_edits", **who, edits=[roma])
-            assert decided["accepted"], decided
-            wrong = {**edit, "fields": {"cost": 99}, "sources": [seq]}
-            assert "99" in await tools.refused("propose_edits", **who, edits=[wrong])
+            await uses_context(client, tools, who)
+            await opens_the_project(tools, who)
+            await searches(tools, who)
+            await computes(tools, who)
+            await proposes(tools, who, seq)
 
             listing = await tools("list_alerts", **who, state="open")
             assert [one["id"] for one in listing["alerts"]] == [alert["id"]]
