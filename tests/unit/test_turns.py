@@ -10,7 +10,7 @@ from memory.llm.llm_turns import STRUCTURE_TASK
 from memory.temporal.backtests import TASK as BACKTEST_TASK
 from memory.temporal.forecasts import TASK as FORECAST_TASK
 from workers.service import turns
-from workers.service.turns import CurrentWork, Hint, Turns
+from workers.service.turns import BACKGROUND_SECONDS, CurrentWork, Hint, Turns
 
 LONG = 5.0
 SHORT = 0.01
@@ -150,23 +150,40 @@ def test_what_is_held_is_sent_when_work_ends_the_cheapest_workspace_first(
 
 
 @pytest.mark.parametrize("task", [FORECAST_TASK, BACKTEST_TASK])
-def test_a_query_is_sent_before_forecasts_and_backtests_that_its_workspace_waits_for_longer(
-    clock: Clock, task: str
+@pytest.mark.parametrize("workspace", [1, 2])
+def test_a_query_is_sent_before_forecasts_and_backtests_that_wait_for_longer(
+    clock: Clock, task: str, workspace: int
 ) -> None:
+    worker, under_way, waiting, query = background_and_a_query(clock, task, workspace)
+    assert [worker.begin(one) for one in (*waiting, query)] == [None] * 4
+
+    assert worker.end(under_way) == query
+
+
+def test_a_forecast_that_has_waited_for_a_minute_takes_its_turn_by_cost(clock: Clock) -> None:
+    worker, under_way, waiting, query = background_and_a_query(clock, FORECAST_TASK, workspace=2)
+    assert [worker.begin(one) for one in (*waiting, query)] == [None] * 4
+    clock.now += BACKGROUND_SECONDS
+
+    assert worker.end(under_way) == waiting[0]
+
+
+def background_and_a_query(
+    clock: Clock, task: str, workspace: int
+) -> tuple[Turns, CurrentWork, list[Hint], Hint]:
+    """Return a worker of two threads with a long piece of work, and what cannot begin beside it:
+    background work of a workspace, and a query of workspace 1, which has cost more."""
     worker = Turns(2, clock)
-    nobody_waits = [Hint(task, (number,), 1) for number in range(4)]
-    for one in (hint(1), nobody_waits[0]):
+    first, *waiting = [Hint(task, (number,), workspace) for number in range(4)]
+    for one in (hint(1), hint(1), first):
         work = worker.begin(one)
         assert work is not None
         clock.now += LONG
         worker.end(work)
-    under_way = worker.begin(nobody_waits[0])
+    under_way = worker.begin(hint(3))
     assert under_way is not None
-
-    query = hint(1)
-    assert [worker.begin(one) for one in (*nobody_waits[1:], query)] == [None] * 4
-
-    assert worker.end(under_way) == query
+    clock.now += LONG
+    return worker, under_way, waiting, hint(1)
 
 
 def test_a_hint_that_is_held_already_is_held_once(worker: Turns, clock: Clock) -> None:

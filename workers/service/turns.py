@@ -4,9 +4,8 @@ Hints are taken in the order in which they were sent. If that were all, a worksp
 long could keep every thread of a worker, and all others waiting. So a workspace never has all of
 the threads, one whose work took long of late has half of them at most while others are about, and
 some threads do no long work at all, whoever it is for. A hint that finds no thread for its
-workspace is held, and sent again when a thread ends a piece of work; of those that are held, first
-that of the workspace that has cost the least lately, and of one workspace what somebody waits for
-before what looks ahead or back.
+workspace is held, and sent again when a thread ends a piece of work: first the work that somebody
+may wait for, then forecasts and backtests; among either, the workspace with the lowest recent cost.
 
 All of this is kept in the memory of one process: if it is lost, the dispatcher finds the work
 again.
@@ -37,8 +36,9 @@ LONG_SECONDS = 0.25
 HALF_LIFE_SECONDS = 30.0
 # A workspace is alone in a worker if no other was seen for this many seconds.
 ALONE_SECONDS = 60.0
-# Nobody waits for these, so they come after a workspace's other work.
+# Nobody waits for these. They resume after all other work, but wait this many seconds at most.
 BACKGROUND = frozenset({BACKTEST_TASK, FORECAST_TASK})
+BACKGROUND_SECONDS = 60.0
 # So many hints are held, and the costs of so many workspaces are remembered.
 MAX_HELD = 1000
 MAX_REMEMBERED = 10_000
@@ -84,7 +84,7 @@ class Turns:
         self._clock = clock
         self._lock = threading.Lock()
         self._begun: set[CurrentWork] = set()
-        self._held: OrderedDict[Hint, None] = OrderedDict()  # the oldest first
+        self._held: OrderedDict[Hint, float] = OrderedDict()  # the oldest first
         self._longest: OrderedDict[object, _Cost] = OrderedDict()  # by workspace and kind of work
         self._spent: OrderedDict[int, _Cost] = OrderedDict()  # by workspace
         self._heard: OrderedDict[int, float] = OrderedDict()  # of two workspaces, the last one last
@@ -106,7 +106,7 @@ class Turns:
                 self._begun.add(work)
                 return work
             if len(self._held) < MAX_HELD:
-                self._held[hint] = None
+                self._held.setdefault(hint, now)
             return None
 
     def end(self, work: CurrentWork) -> Hint | None:
@@ -139,9 +139,10 @@ class Turns:
         share = most if self._is_alone(hint.workspace, now) else max(1, threads // 2)
         return len(long) < most and long.count(hint.workspace) < share
 
-    def _order(self, hint: Hint, now: float) -> tuple[float, bool]:
+    def _order(self, hint: Hint, now: float) -> tuple[bool, float]:
         spent = self._spent.get(hint.workspace or 0, _Cost()).left(now)
-        return spent, hint.task in BACKGROUND
+        can_wait = hint.task in BACKGROUND and now - self._held[hint] < BACKGROUND_SECONDS
+        return can_wait, spent
 
     def _is_long(self, hint: Hint, now: float) -> bool:
         """Return whether such work has recently taken long."""
