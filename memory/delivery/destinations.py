@@ -59,7 +59,7 @@ class Destination:
 
 
 def parse(url: str) -> Destination:
-    """Parse a URL; raises Refused if the server would not call it."""
+    """Parse a URL; raises AddressRefused if the server would not call it."""
     if len(url) > MAX_URL:
         raise AddressRefused(
             f"A URL may have {MAX_URL} characters at most; this one has {len(url)}."
@@ -111,7 +111,7 @@ def _no_host(host: str) -> str:
 def addresses(destination: Destination, seconds: float) -> list[Address]:
     """Resolve the host once; return its addresses, all of which may be called.
 
-    Raises Refused if one may not, NotFound if the name is not resolved within `seconds`.
+    Raises AddressRefused if one may not, NotFound if the name is not resolved within `seconds`.
     """
     found = look_up(destination.host, destination.port, seconds)
     for address in found:

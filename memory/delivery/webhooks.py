@@ -92,7 +92,7 @@ class Disabled(Exception):
 
 
 def check_url(url: str) -> None:
-    """Raise destinations.Refused for a URL that would not be called.
+    """Raise destinations.AddressRefused for a URL that would not be called.
 
     A name that does not resolve now is left to the calls, each of which checks again.
     """
@@ -105,8 +105,8 @@ def check_url(url: str) -> None:
 def create(workspace: Workspace, url: str, **fields: Any) -> tuple[WebhookEndpoint, str]:
     """Create an endpoint and return it with its secret, which is shown only once.
 
-    Raises destinations.Refused for the URL, TooManyEndpoints, and encryption.EncryptionError if the
-    server has no key to encrypt secrets with.
+    Raises destinations.AddressRefused for the URL, TooManyEndpoints, and
+    encryption.EncryptionError if the server has no key to encrypt secrets with.
     """
     secret, stored = _new_secret()
     check_url(url)
@@ -125,7 +125,7 @@ def create(workspace: Workspace, url: str, **fields: Any) -> tuple[WebhookEndpoi
 def change(endpoint: WebhookEndpoint, **fields: Any) -> None:
     """Change columns of the endpoint; `enabled` works like `enable` and `disable`.
 
-    Waiting messages go to the new URL. Raises destinations.Refused for that.
+    Waiting messages go to the new URL. Raises destinations.AddressRefused for that.
     """
     enabled = fields.pop("enabled", endpoint.enabled)
     if fields.get("url", endpoint.url) != endpoint.url:
@@ -292,7 +292,7 @@ def send_test(endpoint: WebhookEndpoint) -> Delivery:
 def replay(delivery: Delivery) -> None:
     """Send the message again, with the same id and body.
 
-    Raises NotSettled if it is still on its way, or was redacted.
+    Raises DeliveryPending if it is still on its way, or was redacted.
     """
     if not delivery.payload:
         raise DeliveryPending(

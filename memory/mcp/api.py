@@ -34,11 +34,11 @@ class Api:
     threads: Executor
 
     async def get(self, address: str, **parameters: object) -> Json:
-        """Return the response of a GET; parameters that are None are left out. Raises Refused."""
+        """Return the response of a GET, without parameters that are None; raise RequestRefused."""
         return await self._call("GET", address, None, parameters)
 
     async def post(self, address: str, body: Json, **parameters: object) -> Json:
-        """Return the response of a POST. Raises Refused."""
+        """Return the response of a POST. Raises RequestRefused."""
         return await self._call("POST", address, body, parameters)
 
     async def _call(
@@ -76,7 +76,7 @@ class Api:
 def address(*segments: str) -> str:
     """Return the path of an address below `/v1/`, which ends in a slash.
 
-    Raises Refused for a name that could lead elsewhere, or nowhere.
+    Raises RequestRefused for a name that could lead elsewhere, or nowhere.
     """
     for segment in segments:
         if segment in ("", ".", "..") or "/" in segment or not segment.isprintable():

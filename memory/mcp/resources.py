@@ -47,7 +47,7 @@ async def listed(caller: Caller) -> Sequence[Resource]:
 
 
 async def read(caller: Caller, uri: str) -> tuple[str, str]:
-    """Return the text at a URI and its type. Raises Refused."""
+    """Return the text at a URI and its type. Raises RequestRefused."""
     match = _URI.fullmatch(uri)
     user = unquote(match["user"]) if match else ""
     if match is None or caller.user_id not in (None, user):

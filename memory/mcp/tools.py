@@ -68,7 +68,7 @@ class Tool:
 
 
 async def call(caller: Caller, name: str, arguments: Json) -> Json:
-    """Run a tool and return the API's response. Raises Refused, which says how to fix the call."""
+    """Run a tool and return the API's response; RequestRefused says how to fix the call."""
     tool = TOOLS.get(name)
     if tool is None:
         raise RequestRefused(f"There is no tool {name!r:.120}. The tools are: {', '.join(TOOLS)}.")

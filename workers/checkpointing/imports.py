@@ -108,7 +108,7 @@ def execute(run: Run) -> None:
 def _import(
     run: Run, files: Mapping[str, str], report: Report, build: Callable[[MemoryUser], Imported]
 ) -> None:
-    """Build the change on the head, judge it, and commit it; raise Refused or HeadMoved."""
+    """Build the change on the head, judge it, and commit it; raise ImportFailed or HeadMoved."""
     for attempt in range(1, MAX_REBUILDS + 1):
         user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
         imported = build(user)
@@ -141,7 +141,7 @@ def _in_our_form(files: Mapping[str, str]) -> Whole | None:
 
 
 def _take_over(user: MemoryUser, whole: Whole, report: Report) -> Imported:
-    """Make a project of ours part of the user's, as it is; raise Refused."""
+    """Make a project of ours part of the user's, as it is; raise ImportFailed."""
     project = checkpoints.open_project(user.head, user)
     outline = whole.outline
     try:
@@ -164,7 +164,7 @@ def _take_over(user: MemoryUser, whole: Whole, report: Report) -> Imported:
 
 
 def _repaired(files: Mapping[str, str], report: Report) -> dict[str, str]:
-    """Return the files, repaired if needed; raise Refused if one is still not Python."""
+    """Return the files, repaired if needed; raise ImportFailed if one is still not Python."""
     found = {}
     for path, source in files.items():
         repaired = repair(source)
@@ -207,7 +207,7 @@ def _build(
     data: Mapping[str, Any],
     report: Report,
 ) -> Imported:
-    """Translate what was read into a change of the user's current project; raise Refused."""
+    """Translate what was read into a change of the user's current project; raise ImportFailed."""
     project = checkpoints.open_project(user.head, user)
     try:
         graph = read(data)

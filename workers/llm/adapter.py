@@ -343,7 +343,7 @@ def _history(messages: Sequence[Message]) -> "list[ModelMessage]":
 
 
 def _read(response: "ModelResponse", tools: Sequence[Tool]) -> ModelAnswer:
-    """Return the answer; raise Refused, Truncated or EmptyAnswer if there is none."""
+    """Return the answer; raise ModelRefused, Truncated or EmptyAnswer if there is none."""
     from pydantic_ai.messages import TextPart, ToolCallPart
 
     usage = _usage(response)

@@ -95,7 +95,7 @@ class EngineAnswer:
     body: bytes
 
     def json(self) -> Any:
-        """Return the content; raise Refused if it is not JSON."""
+        """Return the content; raise RequestDenied if it is not JSON."""
         try:
             return json.loads(self.body)
         except ValueError:
@@ -125,7 +125,7 @@ class Engine:
         self._images: set[str] = set()  # ids that the images' names have had
 
     def answer(self, request: Request) -> EngineAnswer:
-        """Carry out the request; raise Refused if it is nothing that a sandbox worker needs."""
+        """Carry out the request; raise RequestDenied if no sandbox worker needs it."""
         for method, path, do in _ROUTES:
             if method == request.method and (found := re.fullmatch(path, request.path)):
                 return do(self, request, *found.groups())
@@ -223,7 +223,7 @@ class Engine:
             _relay(client, engine)
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> EngineAnswer:
-        """Ask the engine; raise Refused (502) if it does not answer."""
+        """Ask the engine; raise RequestDenied (502) if it does not answer."""
         connection = _EngineConnection(self.path)
         headers = {"Host": "engine"}
         if body is not None:
@@ -313,7 +313,7 @@ class _EngineConnection(http.client.HTTPConnection):
 
 
 def from_template(body: bytes) -> dict[str, Any]:
-    """Return the template that the body of a `create` equals; raise Refused if it equals none.
+    """Return the template that the body of a `create` equals; RequestDenied if it equals none.
 
     Values that differ from sandbox to sandbox (the image's id, user, hash seed, owner, and the
     sizes of memory, processes and scratch) are read, checked against their bounds and put into the
@@ -436,7 +436,7 @@ def _head(connection: socket.socket, deadline: float) -> tuple[bytes, bytes]:
 def read_request(connection: socket.socket) -> Request:
     """Read one request.
 
-    Raises Refused if it is ambiguous in any way, EOFError if none comes.
+    Raises RequestDenied if it is ambiguous in any way, EOFError if none comes.
     """
     deadline = time.monotonic() + CLIENT_SECONDS
     head, rest = _head(connection, deadline)
