@@ -114,7 +114,7 @@ def evidence_found(
 
 def over_http(client: Client, dialogue: Dialogue) -> Search:
     """Return a search over HTTP, by the server itself."""
-    from memory.recall.search.finding import GAP
+    from memory.recall.search.excerpts import GAP
 
     status, body = client.post("users/", {"user_id": dialogue.name})
     assert status == 201, body

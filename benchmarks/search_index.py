@@ -24,7 +24,7 @@ def index_figures(user_id: str, question: str) -> dict[str, float]:
     from django.db.models.functions import Length
 
     from memory.models import MemoryUser, SearchBlock, SearchSegment
-    from memory.recall.search import announcing, index
+    from memory.recall.search import announcing, index, index_maintenance
     from memory.recall.search.finding import find
 
     user = MemoryUser.objects.get(user_id=user_id)
@@ -40,7 +40,7 @@ def index_figures(user_id: str, question: str) -> dict[str, float]:
 
     segments = SearchSegment.objects.filter(user=user)
     last = max(segments.values_list("last_seq", flat=True))
-    index._remove(list(segments.values_list("pk", flat=True)))
+    index_maintenance._remove(list(segments.values_list("pk", flat=True)))
     started = time.perf_counter()
     announcing.want(user.pk, user.workspace_id)
     until(lambda: segments.filter(last_seq__gte=last).exists(), seconds=600)

@@ -7,7 +7,7 @@ from typing import Any
 from memory.models import Checkpoint, EntryOutcome, MemoryUser, RecordLocation
 from memory.project.names import key_of_entry
 from memory.project.values import RecordId
-from memory.temporal import history
+from memory.temporal import differences
 
 # Older changes of a record that was changed more often are not read: a field from them names all of
 # the record's entries.
@@ -42,7 +42,7 @@ def read_records(checkpoint: Checkpoint, records: Collection[RecordId]) -> dict[
         user=checkpoint.user_id, key__in={record.key for record in wanted}
     )
     paths = {location.path for location in locations if _id_of(location) in wanted}
-    found = history.records_in(checkpoint, paths)
+    found = differences.records_in(checkpoint, paths)
     return {record: value for record, (_, value) in found.items() if record in wanted}
 
 

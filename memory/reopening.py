@@ -2,7 +2,7 @@
 
 A reopening is a version of its own, with the files of the one before: what was made of the entries
 stays until somebody changes it. So it can be undone like any version, by a rollback
-(`memory.temporal.history.restore`), which restores the outcomes of the entries.
+(`memory.temporal.rollback.restore`), which restores the outcomes of the entries.
 
 Typed entries are not reopened: trusted code has settled them, and would do the same again. Facts of
 a reopened message are dismissed, since they are extracted anew, and the other messages behind such
@@ -22,7 +22,7 @@ from memory.models import Checkpoint, EntryOutcome, LlmCall, LogEntry, MemoryUse
 from memory.models.checkpoints import Origin
 from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind, Outcome
-from memory.temporal import history
+from memory.temporal import history, rollback
 from memory.work import lanes
 
 # The limit for one reopening.
@@ -204,7 +204,7 @@ def _version(
         seen_seq=head.seen_seq,
         origin=Origin.RESTORED,
         edits=[],
-        verdict={**head.verdict, "restored": restored, history.REOPENED: reopened},
+        verdict={**head.verdict, "restored": restored, rollback.REOPENED: reopened},
     )
     # The files are the same, but a forecast is only valid for the newest version.
     checkpoints.make_head(user, checkpoint)

@@ -16,7 +16,7 @@ from django.core.management.base import SystemCheckError
 from django.db import OperationalError, ProgrammingError, transaction
 
 from memory.database import timeouts
-from memory.delivery import webhooks
+from memory.delivery import delivery_attempts
 from memory.llm import language_models
 from memory.models import StaffSubscription
 from memory.operations import tracing
@@ -34,7 +34,7 @@ TAG = "uac"
 VALIDATORS = (
     sandbox_limits.validate_server_settings,
     language_models.validate_server_settings,
-    webhooks.validate_server_settings,
+    delivery_attempts.validate_server_settings,
     embeddings.validate_server_settings,
     tracing.validate_server_settings,
 )

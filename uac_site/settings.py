@@ -239,7 +239,7 @@ SPECTACULAR_SETTINGS = {
         "ByEnum": "memory.models.log.By",
         "CompleteByEnum": "memory.api.completing.CHOICES",
         "EntryKindEnum": "memory.models.log.EntryKind",
-        "NewEntryKindEnum": "memory.api.entries.APPENDED_KINDS",
+        "NewEntryKindEnum": "memory.api.entry_serializers.APPENDED_KINDS",
         "RunKindEnum": "memory.models.runs.RunKind",
         "RunOutcomeEnum": "memory.models.runs.RunOutcome",
         "StructureStateEnum": "memory.work.lanes.LaneState",

@@ -14,7 +14,7 @@ from memory.llm import llm_turns
 from memory.models import Run
 from memory.models.runs import RunKind, RunOutcome
 from memory.privacy import user_erasure
-from memory.recall.search import index
+from memory.recall.search import index_maintenance
 from memory.temporal import history, states
 from memory.work import leases, runs
 from workers import merging
@@ -118,7 +118,7 @@ def answer(run_id: str) -> None:
 @shared_task(name="workers.tasks.index_log")
 def index_log(user_pk: int) -> None:
     """Index the entries of a user's log that are not indexed yet."""
-    index.keep_up(user_pk)
+    index_maintenance.keep_up(user_pk)
 
 
 @shared_task(name="workers.tasks.backtest")

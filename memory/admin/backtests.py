@@ -31,7 +31,7 @@ from memory.models import Backtest, BacktestFinding, BacktestUser, Blob, Checkpo
 from memory.models.alerts import Severity, severity_rank
 from memory.models.backtests import GOING_ON, BacktestState, UserState
 from memory.models.workspace_constraints import VersionState
-from memory.temporal import backtests
+from memory.temporal import backtest_reports, backtests
 
 # The number of findings on a backtest's page; their own list has all.
 _LISTED = 50
@@ -186,7 +186,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     @admin.display(description="conclusion")
     def concluded(self, backtest: Backtest) -> str:
         """Show the conclusion in a sentence."""
-        return inline(backtests.conclusion(backtest))
+        return inline(backtest_reports.conclusion(backtest))
 
     @admin.display(description="period")
     def period(self, backtest: Backtest) -> str:
@@ -252,7 +252,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         )
         rows: list[SafeString | str] = [
             format_html("{} {}", link(row.user), counted(row.number, "alert"))
-            for row in found[: backtests.NAMED]
+            for row in found[: backtest_reports.NAMED]
         ]
         everybody = link_to_list(BacktestUser, "all users", backtest__id__exact=backtest.pk)
         return lines([*rows, everybody])
@@ -260,7 +260,9 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     @admin.display(description="alerts, by time")
     def findings(self, backtest: Backtest) -> SafeString | str:
         """List the first of the findings, each with its user and version."""
-        found = list(backtests.findings_of(backtest).order_by("opened_at", "pk")[: _LISTED + 1])
+        found = list(
+            backtest_reports.findings_of(backtest).order_by("opened_at", "pk")[: _LISTED + 1]
+        )
         heads = _versions(found)
         rows: list[SafeString | str] = [
             format_html(
@@ -347,7 +349,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
 def approve_version(request: HttpRequest, version: Any) -> None:
     """Make a version live, and show the evidence for that, or why it is not possible."""
-    tested = backtests.tested(version)
+    tested = backtest_reports.tested(version)
     try:
         workspace_constraints.approve(version, by=staff_of(request))
     except workspace_constraints.NotApprovable as error:
@@ -384,7 +386,7 @@ def _so_far(backtest: Backtest) -> str:
 def _summary(backtest: Backtest) -> dict[str, Any]:
     """Return the summary of the findings, computed once per page."""
     if not hasattr(backtest, "summed_up"):
-        backtest.summed_up = backtests.summary(backtest)  # type: ignore[attr-defined]
+        backtest.summed_up = backtest_reports.summary(backtest)  # type: ignore[attr-defined]
     found: dict[str, Any] = backtest.summed_up  # type: ignore[attr-defined]
     return found
 

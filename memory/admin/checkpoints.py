@@ -48,7 +48,7 @@ from memory.models import Blob, Bytecode, Checkpoint, EntryOutcome, Run
 from memory.privacy.redaction import TOLD
 from memory.project.values import RecordId
 from memory.staff import access
-from memory.temporal import history
+from memory.temporal import history, rollback
 
 # Further items are only counted: the first ones show what a rollback is about.
 MAX_LEFT_OUT = 20
@@ -136,14 +136,14 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         try:
             if not self.is_confirmed(request, "restore", queryset):
                 return _ask_to_restore(request, checkpoint)
-            restored = history.restore(
+            restored = rollback.restore(
                 checkpoint.user,
                 checkpoint.version,
                 reopen="dismiss" not in request.POST,
                 by=staff_of(request),
                 reason=note_of(request, "restored by staff"),
             )
-        except (history.NothingToRestore, Redacted, history.BeingRedacted) as error:
+        except (rollback.NothingToRestore, Redacted, history.BeingRedacted) as error:
             messages.error(request, f"Nothing was done: {error}")
             return None
         told = f"Version {restored.version} holds what version {checkpoint.version} does."
@@ -317,8 +317,8 @@ def _first(items: Iterable[SafeString | str]) -> SafeString | str:
 
 
 def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateResponse:
-    """Show the effects of a rollback to this version; raises the errors of `history.restore`."""
-    left_out = history.excluded_by_restoring(checkpoint.user, checkpoint.version)
+    """Show the effects of a rollback to this version; raises the errors of `rollback.restore`."""
+    left_out = rollback.excluded_by_restoring(checkpoint.user, checkpoint.version)
     return ask(
         request,
         "restore",

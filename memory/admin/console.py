@@ -31,7 +31,7 @@ from memory.models import Checkpoint, MemoryUser, Run, WorkspaceConstraint
 from memory.models.runs import RunKind, RunOutcome, RunStatus
 from memory.project.types import format_type
 from memory.recall import queries, retrieval
-from memory.temporal import history
+from memory.temporal import history, instants
 from memory.texts import one_line
 from memory.users import refuse_merged
 
@@ -134,9 +134,9 @@ def _asked(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run | Non
         refuse_merged(user)
         known = history.as_of(user, asked["as_of"]) if asked["as_of"] else history.now(user)
         at = asked["at"] or localtime().isoformat()
-        instant = history.instant_of(user, at)
+        instant = instants.instant_of(user, at)
         return queries.ask(known, asked["code"], instant, staff=staff_of(request)).run
-    except history.BadMoment as error:
+    except instants.BadMoment as error:
         form.add_error(None, visible(str(error)))
     except REFUSED as error:
         form.add_error(None, visible(str(error)))

@@ -24,8 +24,8 @@ from memory.admin.values import in_words
 from memory.checkpoints import Redacted
 from memory.models import Blob, Checkpoint
 from memory.privacy.redaction import TOLD
-from memory.temporal import history
-from memory.temporal.history import RecordChange
+from memory.temporal import differences
+from memory.temporal.differences import RecordChange
 
 # Limits on the characters compared on one page, for both sides together, and on the records shown.
 MAX_COMPARED = 400_000
@@ -199,7 +199,7 @@ def show_records(before: Checkpoint | None, after: Checkpoint) -> SafeString | s
     if sum(found_sizes) > MAX_COMPARED:
         return "Too many to be compared here: the edits below name them."
     try:
-        found = history.difference(before, after)
+        found = differences.difference(before, after)
     except Redacted:
         return TOLD
     changes = [

@@ -61,7 +61,7 @@ from memory.alerting import feedback
 from memory.api import computing
 from memory.api.rates import TooMuch
 from memory.export import archive, subject
-from memory.llm import llm_calls, track_records
+from memory.llm import llm_budgets, track_records
 from memory.models import (
     Alert,
     AlertFeedback,
@@ -669,7 +669,7 @@ class MemoryUserAdmin(PausableAdmin[MemoryUser]):
             messages.success(request, f"{counted(len(chosen), 'user')} will be worked on now.")
         workspaces = Workspace.objects.filter(users__in=chosen).distinct()
         reasons = {
-            llm_calls.why_stopped(workspace) or track_records.why_stopped(workspace)
+            llm_budgets.why_stopped(workspace) or track_records.why_stopped(workspace)
             for workspace in workspaces
         }
         for reason in reasons - {None}:

@@ -27,7 +27,7 @@ from memory.admin.display import (
     pretty,
     shortened,
 )
-from memory.delivery import webhooks
+from memory.delivery import outbox, webhook_endpoints, webhook_messages
 from memory.delivery.destinations import AddressRefused
 from memory.models import Delivery, DeliveryAttempt, WebhookEndpoint
 from memory.models.alerts import AlertEventKind, AlertKind
@@ -63,7 +63,7 @@ class EndpointForm(forms.ModelForm[WebhookEndpoint]):
         """Refuse a URL that would not be called."""
         url = str(self.cleaned_data["url"])
         try:
-            webhooks.check_url(url)
+            webhook_endpoints.check_url(url)
         except AddressRefused as error:
             raise ValidationError(str(error)) from None
         return url
@@ -77,9 +77,9 @@ class EndpointForm(forms.ModelForm[WebhookEndpoint]):
                 raise ValidationError(
                     "Its secret could not be kept: set UAC_ENCRYPTION_KEYS on the server."
                 )
-            if workspace and workspace.webhooks.count() >= webhooks.MAX_ENDPOINTS:
+            if workspace and workspace.webhooks.count() >= webhook_endpoints.MAX_ENDPOINTS:
                 raise ValidationError(
-                    f"A workspace has {webhooks.MAX_ENDPOINTS} endpoints at most."
+                    f"A workspace has {webhook_endpoints.MAX_ENDPOINTS} endpoints at most."
                 )
         return cleaned
 
@@ -104,7 +104,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookEndpoint]:
         """Annotate the messages that wait for each endpoint."""
-        return webhooks.counts(super().get_queryset(request))
+        return outbox.counts(super().get_queryset(request))
 
     def get_fields(self, request: HttpRequest, obj: WebhookEndpoint | None = None) -> Any:
         """Show the settings of a new endpoint, and also the state of an existing one."""
@@ -172,9 +172,9 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         """Create an endpoint and show its secret, only this once, or store changes."""
         chosen = {name: getattr(obj, name) for name in CHOSEN}
         if change:
-            webhooks.change(obj, **chosen)
+            webhook_endpoints.change(obj, **chosen)
             return
-        created, secret = webhooks.create(obj.workspace, **chosen)
+        created, secret = webhook_endpoints.create(obj.workspace, **chosen)
         obj.pk = created.pk
         obj._state.adding = False
         self._show_secret(request, created, secret)
@@ -183,20 +183,22 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
     def send_test(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
         """Send a message of the type `ping`."""
         enabled = queryset.filter(enabled=True)
-        self._each(request, enabled, webhooks.send_test, "A test was sent to", "Sent a test.")
+        self._each(request, enabled, outbox.send_test, "A test was sent to", "Sent a test.")
 
     @admin.action(description="Enable the selected endpoints", permissions=["change"])
     def enable(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
         """Enable the endpoints; their waiting messages are sent first."""
         disabled = queryset.filter(enabled=False)
-        self._each(request, disabled, webhooks.enable, "Enabled", "Enabled.")
+        self._each(request, disabled, webhook_endpoints.enable, "Enabled", "Enabled.")
 
     @admin.action(description="Disable the selected endpoints", permissions=["operate"])
     def disable(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
         """Disable the endpoints; their waiting messages stay."""
         reason = f"Disabled by {request.user.get_username()}."
         enabled = queryset.filter(enabled=True)
-        self._each(request, enabled, lambda one: webhooks.disable(one, reason), "Disabled", reason)
+        self._each(
+            request, enabled, lambda one: webhook_endpoints.disable(one, reason), "Disabled", reason
+        )
 
     @admin.action(
         description="Rotate the secrets of the selected endpoints", permissions=["change"]
@@ -205,7 +207,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         """Create new secrets and show them, only this once."""
         for endpoint in queryset:
             try:
-                self._show_secret(request, endpoint, webhooks.rotate_secret(endpoint))
+                self._show_secret(request, endpoint, webhook_endpoints.rotate_secret(endpoint))
             except encryption.EncryptionError as error:
                 messages.error(request, str(error))
                 return
@@ -214,9 +216,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
     @admin.action(description="Send again what was given up", permissions=["change"])
     def replay_given_up(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
         """Send all permanently failed messages that are still in the log again."""
-        number = sum(
-            webhooks.replay_given_up(endpoint, endpoint.created_at) for endpoint in queryset
-        )
+        number = sum(outbox.replay_given_up(endpoint, endpoint.created_at) for endpoint in queryset)
         messages.success(request, f"{counted(number, 'message')} to be sent again.")
 
     def _each(
@@ -303,7 +303,7 @@ class TypeFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Return the choices."""
-        types = [*(kind.event_type for kind in AlertEventKind), webhooks.PING]
+        types = [*(kind.event_type for kind in AlertEventKind), webhook_messages.PING]
         return [(one, one) for one in types]
 
     def queryset(
@@ -362,7 +362,7 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     @admin.display(description="waits for")
     def waits_for(self, delivery: Delivery) -> str:
         """Link to the earlier message of the same alert that must be settled first."""
-        before = webhooks.before(delivery)
+        before = outbox.before(delivery)
         return link(before, str(before)) if before else NOTHING
 
     @admin.display(description="endpoint", ordering="endpoint__url")
@@ -397,8 +397,8 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
         done = 0
         for delivery in chosen:
             try:
-                webhooks.replay(delivery)
-            except webhooks.DeliveryPending:
+                outbox.replay(delivery)
+            except outbox.DeliveryPending:
                 continue
             done += 1
             self.log_change(request, delivery, "Sent again.")

@@ -34,7 +34,7 @@ from memory.models.alerts import AlertState
 from memory.models.workspace_constraints import VersionState
 from memory.project.shapes import ShapeError
 from memory.staff import access
-from memory.temporal import backtests
+from memory.temporal import backtest_reports
 
 _LIVE = [state for state in AlertState.values if state != AlertState.RESOLVED]
 _MOST_VERSIONS = 50
@@ -528,12 +528,12 @@ def _tested(version: WorkspaceConstraintVersion) -> SafeString | str:
     """Show whether a backtest allows approval, with a link."""
     if version.state not in (VersionState.PASSED, VersionState.APPROVED):
         return ""
-    tested = backtests.tested(version)
+    tested = backtest_reports.tested(version)
     if tested.backtest is None:
         return inline(tested.detail)
     return format_html("{} {}", link(tested.backtest, "Backtest:"), inline(tested.detail))
 
 
 def _is_for_nobody(version: WorkspaceConstraintVersion) -> bool:
-    tested = backtests.tested(version)
+    tested = backtest_reports.tested(version)
     return tested.enough and tested.backtest is None

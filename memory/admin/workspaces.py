@@ -22,9 +22,9 @@ from memory.admin.llm import money, show_track_record
 from memory.admin.pauses import PausableAdmin
 from memory.admission import usage
 from memory.alerting import feedback
-from memory.llm import language_models, llm_calls, track_records
+from memory.llm import language_models, llm_budgets, llm_spending, track_records
 from memory.llm.language_models import Budget
-from memory.llm.llm_calls import Spent
+from memory.llm.llm_spending import Spent
 from memory.llm.track_records import TrackRecord
 from memory.models import AlertFeedback, ApiKey, LlmCall, MemoryUser, Workspace
 from memory.models.users import LaneName
@@ -254,7 +254,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         """Show the effective model and its endpoint, and why it does not work, if so."""
         workspace = _stored(workspace)
         chosen = workspace.chosen_llm
-        stopped = None if workspace._state.adding else llm_calls.why_stopped(workspace)
+        stopped = None if workspace._state.adding else llm_budgets.why_stopped(workspace)
         try:
             connection = language_models.connection(chosen)
         except language_models.LanguageModelError as error:
@@ -332,7 +332,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         """Show the spending of today and this month."""
         if workspace._state.adding:
             return NOTHING
-        day, month = llm_calls.spent(workspace, timezone.now())
+        day, month = llm_spending.spent(workspace, timezone.now())
         return lines(
             [
                 *(_spent_line(name, spent) for name, spent in (("Today", day), ("Month", month))),

@@ -27,7 +27,7 @@ from django.db.models import (
     When,
 )
 
-from memory.delivery import webhooks
+from memory.delivery import outbox
 from memory.models import (
     Alert,
     AlertEvent,
@@ -71,7 +71,7 @@ def record(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
     for seq, event in enumerate(events, last - len(events) + 1):
         event.workspace_id, event.seq = user.workspace_id, seq
     AlertEvent.objects.bulk_create(events)
-    webhooks.queue(user, events)
+    outbox.queue(user, events)
     hints.signal_events(user.workspace_id)
 
 
@@ -156,7 +156,7 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime) ->
         Q(entries__overlap=_array(seqs)) | Q(at__gte=since), user=user
     )
     deliveries = Delivery.objects.filter(event__in=events)
-    webhooks.redact(user, deliveries.values_list("pk", flat=True))
+    outbox.redact(user, deliveries.values_list("pk", flat=True))
 
 
 def _array(numbers: Collection[int]) -> Value:

@@ -14,7 +14,7 @@ from memory.alerting.duplicates import list_duplicates
 from memory.alerting.findings import REDACTED
 from memory.alerting.handover import forget_handed
 from memory.alerting.transitions import REDACTION, Step, lock_current, resolve_alert
-from memory.delivery import webhooks
+from memory.delivery import outbox
 from memory.models import (
     Alert,
     AlertEvent,
@@ -65,4 +65,4 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | N
             resolve_alert(alert, step, "redacted")
     list_duplicates(lock_current(user), {}, (), step)
     step.record()
-    webhooks.redact(user, deliveries)
+    outbox.redact(user, deliveries)

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import django_filters
 from django.db.models import Q, QuerySet, prefetch_related_objects
-from django.utils import timezone
 from drf_spectacular.utils import (
     OpenApiParameter,
     PolymorphicProxySerializer,
@@ -18,159 +16,24 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.alerting import alert_events, feedback, lifecycle
-from memory.api import idempotency, waiting
+from memory.alerting import alert_events
+from memory.api import waiting
+from memory.api.alert_serializers import (
+    AlertDetailSerializer,
+    AlertFeedSerializer,
+    AlertPageSerializer,
+    AlertSerializer,
+    AlertThenPageSerializer,
+    AlertThenSerializer,
+)
 from memory.api.authentication import principal_of
-from memory.api.entries import RejectedSerializer
-from memory.api.errors import Conflict, Incompatible
+from memory.api.errors import Incompatible
 from memory.api.filters import PAGING
-from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
 from memory.delivery import rejections
-from memory.models import Alert, AlertEvent, AlertFeedback
-from memory.models.alerts import LIVE_STATES, Judge, Verdict, found_by
-from memory.models.runs import warning_of
-from memory.temporal import history
-from memory.texts import MAX_REASON
-
-
-class AlertEventSerializer(serializers.ModelSerializer[AlertEvent]):
-    """One step of an alert's life."""
-
-    class Meta:
-        model = AlertEvent
-        fields = ["seq", "kind", "at", "actor", "run", "detail"]
-
-
-class CauseSerializer(serializers.ModelSerializer[Alert]):
-    """A constraint that finds what the alert tells, and its words for it."""
-
-    class Meta:
-        model = Alert
-        fields = ["constraint", "message", "fingerprint"]
-
-
-class AlertSerializer(serializers.ModelSerializer[Alert]):
-    """An alert with its evidence: the records, and the log entries that they rest on."""
-
-    user_id = serializers.CharField(source="user.user_id")
-    warning = serializers.SerializerMethodField(
-        help_text="What to know of the sandbox that found it last, if anything."
-    )
-    causes = CauseSerializer(
-        many=True,
-        help_text="The constraints that find it: the alert's own first, then others that find the"
-        " same of the same records. A live alert goes on until none of them finds it.",
-    )
-
-    class Meta:
-        model = Alert
-        fields = [
-            "id",
-            "user_id",
-            "kind",
-            "state",
-            "severity",
-            "message",
-            "constraint",
-            "causes",
-            "fingerprint",
-            "evidence",
-            "entries",
-            "opened_at",
-            "changed_at",
-            "resolved_at",
-            "open_since",
-            "snoozed_until",
-            "escalated_at",
-            "last_run",
-            "warning",
-        ]
-
-    def get_warning(self, alert: Alert) -> str | None:
-        """Return a warning for a sandbox that is for development."""
-        return warning_of(alert.last_run.runner) if alert.last_run else None
-
-
-class FeedbackSerializer(serializers.ModelSerializer[AlertFeedback]):
-    """What one side thinks of an alert now."""
-
-    class Meta:
-        model = AlertFeedback
-        fields = ["judge", "verdict", "note", "actor", "at"]
-
-
-class AlertDetailSerializer(AlertSerializer):
-    """An alert with its history."""
-
-    events = AlertEventSerializer(many=True)
-    feedback = FeedbackSerializer(many=True)
-
-    class Meta(AlertSerializer.Meta):
-        fields = [*AlertSerializer.Meta.fields, "events", "feedback"]
-
-
-class AlertNewsSerializer(AlertSerializer):
-    """An alert as it is now, with what happened to it after some number of the feed."""
-
-    events = AlertEventSerializer(many=True, source="news")
-
-    class Meta(AlertSerializer.Meta):
-        fields = [*AlertSerializer.Meta.fields, "events"]
-
-
-class AlertPageSerializer(serializers.Serializer[Any]):
-    """A page of the list."""
-
-    next = serializers.URLField(allow_null=True)
-    previous = serializers.URLField(allow_null=True)
-    results = AlertSerializer(many=True)
-
-
-class RejectionSerializer(serializers.Serializer[Any]):
-    """Entries of a user's log that were rejected together: an event of the feed."""
-
-    seq = serializers.IntegerField(help_text="The number of the event in the feed.")
-    at = serializers.DateTimeField()
-    user_id = serializers.CharField()
-    count = serializers.IntegerField(help_text="How many entries were rejected.")
-    more = serializers.IntegerField(
-        help_text=f"How many of them `entries` does not name: it has those of the first"
-        f" {rejections.MAX_NAMED} that are still rejected."
-    )
-    entries = RejectedSerializer(many=True)
-
-
-class AlertFeedSerializer(serializers.Serializer[Any]):
-    """What happened after a number of the feed; alerts in the order of their newest events."""
-
-    results = AlertNewsSerializer(many=True)
-    rejected = RejectionSerializer(
-        many=True,
-        help_text="Entries that were rejected, in the order of the events; none where a filter"
-        " narrows the alerts.",
-    )
-    next = serializers.IntegerField(help_text="What to send as `after` the next time.")
-    waited = serializers.BooleanField(
-        help_text="False where the server has too many waiting requests for one more: wait a while"
-        " before you ask again."
-    )
-
-
-class AlertThenSerializer(AlertSerializer):
-    """An alert as it is now, and in which state it was at the moment that was asked for."""
-
-    state_then = serializers.ChoiceField(choices=LIVE_STATES)
-
-    class Meta(AlertSerializer.Meta):
-        fields = [*AlertSerializer.Meta.fields, "state_then"]
-
-
-class AlertThenPageSerializer(AlertPageSerializer):
-    """A page of the list as of a moment."""
-
-    results = AlertThenSerializer(many=True)
-
+from memory.models import Alert, AlertEvent
+from memory.models.alerts import found_by
+from memory.temporal import instants
 
 # Parameters of the list that the feed does not have.
 LIST_ONLY = (*PAGING, "as_of")
@@ -277,8 +140,8 @@ class AlertList(generics.ListAPIView[Alert]):
         if "as_of" not in self.request.query_params:
             return found
         try:
-            moment = history.instant_in(zone(), self.request.query_params["as_of"])
-        except history.BadMoment as error:
+            moment = instants.instant_in(zone(), self.request.query_params["as_of"])
+        except instants.BadMoment as error:
             raise ValidationError({"as_of": [str(error)]}) from None
         return alert_events.live_at(found, moment)
 
@@ -319,165 +182,6 @@ class OneAlert(generics.RetrieveAPIView[Alert]):
     def get_queryset(self) -> QuerySet[Alert]:
         """Return the alerts of the caller's workspace."""
         return _visible(self).prefetch_related("events", "feedback")
-
-
-class NoteSerializer(StrictSerializer):
-    """What is to be remembered with it."""
-
-    note = serializers.CharField(
-        required=False, default="", max_length=MAX_REASON, allow_blank=True
-    )
-
-
-class SnoozeSerializer(NoteSerializer):
-    """Until when the alert is put off."""
-
-    until = serializers.DateTimeField(
-        required=False,
-        help_text="A moment within a year, without an offset where the user lives; without it,"
-        " until the severity changes, or the records that the alert rests on.",
-    )
-
-
-class GiveFeedbackSerializer(NoteSerializer):
-    """What the product thinks of the alert; it replaces what it said before."""
-
-    verdict = serializers.ChoiceField(choices=Verdict.choices)
-
-
-class ReasonSerializer(StrictSerializer):
-    """Why it is done."""
-
-    reason = serializers.CharField(max_length=MAX_REASON)
-
-
-class ChangedAlert(OneAlert):
-    """An action on one alert."""
-
-    http_method_names = ["post", "options"]
-
-    def change(self, step: Callable[[Alert, str], object]) -> Response:
-        """Apply an action to the alert on behalf of the caller, and return the alert."""
-
-        def do() -> Alert:
-            alert = self.get_object()
-            try:
-                step(alert, str(principal_of(self.request)))
-            except (lifecycle.AlertNotOpen, feedback.FeedbackRefused) as error:
-                raise Conflict(str(error)) from None
-            except lifecycle.SnoozeRefused as error:
-                raise serializers.ValidationError({"until": [str(error)]}) from None
-            return alert
-
-        written = idempotency.once(
-            self.request,
-            do,
-            user_of=lambda alert: alert.user,
-            refer=lambda alert: str(alert.pk),
-            recall=lambda known: Alert.objects.get(pk=known.reference),
-        )
-        return Response(self.get_serializer(self.get_object()).data, headers=written.headers)
-
-
-class Acknowledge(ChangedAlert):
-    """Acknowledge an alert."""
-
-    @extend_schema(
-        request=NoteSerializer,
-        responses={200: AlertDetailSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
-    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Acknowledge the alert; 409 if it is resolved."""
-        body = NoteSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        note = body.validated_data["note"]
-        return self.change(
-            lambda alert, actor: lifecycle.acknowledge(alert, actor=actor, note=note)
-        )
-
-
-class Snooze(ChangedAlert):
-    """Snooze an alert."""
-
-    @extend_schema(
-        request=SnoozeSerializer,
-        responses={200: AlertDetailSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
-    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Snooze the alert until a moment, or until it changes; 409 if it is resolved."""
-        body = SnoozeSerializer(data=request.data)
-        with timezone.override(ZoneInfo(self.get_object().user.time_zone)):
-            body.is_valid(raise_exception=True)
-        until, note = body.validated_data.get("until"), body.validated_data["note"]
-        return self.change(
-            lambda alert, actor: lifecycle.snooze(alert, actor=actor, until=until, note=note)
-        )
-
-
-class Reopen(ChangedAlert):
-    """Reopen an alert."""
-
-    @extend_schema(
-        request=NoteSerializer,
-        responses={200: AlertDetailSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
-    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Take back an acknowledgement, a snooze, or a resolution by hand that still holds.
-
-        409 if the alert is open, or what it told of is no longer found.
-        """
-        body = NoteSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        note = body.validated_data["note"]
-        return self.change(lambda alert, actor: lifecycle.reopen(alert, actor=actor, note=note))
-
-
-class Feedback(ChangedAlert):
-    """Give feedback on an alert."""
-
-    @extend_schema(
-        request=GiveFeedbackSerializer,
-        responses={200: AlertDetailSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
-    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Say that the alert was useful, or wrong, whether it is live or resolved.
-
-        The product has one verdict, which may be changed. 409 for an alert about a constraint.
-        """
-        body = GiveFeedbackSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        verdict, note = Verdict(body.validated_data["verdict"]), body.validated_data["note"]
-        return self.change(
-            lambda alert, actor: feedback.give(
-                alert, judge=Judge.PRODUCT, verdict=verdict, actor=actor, note=note
-            )
-        )
-
-
-class Resolve(ChangedAlert):
-    """Resolve an alert by hand."""
-
-    @extend_schema(
-        request=ReasonSerializer,
-        responses={200: AlertDetailSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
-    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Resolve the alert; 409 if it is resolved.
-
-        While the constraint finds the same unchanged, it opens no new one. An alert that tells of a
-        paused constraint is resolved by resuming it.
-        """
-        body = ReasonSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        reason = body.validated_data["reason"]
-        return self.change(
-            lambda alert, actor: lifecycle.resolve(alert, actor=actor, reason=reason)
-        )
 
 
 def _after(request: Request, newest: int) -> int:

@@ -23,7 +23,7 @@ from memory.models import Backtest, BacktestFinding
 from memory.models.alerts import Severity
 from memory.models.log import By
 from memory.models.workspaces import Scope
-from memory.temporal import backtests
+from memory.temporal import backtest_reports, backtests
 
 MAX_SOURCE = 64 * 1024
 HISTORY = (
@@ -164,7 +164,7 @@ class BacktestDetailSerializer(BacktestSerializer):
     @extend_schema_field(BacktestSummarySerializer)
     def get_summary(self, backtest: Backtest) -> dict[str, Any]:
         """Summarise the findings."""
-        return dict(BacktestSummarySerializer(backtests.summary(backtest)).data)
+        return dict(BacktestSummarySerializer(backtest_reports.summary(backtest)).data)
 
 
 class ChangeOfFindingSerializer(serializers.Serializer[Any]):
@@ -257,7 +257,7 @@ class BacktestFindings(generics.ListAPIView[BacktestFinding]):
         if getattr(self, "swagger_fake_view", False):
             return BacktestFinding.objects.none()
         backtest = generics.get_object_or_404(_visible(self), pk=self.kwargs["backtest_id"])
-        return backtests.findings_of(backtest)
+        return backtest_reports.findings_of(backtest)
 
 
 def _once(request: Request, do: Callable[[], Backtest]) -> idempotency.Written[Backtest]:

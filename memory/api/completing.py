@@ -17,7 +17,7 @@ from memory.admission import pauses, usage
 from memory.api import waiting
 from memory.api.runs import wait_for
 from memory.api.turns import input_of, turns_of
-from memory.llm import llm_calls
+from memory.llm import llm_budgets
 from memory.models import MemoryUser
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.recall.search.followups import MODEL, WORDS, Question, may_lean, understand
@@ -92,7 +92,7 @@ class _NotCompleted(Exception):
 
 def _ask_model(user: MemoryUser, input: dict[str, Any], limit: float) -> str:
     """Have the language model complete the question; raises _NotCompleted."""
-    if reason := llm_calls.why_stopped(user.workspace):
+    if reason := llm_budgets.why_stopped(user.workspace):
         raise _NotCompleted(reason)
     if pauses.of_user(user):
         raise _NotCompleted("The staff have paused the work on this user.")

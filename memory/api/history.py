@@ -21,7 +21,7 @@ from memory.api.serializers import StrictSerializer
 from memory.api.users import UserScopedView
 from memory.models import Alert, Checkpoint
 from memory.models.log import By
-from memory.temporal import history
+from memory.temporal import differences, history, rollback
 
 MAX_REASON = 500
 
@@ -76,7 +76,7 @@ class Difference(UserScopedView):
         else:
             until = history.now(user)
         with computing(user.workspace_id):
-            found = history.difference(since.checkpoint, until.checkpoint)
+            found = differences.difference(since.checkpoint, until.checkpoint)
             answer = {
                 "since": since.to_json(),
                 "until": until.to_json(),
@@ -145,7 +145,7 @@ class Restore(UserScopedView):
         """Return what a return to the version would leave out; nothing is done."""
         user = self.memory_user()
         with computing(user.workspace_id), _refusals():
-            found = history.excluded_by_restoring(user, version)
+            found = rollback.excluded_by_restoring(user, version)
             return Response(ExcludedSerializer(found).data)
 
     @extend_schema(
@@ -162,7 +162,7 @@ class Restore(UserScopedView):
         def restore() -> Checkpoint:
             with _refusals():
                 by = str(principal_of(request))
-                return history.restore(user, version, by=by, **body.validated_data)
+                return rollback.restore(user, version, by=by, **body.validated_data)
 
         written = idempotency.once(
             request,
@@ -182,7 +182,7 @@ def _refusals() -> Iterator[None]:
     """Answer 404 for a missing version, and 409 if there is nothing to restore."""
     try:
         yield
-    except history.NoSuchVersion as error:
+    except rollback.NoSuchVersion as error:
         raise NotFound(str(error)) from None
-    except history.NothingToRestore as error:
+    except rollback.NothingToRestore as error:
         raise Conflict(str(error)) from None

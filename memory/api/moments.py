@@ -12,7 +12,7 @@ from memory.api.errors import Incompatible, NamesNothing
 from memory.api.users import UserScopedView
 from memory.models import MemoryUser
 from memory.models.log import By
-from memory.temporal import history
+from memory.temporal import history, instants
 from memory.temporal.history import Known
 
 AS_OF = OpenApiParameter(
@@ -105,7 +105,7 @@ def known_as_of(user: MemoryUser, text: str | None, parameter: str, by: str = By
         raise NamesNothing(parameter, str(error)) from None
     except history.NotByOccurred as error:
         raise Incompatible(parameter, str(error)) from None
-    except history.BadMoment as error:
+    except instants.BadMoment as error:
         raise serializers.ValidationError({parameter: [str(error)]}) from None
     if known.is_computed:
         with computing(user.workspace_id):
@@ -116,6 +116,6 @@ def known_as_of(user: MemoryUser, text: str | None, parameter: str, by: str = By
 def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
     """Return the moment that `at` names; for a day, its noon in the user's time zone."""
     try:
-        return history.instant_of(user, text)
-    except history.BadMoment as error:
+        return instants.instant_of(user, text)
+    except instants.BadMoment as error:
         raise serializers.ValidationError({"at": [str(error)]}) from None

@@ -12,7 +12,7 @@ from rest_framework.views import APIView
 
 from memory.alerting import feedback, paused_constraints
 from memory.api import idempotency
-from memory.api.alerts import ReasonSerializer
+from memory.api.alert_serializers import ReasonSerializer
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
 from memory.api.filters import PAGING, refuse_unknown

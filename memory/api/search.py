@@ -22,7 +22,8 @@ from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.recall.search import filters
 from memory.recall.search.documents import CorpusName
-from memory.recall.search.finding import Explanation, Found, Hit, Meaning, find
+from memory.recall.search.finding import find
+from memory.recall.search.results import Explanation, Found, Hit, Meaning
 from memory.users import ASKED, WITH_HEAD
 
 if TYPE_CHECKING:

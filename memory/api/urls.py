@@ -3,6 +3,7 @@
 from django.urls import path, re_path
 
 from memory.api import (
+    alert_actions,
     alerts,
     asking,
     backtests,
@@ -16,6 +17,7 @@ from memory.api import (
     forecasts,
     history,
     imports,
+    library_constraints,
     merging,
     paused,
     projects,
@@ -90,11 +92,15 @@ urlpatterns = [
     path("erasures/<uuid:erasure_id>/", erasures.OneErasure.as_view(), name="erasure"),
     path("alerts/", alerts.AlertList.as_view(), name="alerts"),
     path("alerts/<uuid:alert_id>/", alerts.OneAlert.as_view(), name="alert"),
-    path("alerts/<uuid:alert_id>/acknowledge/", alerts.Acknowledge.as_view(), name="acknowledge"),
-    path("alerts/<uuid:alert_id>/resolve/", alerts.Resolve.as_view(), name="resolve"),
-    path("alerts/<uuid:alert_id>/snooze/", alerts.Snooze.as_view(), name="snooze"),
-    path("alerts/<uuid:alert_id>/reopen/", alerts.Reopen.as_view(), name="reopen"),
-    path("alerts/<uuid:alert_id>/feedback/", alerts.Feedback.as_view(), name="feedback"),
+    path(
+        "alerts/<uuid:alert_id>/acknowledge/",
+        alert_actions.Acknowledge.as_view(),
+        name="acknowledge",
+    ),
+    path("alerts/<uuid:alert_id>/resolve/", alert_actions.Resolve.as_view(), name="resolve"),
+    path("alerts/<uuid:alert_id>/snooze/", alert_actions.Snooze.as_view(), name="snooze"),
+    path("alerts/<uuid:alert_id>/reopen/", alert_actions.Reopen.as_view(), name="reopen"),
+    path("alerts/<uuid:alert_id>/feedback/", alert_actions.Feedback.as_view(), name="feedback"),
     path("paused-constraints/", paused.PausedConstraints.as_view(), name="paused-constraints"),
     path("paused-constraints/<uuid:paused_id>/resume/", paused.Resume.as_view(), name="resume"),
     path("constraint-precision/", paused.Precisions.as_view(), name="constraint-precision"),
@@ -144,12 +150,12 @@ urlpatterns = [
     path(f"{BACKTEST}retry/", backtests.RetryBacktest.as_view(), name="retry-backtest"),
     path(
         "constraint-library/",
-        workspace_constraints.ConstraintLibrary.as_view(),
+        library_constraints.ConstraintLibrary.as_view(),
         name="constraint-library",
     ),
     path(
         "constraint-library/<str:name>/",
-        workspace_constraints.OneLibraryConstraint.as_view(),
+        library_constraints.OneLibraryConstraint.as_view(),
         name="library-constraint",
     ),
     path("runs/<uuid:run_id>/", runs.OneRun.as_view(), name="run"),

@@ -27,7 +27,7 @@ from memory.api.errors import Conflict
 from memory.api.operations import accepted
 from memory.api.serializers import StrictSerializer
 from memory.canonical import sha256
-from memory.delivery import webhooks
+from memory.delivery import outbox, webhook_endpoints, webhook_messages
 from memory.delivery.destinations import AddressRefused
 from memory.models import Delivery, DeliveryAttempt, IdempotencyKey, WebhookEndpoint
 from memory.models.alerts import AlertEventKind, AlertKind, Severity
@@ -198,7 +198,9 @@ class DeliveryFilter(django_filters.FilterSet):
     """The filters of messages."""
 
     state = django_filters.ChoiceFilter(choices=DeliveryStanding.choices, method="in_state")
-    type = django_filters.ChoiceFilter(choices=[(name, name) for name in (webhooks.PING, *TYPES)])
+    type = django_filters.ChoiceFilter(
+        choices=[(name, name) for name in (webhook_messages.PING, *TYPES)]
+    )
     alert = django_filters.UUIDFilter(field_name="alert_id")
     since = django_filters.IsoDateTimeFilter(method="written_since")
 
@@ -241,7 +243,7 @@ class Managed(APIView):
         if getattr(self, "swagger_fake_view", False):
             return WebhookEndpoint.objects.none()
         workspace = principal_of(self.request).workspace
-        return webhooks.counts(WebhookEndpoint.objects.filter(workspace=workspace))
+        return outbox.counts(WebhookEndpoint.objects.filter(workspace=workspace))
 
     def endpoint(self) -> WebhookEndpoint:
         """Return the addressed endpoint; raises Http404."""
@@ -285,7 +287,7 @@ def _refusing(do: Callable[[], Any]) -> Any:
         raise serializers.ValidationError({"url": [str(error)]}) from None
     except EncryptionError as error:
         raise Conflict(f"The server cannot keep a secret. {error}") from None
-    except (webhooks.TooManyEndpoints, webhooks.DeliveryPending, webhooks.Disabled) as error:
+    except (webhook_endpoints.TooManyEndpoints, outbox.DeliveryPending, outbox.Disabled) as error:
         raise Conflict(str(error)) from None
 
 
@@ -303,7 +305,7 @@ def _secret_once(
 
     def recall(known: IdempotencyKey) -> tuple[Any, str | None]:
         endpoint_id, hashed = known.reference
-        secret = webhooks.secret_of(endpoint_id)
+        secret = webhook_endpoints.secret_of(endpoint_id)
         return endpoint_id, secret if secret and sha256(secret) == hashed else None
 
     return idempotency.once(
@@ -333,7 +335,7 @@ class Endpoints(Managed, generics.ListAPIView[WebhookEndpoint]):
         """Create an endpoint; the answer has its secret, which is told this one time."""
         fields = _body(NewEndpointSerializer, request)
         workspace = principal_of(request).workspace
-        written = _secret_once(request, lambda: webhooks.create(workspace, **fields))
+        written = _secret_once(request, lambda: webhook_endpoints.create(workspace, **fields))
         endpoint_id, secret = written.result
         self.kwargs["endpoint_id"] = endpoint_id
         answer = {**EndpointSerializer(self.endpoint()).data, "secret": secret}
@@ -361,7 +363,7 @@ class Endpoint(Managed):
         def change() -> None:
             endpoint = self.endpoint()
             with etags.unchanged(request, endpoint, self._told):
-                _refusing(lambda: webhooks.change(endpoint, **fields))
+                _refusing(lambda: webhook_endpoints.change(endpoint, **fields))
 
         written = idempotency.once(request, change, recall=lambda known: None)
         return Response(self._told(), headers=written.headers)
@@ -377,9 +379,9 @@ class Endpoint(Managed):
             endpoint = self.endpoint()
             together = transaction.atomic() if "If-Match" in request.headers else nullcontext()
             with together:
-                webhooks.hold_events(endpoint)
+                webhook_endpoints.hold_events(endpoint)
                 with etags.unchanged(request, endpoint, self._told):
-                    webhooks.delete(endpoint)
+                    webhook_endpoints.delete(endpoint)
 
         written = idempotency.once(request, delete, recall=lambda known: None)
         return Response(status=status.HTTP_204_NO_CONTENT, headers=written.headers)
@@ -400,7 +402,9 @@ class RotateSecret(Managed):
         """Make a new secret, told this one time; for 24 hours the previous one signs, too."""
         _body(NothingSerializer, request)
         endpoint = self.endpoint()
-        written = _secret_once(request, lambda: (endpoint, webhooks.rotate_secret(endpoint)))
+        written = _secret_once(
+            request, lambda: (endpoint, webhook_endpoints.rotate_secret(endpoint))
+        )
         _, secret = written.result
         answer = {**EndpointSerializer(self.endpoint()).data, "secret": secret}
         return Response(answer, headers=written.headers)
@@ -418,7 +422,7 @@ class SendTest(Managed):
         """Send a message of the type `ping`, once; 409 if the endpoint is disabled."""
         _body(NothingSerializer, request)
         endpoint = self.endpoint()
-        return self._sent(request, lambda: webhooks.send_test(endpoint))
+        return self._sent(request, lambda: outbox.send_test(endpoint))
 
 
 class ReplayGivenUp(Managed):
@@ -436,7 +440,7 @@ class ReplayGivenUp(Managed):
         endpoint = self.endpoint()
         written: idempotency.Written[int] = idempotency.once(
             request,
-            lambda: webhooks.replay_given_up(endpoint, since),
+            lambda: outbox.replay_given_up(endpoint, since),
             refer=lambda number: number,
             recall=lambda known: int(known.reference),
         )
@@ -484,7 +488,7 @@ class ReplayDelivery(Managed):
         delivery = self.delivery()
 
         def replay() -> Delivery:
-            webhooks.replay(delivery)
+            outbox.replay(delivery)
             return delivery
 
         return self._sent(request, replay)

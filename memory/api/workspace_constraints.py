@@ -1,4 +1,4 @@
-"""`/v1/constraints/`: the constraints of a workspace for all its users, and the library."""
+"""`/v1/constraints/`: the constraints of a workspace for all its users."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -6,12 +6,7 @@ from typing import Any
 from django.db.models import Count, OuterRef, Prefetch, QuerySet, Subquery
 from django.http import Http404
 from django.urls import reverse
-from drf_spectacular.utils import (
-    OpenApiParameter,
-    OpenApiResponse,
-    extend_schema,
-    extend_schema_field,
-)
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,210 +14,30 @@ from rest_framework.views import APIView
 
 from memory.api import etags, idempotency, waiting
 from memory.api.authentication import principal_of
-from memory.api.constraints import NO_SOURCE, NO_TESTS
 from memory.api.errors import Conflict, ProblemSerializer
-from memory.api.filters import PAGING, refuse_unknown
-from memory.api.pages import PAGE, PageSerializer, page_of
+from memory.api.filters import refuse_unknown
 from memory.api.problems import CONTENT_TYPE
-from memory.api.serializers import StrictSerializer
-from memory.constraints import applicability, constraint_library, workspace_constraints
-from memory.constraints.constraint_library import LibraryConstraint
+from memory.api.workspace_constraint_serializers import (
+    ConstraintChangeSerializer,
+    ConstraintCoverageSerializer,
+    NewVersionSerializer,
+    NewWorkspaceConstraintSerializer,
+    VersionDetailSerializer,
+    WorkspaceConstraintDetailSerializer,
+    WorkspaceConstraintSerializer,
+)
+from memory.constraints import applicability, workspace_constraints
 from memory.models import Alert, WorkspaceConstraint, WorkspaceConstraintVersion
 from memory.models.alerts import AlertState
 from memory.models.workspace_constraints import VersionState
 from memory.models.workspaces import Scope
 from memory.project.shapes import ShapeError
-from memory.temporal import backtests
 
 # A type check and two sandboxes take a few seconds.
 JUDGING_WAIT_SECONDS = 20.0
-MAX_DESCRIPTION = 1000
-
 CONFLICT: Mapping[Any, OpenApiResponse] = {
     (409, CONTENT_TYPE): OpenApiResponse(ProblemSerializer, "It contradicts what is there.")
 }
-
-
-class VersionSerializer(serializers.ModelSerializer[WorkspaceConstraintVersion]):
-    """A version of a constraint: written once, judged once, approved or not."""
-
-    reason = serializers.SerializerMethodField(
-        help_text="What failed first, if it was refused; else empty."
-    )
-
-    class Meta:
-        model = WorkspaceConstraintVersion
-        fields = [
-            *("number", "state", "reason", "created_at", "created_by"),
-            *("judged_at", "approved_at", "approved_by"),
-        ]
-
-    def get_reason(self, version: WorkspaceConstraintVersion) -> str:
-        """Return the result of the checks in one line."""
-        return str((version.verdict or {}).get("reason", ""))
-
-
-class TestedSerializer(serializers.Serializer[backtests.Tested]):
-    """Whether a version may be approved, as far as backtests go."""
-
-    enough = serializers.BooleanField()
-    detail = serializers.CharField(help_text="Why, or why not.")
-    backtest = serializers.UUIDField(
-        source="backtest.pk", default=None, allow_null=True, help_text="Which this is about."
-    )
-
-
-class VersionDetailSerializer(VersionSerializer):
-    """A version with its text, and what each check found."""
-
-    tested = serializers.SerializerMethodField(help_text="What its approval rests on.")
-    tests = serializers.CharField()
-    verdict = serializers.JSONField(
-        allow_null=True, help_text="Every check with what it found; null while it is checked."
-    )
-
-    class Meta(VersionSerializer.Meta):
-        fields = [*VersionSerializer.Meta.fields, "source", "tests", "verdict", "tested"]
-
-    @extend_schema_field(TestedSerializer)
-    def get_tested(self, version: WorkspaceConstraintVersion) -> dict[str, Any]:
-        """Return whether it was backtested."""
-        return dict(TestedSerializer(backtests.tested(version)).data)
-
-
-class WorkspaceConstraintSerializer(serializers.ModelSerializer[WorkspaceConstraint]):
-    """A constraint for all users of the workspace whose projects have what it needs."""
-
-    path = serializers.CharField(help_text="What alerts and runs call it.")
-    live = serializers.IntegerField(
-        source="live.number",
-        default=None,
-        allow_null=True,
-        help_text="The approved version that runs.",
-    )
-    newest = serializers.IntegerField(help_text="The number of the newest version.")
-    alerts = serializers.IntegerField(help_text="Alerts of it that are not resolved.")
-
-    class Meta:
-        model = WorkspaceConstraint
-        fields = [
-            *("name", "path", "description", "enabled", "percentage", "live", "newest"),
-            *("alerts", "created_at", "created_by", "changed_at", "changed_by"),
-        ]
-
-
-class WorkspaceConstraintDetailSerializer(WorkspaceConstraintSerializer):
-    """A constraint with its versions, the newest first."""
-
-    versions = VersionSerializer(many=True)
-
-    class Meta(WorkspaceConstraintSerializer.Meta):
-        fields = [*WorkspaceConstraintSerializer.Meta.fields, "versions"]
-
-
-def _text(**options: Any) -> serializers.CharField:
-    return serializers.CharField(max_length=workspace_constraints.MAX_SOURCE, **options)
-
-
-class NewVersionSerializer(StrictSerializer):
-    """The source of a constraint, and the tests that show it speak and be silent."""
-
-    source = _text(  # type: ignore[assignment]
-        help_text="See docs/workspace-constraints.md.", error_messages=NO_SOURCE
-    )
-    tests = _text(error_messages=NO_TESTS)
-
-
-class NewWorkspaceConstraintSerializer(StrictSerializer):
-    """A constraint to be created: from its text, or from the library."""
-
-    name = serializers.CharField(
-        required=False, max_length=100, help_text="As a Python name; of the library's, the same."
-    )
-    description = serializers.CharField(
-        required=False, default="", allow_blank=True, max_length=MAX_DESCRIPTION
-    )
-    library = serializers.CharField(
-        required=False, max_length=100, help_text="Begin with this one of the library."
-    )
-    source = _text(required=False, error_messages=NO_SOURCE)  # type: ignore[assignment]
-    tests = _text(required=False, error_messages=NO_TESTS)
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Take the text from the library, if one of its constraints is named."""
-        if "library" in attrs:
-            if extra := sorted({"source", "tests"} & set(attrs)):
-                raise serializers.ValidationError(
-                    {name: ["Give a text, or one of the library."] for name in extra}
-                )
-            try:
-                known = constraint_library.read(attrs.pop("library"))
-            except KeyError:
-                raise serializers.ValidationError({"library": [_of_library()]}) from None
-            if attrs.setdefault("name", known.name) != known.name:
-                raise serializers.ValidationError(
-                    {"name": ["One of the library keeps its name, by which its tests import it."]}
-                )
-            return {
-                **attrs,
-                "source": known.source,
-                "tests": known.tests,
-                "description": attrs["description"] or known.summary,
-            }
-        if missing := [name for name in ("name", "source", "tests") if name not in attrs]:
-            message = "Give name, source and tests, or `library` for one of the library."
-            raise serializers.ValidationError({name: [message] for name in missing})
-        return attrs
-
-
-class ConstraintChangeSerializer(StrictSerializer):
-    """What of a constraint can be changed."""
-
-    enabled = serializers.BooleanField(required=False, help_text="If not, it runs for nobody.")
-    percentage = serializers.IntegerField(
-        required=False,
-        min_value=0,
-        max_value=100,
-        help_text="Of the users, so many in a hundred have it. More only adds users.",
-    )
-    description = serializers.CharField(
-        required=False, allow_blank=True, max_length=MAX_DESCRIPTION
-    )
-
-
-class ConstraintCoverageSerializer(serializers.Serializer[applicability.Coverage]):
-    """Whom a version fits: of the users with a project, up to a thousand at a time."""
-
-    users = serializers.IntegerField(help_text="Users that were looked at.")
-    applies = serializers.IntegerField(help_text="Of these, it fits so many.")
-    within = serializers.IntegerField(help_text="Of these, so many are within the percentage.")
-    reasons = serializers.DictField(
-        child=serializers.IntegerField(), help_text="Why it does not fit → how many users."
-    )
-    after = serializers.IntegerField(
-        allow_null=True, help_text="?after= to look at the next ones; null at the end."
-    )
-
-
-class LibraryConstraintSerializer(serializers.Serializer[LibraryConstraint]):
-    """A constraint of the library."""
-
-    name = serializers.CharField()
-    summary = serializers.CharField()
-    doc = serializers.CharField(help_text="What it alerts on, needs, and does not see.")
-
-
-class LibraryPageSerializer(PageSerializer):
-    """A page of the library."""
-
-    results = LibraryConstraintSerializer(many=True)
-
-
-class LibraryConstraintDetailSerializer(LibraryConstraintSerializer):
-    """A constraint of the library with its text."""
-
-    source = serializers.CharField()  # type: ignore[assignment]
-    tests = serializers.CharField()
 
 
 class WorkspaceView(APIView):
@@ -493,44 +308,6 @@ class ConstraintCoverage(WorkspaceView):
         except ShapeError as error:
             raise Conflict(f"Version {version.number}: {error}.") from None
         return Response(ConstraintCoverageSerializer(found).data)
-
-
-class ConstraintLibrary(WorkspaceView):
-    """The constraints that come with the server."""
-
-    certain_users = True
-    parameters = {"GET": PAGING}
-
-    @extend_schema(
-        operation_id="constraint_library_list",
-        responses=LibraryPageSerializer,
-        parameters=PAGE,
-    )
-    def get(self, request: Request) -> Response:
-        """List the library."""
-        page = page_of(request, constraint_library.names(), lambda name: (name,))
-        found = map(constraint_library.read, page["results"])
-        results = [LibraryConstraintSerializer(one).data for one in found]
-        return Response({**page, "results": results})
-
-
-class OneLibraryConstraint(WorkspaceView):
-    """One constraint of the library."""
-
-    certain_users = True
-
-    @extend_schema(responses=LibraryConstraintDetailSerializer)
-    def get(self, request: Request, name: str) -> Response:
-        """Return it with its text."""
-        try:
-            found = constraint_library.read(name)
-        except KeyError:
-            raise Http404(_of_library()) from None
-        return Response(LibraryConstraintDetailSerializer(found).data)
-
-
-def _of_library() -> str:
-    return f"The library has {', '.join(constraint_library.names())}."
 
 
 def _once(

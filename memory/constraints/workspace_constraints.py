@@ -24,7 +24,7 @@ from memory.models import (
 from memory.models.workspace_constraints import VersionState
 from memory.project import EditError
 from memory.project.names import check_lower_name
-from memory.temporal import backtests
+from memory.temporal import backtest_reports, backtests
 from memory.work.hints import hint
 
 MAX_SOURCE = 64 * 1024
@@ -124,7 +124,7 @@ def approve(version: WorkspaceConstraintVersion, *, by: str) -> WorkspaceConstra
         now = timezone.now()
         version.refresh_from_db()
         if version.state == VersionState.PASSED:
-            tested = backtests.tested(version)
+            tested = backtest_reports.tested(version)
             if not tested.enough:
                 raise NotApprovable(tested.detail)
             version.state, version.approved_by, version.approved_at = VersionState.APPROVED, by, now

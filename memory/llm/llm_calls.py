@@ -1,9 +1,9 @@
-"""Calls of language models: admission, outcomes and spending.
+"""Calls of language models: admission and outcomes.
 
 A row is written before the request is sent and finished afterwards, so that a call is on record
 even if its process is killed. Concurrency is counted by the rows under way, and the most that they
-may spend is held against the budget until they end, so concurrent calls never exceed it. Finished
-calls are added to a ledger (`LlmSpending`), which is quick to sum up.
+may spend is held against the budget (`memory.llm.llm_budgets`) until they end, so concurrent calls
+never exceed it. Finished calls are added to a ledger (`LlmSpending`), which is quick to sum up.
 """
 
 import datetime
@@ -11,7 +11,7 @@ import json
 import random
 import uuid
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -19,16 +19,17 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from memory.canonical import canonical_json, sha256
 from memory.llm import language_models, track_records
-from memory.llm.language_models import Budget, LanguageModelError, Usage
-from memory.models import Lane, LlmCall, LlmSpending, MemoryUser, Run, Workspace
+from memory.llm.language_models import Budget, Usage
+from memory.llm.llm_budgets import TooManyCalls, check_budget, cost_of
+from memory.llm.llm_spending import match_kind
+from memory.models import Lane, LlmCall, MemoryUser, Run, Workspace
 from memory.models.leased import LeasedWork
 from memory.models.llm import LlmOutcome, LlmPurpose
-from memory.models.users import LaneName
 from memory.privacy import encryption
 from memory.work import leases
 
@@ -37,9 +38,6 @@ logger = structlog.get_logger(__name__)
 # A call whose attempt should have ended this long ago has lost its caller.
 GRACE = datetime.timedelta(seconds=30)
 ERROR_CHARACTERS = 4000
-# This many failed calls of an embedding model are more than chance.
-SEVERAL = 3
-
 # Outcomes for which no provider charges. After any other the provider may have worked for us, even
 # if it has not reported its usage.
 FREE = (
@@ -51,28 +49,6 @@ FREE = (
     LlmOutcome.TOO_LONG,
     LlmOutcome.REJECTED,
 )
-# Outcomes that repeat until somebody corrects the settings, or pays.
-UNUSABLE = (LlmOutcome.WRONG_KEY, LlmOutcome.NO_CREDIT, LlmOutcome.UNKNOWN_MODEL)
-# Outcomes that usually pass.
-UNREACHED = (
-    LlmOutcome.RATE_LIMITED,
-    LlmOutcome.UNAVAILABLE,
-    LlmOutcome.TIMEOUT,
-    LlmOutcome.CONNECTION_LOST,
-    LlmOutcome.INVALID_ANSWER,
-)
-
-
-class BudgetExhausted(LanguageModelError):
-    """The workspace may spend no more before `until`; None: until somebody raises the budget."""
-
-    def __init__(self, message: str, until: datetime.datetime | None) -> None:
-        super().__init__(message)
-        self.until = until
-
-
-class TooManyCalls(LanguageModelError):
-    """The workspace has as many calls under way as it may have at one time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,10 +114,10 @@ def start(
         if work.purpose in track_records.AUTHORING:
             _refuse_stopped(workspace, attempt.model)
         budget = budget or language_models.budget(workspace.chosen_llm)
-        cost = _most_cost(attempt.model, budget, attempt.most)
+        cost = cost_of(attempt.model, budget, attempt.most)
         embeds = work.purpose == LlmPurpose.EMBED
-        of_kind = _of_kind(embeddings=embeds)
-        _check_budget(workspace, budget, attempt.most.tokens, cost or Decimal(0), now, of_kind)
+        of_kind = match_kind(embeddings=embeds)
+        check_budget(workspace, budget, attempt.most.tokens, cost or Decimal(0), now, of_kind)
         under_way = _under_way(workspace, now, of_kind).count()
         if embeds:
             has_room = under_way < budget.concurrency
@@ -175,7 +151,7 @@ def start(
 def slow(workspace: Workspace, now: datetime.datetime) -> int:
     """Return the number of calls that have run so long that others must not wait for them."""
     since = now - datetime.timedelta(seconds=settings.UAC_LLM_SLOW_SECONDS)
-    models = _of_kind(embeddings=False)
+    models = match_kind(embeddings=False)
     return _under_way(workspace, now, models).filter(started_at__lte=since).count()
 
 
@@ -250,240 +226,10 @@ def content(call: LlmCall) -> tuple[Any, Any]:
     return opened(call.prompt), opened(call.answer)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spent:
-    """The spending of a period; `reserved` is the most that the calls under way may add."""
-
-    calls: int
-    tokens: int
-    presumed_tokens: int
-    reserved_tokens: int
-    cost: Decimal
-    presumed_cost: Decimal
-    reserved_cost: Decimal
-
-    @property
-    def used_tokens(self) -> int:
-        """The tokens used of a budget."""
-        return self.tokens + self.presumed_tokens
-
-    @property
-    def used_cost(self) -> Decimal:
-        """The money used of a budget."""
-        return self.cost + self.presumed_cost
-
-
-def _of_kind(*, embeddings: bool) -> Q:
-    """Match the calls, or the spending, of embeddings or of language models."""
-    return Q(purpose=LlmPurpose.EMBED) if embeddings else ~Q(purpose=LlmPurpose.EMBED)
-
-
-def spent(
-    workspace: Workspace, now: datetime.datetime, *, embeddings: bool = False
-) -> tuple[Spent, Spent]:
-    """Return the spending of language models, or embeddings, of today and this month, in UTC."""
-    return _spent(workspace, now, _of_kind(embeddings=embeddings))
-
-
-def _spent(workspace: Workspace, now: datetime.datetime, of_kind: Q) -> tuple[Spent, Spent]:
-    # Read the reservations first: a call that ends in between is counted twice, but never missed.
-    under_way = LlmCall.objects.filter(of_kind, workspace=workspace, outcome=LlmOutcome.STARTED)
-    reserved = under_way.aggregate(
-        tokens=Sum("reserved_tokens", default=0),
-        cost=Sum("reserved_cost", default=Decimal(0)),
-    )
-    today = now.astimezone(datetime.UTC).date()
-    columns = ("calls", "input_tokens", "output_tokens", "presumed_tokens", "cost", "presumed_cost")
-    sums = LlmSpending.objects.filter(
-        of_kind, workspace=workspace, day__gte=today.replace(day=1), day__lte=today
-    ).aggregate(
-        **{f"month_{name}": Sum(name, default=0) for name in columns},
-        **{f"day_{name}": Sum(name, filter=Q(day=today), default=0) for name in columns},
-    )
-    day, month = (
-        Spent(
-            calls=sums[f"{time}_calls"],
-            tokens=sums[f"{time}_input_tokens"] + sums[f"{time}_output_tokens"],
-            presumed_tokens=sums[f"{time}_presumed_tokens"],
-            reserved_tokens=reserved["tokens"],
-            cost=sums[f"{time}_cost"],
-            presumed_cost=sums[f"{time}_presumed_cost"],
-            reserved_cost=reserved["cost"],
-        )
-        for time in ("day", "month")
-    )
-    return day, month
-
-
-def why_stopped(workspace: Workspace) -> str | None:
-    """Return why no call of a language model can be made for a workspace now; None if one can."""
-    chosen = workspace.chosen_llm
-    budget = language_models.budget(chosen)
-    try:
-        least = Usage(input_tokens=0, output_tokens=settings.UAC_LLM_OUTPUT_TOKENS)
-        cost = _most_cost(language_models.connection(chosen).name, budget, least)
-        of_kind = _of_kind(embeddings=False)
-        _check_budget(workspace, budget, least.tokens, cost or Decimal(0), timezone.now(), of_kind)
-    except TooManyCalls:
-        return None
-    except LanguageModelError as error:
-        return str(error)
-    return None
-
-
-@dataclass(frozen=True)
-class Failing:
-    """A model that fails while work waits: the outcomes, and the number of workspaces."""
-
-    model: str
-    outcomes: Sequence[LlmOutcome]
-    workspaces: int
-
-    @property
-    def is_unusable(self) -> bool:
-        """Tell whether at least one of the outcomes needs a person to fix it."""
-        return any(outcome in UNUSABLE for outcome in self.outcomes)
-
-
-def failing() -> list[Failing]:
-    """Return the failing models of workspaces in which messages wait after a failed attempt.
-
-    Their last calls were refused, or reached nobody.
-    """
-    yesterday = timezone.now().astimezone(datetime.UTC).date() - datetime.timedelta(days=1)
-    # The ledger is short, and shows which workspaces' last calls are worth reading.
-    of_kind = _of_kind(embeddings=False)
-    failed = LlmSpending.objects.filter(
-        of_kind, day__gte=yesterday, outcome__in=(*UNUSABLE, *UNREACHED)
-    )
-    ended = LlmCall.objects.filter(of_kind, workspace=OuterRef("pk")).exclude(
-        outcome=LlmOutcome.STARTED
-    )
-    last = ended.order_by("-started_at")
-    waiting = Lane.objects.filter(
-        user__workspace=OuterRef("pk"), name=LaneName.STRUCTURE, due_at__isnull=False
-    ).exclude(last_error="")
-    workspaces = Workspace.objects.filter(
-        Exists(waiting), pk__in=failed.order_by().values("workspace")
-    ).annotate(
-        called=Subquery(last.values("model")[:1]), came_to=Subquery(last.values("outcome")[:1])
-    )
-    found: dict[str, list[LlmOutcome]] = {}
-    # Nothing is known of calls that were erased or purged meanwhile.
-    for workspace in workspaces.filter(came_to__in=(*UNUSABLE, *UNREACHED)):
-        if workspace.called == track_records.model_of(workspace):
-            found.setdefault(workspace.called, []).append(LlmOutcome(workspace.came_to))
-    return [
-        Failing(model, sorted(set(outcomes)), len(outcomes)) for model, outcomes in found.items()
-    ]
-
-
 def _refuse_stopped(workspace: Workspace, model: str) -> None:
     """Raise track_records.Stopped if the model must not write to the workspace's projects."""
     if reason := track_records.why_stopped(workspace, model):
         raise track_records.Stopped(reason)
-
-
-def failing_embeddings(model: str, since: datetime.datetime) -> Failing | None:
-    """Return why the calls of an embedding model fail since then; None if they do not.
-
-    They fail if none was answered, and several failed or one needs a person to fix it.
-    """
-    ended = LlmCall.objects.filter(
-        purpose=LlmPurpose.EMBED, model=model, started_at__gte=since
-    ).exclude(outcome=LlmOutcome.STARTED)
-    outcomes = ended.order_by().values("outcome").annotate(number=Count("pk"))
-    numbers = {LlmOutcome(row["outcome"]): row["number"] for row in outcomes}
-    if not numbers or LlmOutcome.OK in numbers:
-        return None
-    failed = Failing(
-        model, sorted(numbers), ended.aggregate(n=Count("workspace", distinct=True))["n"]
-    )
-    return failed if failed.is_unusable or sum(numbers.values()) >= SEVERAL else None
-
-
-def _model_of(workspace: Workspace) -> str | None:
-    try:
-        return language_models.connection(workspace.chosen_llm).name
-    except LanguageModelError:
-        return None
-
-
-def _most_cost(model: str, budget: Budget, usage: Usage) -> Decimal | None:
-    """Return the cost of this usage; raises NotConfigured if it must be known and is not."""
-    price = language_models.price(model)
-    if price is None and budget.limits_cost:
-        raise language_models.NotConfigured(language_models.price_missing(model))
-    return price.of(usage) if price else None
-
-
-def _check_budget(
-    workspace: Workspace,
-    budget: Budget,
-    tokens: int,
-    cost: Decimal,
-    now: datetime.datetime,
-    of_kind: Q,
-) -> None:
-    """Raise BudgetExhausted if this much more exceeds the workspace's budget."""
-    if budget == Budget(
-        concurrency=budget.concurrency,
-        tokens_per_day=None,
-        tokens_per_month=None,
-        cost_per_day=None,
-        cost_per_month=None,
-    ):
-        return
-    day, month = _spent(workspace, now, of_kind)
-    midnight = now.astimezone(datetime.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    tomorrow = midnight + datetime.timedelta(days=1)
-    next_month = (midnight.replace(day=1) + datetime.timedelta(days=32)).replace(day=1)
-    for period, gone, most_tokens, most_cost, until in (
-        ("month", month, budget.tokens_per_month, budget.cost_per_month, next_month),
-        ("day", day, budget.tokens_per_day, budget.cost_per_day, tomorrow),
-    ):
-        of_tokens, of_cost = f"tokens a {period}", f"cost a {period}"
-        _check_limit(
-            _Limit(of_tokens, most_tokens, gone.used_tokens, gone.reserved_tokens, until), tokens
-        )
-        _check_limit(_Limit(of_cost, most_cost, gone.used_cost, gone.reserved_cost, until), cost)
-
-
-@dataclass(frozen=True)
-class _Limit:
-    """What a budget allows until some time, and how much of that is used, or reserved."""
-
-    what: str
-    most: int | Decimal | None
-    used: int | Decimal
-    reserved: int | Decimal
-    until: datetime.datetime
-
-
-def _check_limit(limit: _Limit, more: int | Decimal) -> None:
-    """Raise BudgetExhausted, or TooManyCalls where calls that end may leave so much more."""
-    most, used = limit.most, limit.used
-    if most is None or (used < most and used + limit.reserved + more <= most):
-        return
-    if used < most and used + more <= most:
-        raise TooManyCalls(
-            f"The rest of the budget ({limit.what}) is reserved for calls that are under way."
-        )
-    hopeless = more > most
-    raise BudgetExhausted(
-        f"The budget ({limit.what}) is {_amount(most)}: {_amount(used)} are spent, and the next"
-        f" call may take {_amount(more)}. "
-        + (
-            "It is too small for this call: raise it."
-            if hopeless
-            else f"Calls go on at {limit.until:%Y-%m-%d %H:%M} UTC, or when it is raised."
-        ),
-        None if hopeless else limit.until,
-    )
-
-
-def _amount(value: int | Decimal) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}"
 
 
 LEDGER = """

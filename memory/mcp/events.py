@@ -23,7 +23,7 @@ from django.db.models import Q, prefetch_related_objects
 from starlette.types import Receive, Scope, Send
 
 from memory.alerting import alert_events
-from memory.delivery import rejections, webhooks
+from memory.delivery import rejections, webhook_messages
 from memory.delivery.rejections import Rejected
 from memory.models import Alert, AlertEvent, Workspace
 from memory.models.alerts import AlertEventKind
@@ -230,5 +230,5 @@ def _read(place: _Place) -> _Page:
 
 def _text(event: AlertEvent, named: Sequence[Rejected]) -> str:
     kind = AlertEventKind(event.kind).event_type
-    told = webhooks.message(event.person, event, named)
+    told = webhook_messages.message(event.person, event, named)
     return f"id: {event.seq}\nevent: {kind}\ndata: {told}\n\n"

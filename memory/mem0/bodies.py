@@ -8,7 +8,7 @@ from typing import Any
 from rest_framework import serializers
 
 from memory import log
-from memory.api.entries import MAX_TEXT
+from memory.api.entry_serializers import MAX_TEXT
 from memory.api.search import MAX_QUERY, MAX_TOP_K
 from memory.api.serializers import ObjectField, StrictSerializer
 from memory.mem0.errors import CannotBeMapped

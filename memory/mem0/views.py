@@ -20,7 +20,7 @@ from memory.admission import usage
 from memory.api import idempotency, rates
 from memory.api.authentication import ApiKeyAuthentication, principal_of
 from memory.api.filters import refuse_unknown
-from memory.llm import llm_calls, track_records
+from memory.llm import llm_budgets, track_records
 from memory.mem0 import bodies, events, filters, memories
 from memory.mem0.errors import CannotBeMapped, exception_handler
 from memory.models import IdempotencyKey, LogEntry, MemoryUser, Workspace
@@ -129,7 +129,7 @@ class Add(Mem0View):
         )
         entries, headers = written.result, dict(written.headers)
         if body.validated_data["infer"]:
-            waits = llm_calls.why_stopped(self.workspace) or track_records.why_stopped(
+            waits = llm_budgets.why_stopped(self.workspace) or track_records.why_stopped(
                 self.workspace
             )
             answer: dict[str, Any] = {

@@ -9,7 +9,7 @@ from memory.models.users import MemoryUser
 class SearchIndex(LeasedWork):
     """The work on one user's search index: when it is due, and who does it.
 
-    See `memory.recall.search.index`.
+    See `memory.recall.search.index_maintenance`.
 
     A redaction takes the lease away (migration 0002), so that what was read before it is not
     written after it.

@@ -1,4 +1,4 @@
-"""Webhook endpoints, their messages and each delivery attempt. See `memory.delivery.webhooks`."""
+"""Webhook endpoints, their messages and each delivery attempt. See `memory.delivery.outbox`."""
 
 import uuid
 

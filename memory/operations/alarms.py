@@ -23,7 +23,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from memory.database import clock, timeouts
-from memory.llm import llm_calls, track_records
+from memory.llm import llm_failures, track_records
 from memory.models import Alarm, Heartbeat, SandboxHost
 from memory.recall.search import announcing
 from memory.recall.search.embeddings.interface import EmbeddingFailed
@@ -224,7 +224,7 @@ def _of_work() -> Iterator[AlarmCondition]:
 
 
 def _of_models() -> Iterator[AlarmCondition]:
-    for one in llm_calls.failing():
+    for one in llm_failures.failing():
         whose = "one workspace" if one.workspaces == 1 else f"{one.workspaces} workspaces"
         why = "; ".join(outcome.label for outcome in one.outcomes)
         yield AlarmCondition(
@@ -244,7 +244,7 @@ def _of_track_records() -> Iterator[AlarmCondition]:
 def _of_embeddings() -> Iterator[AlarmCondition]:
     """Yield the failure to make vectors; meanwhile searches use words only, and say so."""
     since = timezone.now() - EMBEDDINGS_WINDOW
-    failed = llm_calls.failing_embeddings(settings.UAC_EMBEDDINGS, since)
+    failed = llm_failures.failing_embeddings(settings.UAC_EMBEDDINGS, since)
     behind = announcing.waiting().filter(last_error__startswith=EmbeddingFailed.__name__)
     number = behind.count()
     if not failed and not number:

@@ -56,7 +56,7 @@ from memory.project import Outline, Record, RecordId
 from memory.project.legacy import is_legacy
 from memory.project.parse import parse_state
 from memory.temporal import forecasts
-from memory.temporal.history import UNDONE
+from memory.temporal.rollback import UNDONE
 from memory.work import runs
 
 # The sources of a record as written in a file: `Trip(key="rome", to="Rome", sources=(3, 7))`.

@@ -27,7 +27,7 @@ from django.utils import timezone
 
 from memory import copies
 from memory.alerting import transitions
-from memory.delivery import webhooks
+from memory.delivery import outbox
 from memory.models import (
     Alert,
     AlertEvent,
@@ -184,7 +184,7 @@ def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
     for model in REGISTRY:
         if issubclass(model, LeasedWork) and model not in (UserErasure, Delivery):
             _take(erasure_registry.rows_of(model, user))
-    webhooks.withdraw(erasure_registry.rows_of(Delivery, user).values_list("pk", flat=True))
+    outbox.withdraw(erasure_registry.rows_of(Delivery, user).values_list("pk", flat=True))
 
 
 def _take(work: QuerySet[Any]) -> None:

@@ -31,8 +31,9 @@ from memory.project.outline import Singleton
 from memory.recall import retrieval
 from memory.recall.search.documents import CorpusName, day_of, key_of
 from memory.recall.search.embeddings import closeness
-from memory.recall.search.finding import Hit, Meaning, find
+from memory.recall.search.finding import find
 from memory.recall.search.followups import Question
+from memory.recall.search.results import Hit, Meaning
 from memory.recall.search.words import terms
 from memory.temporal.history import Known
 

@@ -8,32 +8,16 @@ approved once a backtest of it has finished.
 
 import datetime
 import re
-from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.db import IntegrityError, transaction
-from django.db.models import (
-    CharField,
-    Count,
-    Exists,
-    F,
-    Min,
-    OuterRef,
-    Q,
-    QuerySet,
-    Sum,
-    Value,
-)
-from django.db.models.functions import MD5, Cast, Concat, TruncMonth
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from memory.admission import pauses, usage
-from memory.alerting.findings import ConstraintFinding, differences, most_severe
 from memory.canonical import sha256
 from memory.models import (
     Backtest,
@@ -45,27 +29,20 @@ from memory.models import (
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
 )
-from memory.models.alerts import Severity, severity_rank
 from memory.models.backtests import GOING_ON, BacktestState, UserState
 from memory.models.log import By
 from memory.models.workspace_constraints import VersionState
-from memory.project import Outline
-from memory.project.shapes import ShapeError, match, needs_of
 from memory.temporal import states
+from memory.temporal.simulated_alerts import UserResult
 from memory.work import leases
-from memory.workspace_settings.alert_settings import DAY, OPENINGS_OF_ONE, EffectiveSettings
 
 TASK = "workers.tasks.backtest"
 _OWN = re.compile(r"constraints/[a-z][a-z0-9_]{0,99}\.py")
 DAYS, MAX_DAYS = 365, 3650
 USERS, MAX_USERS = 200, 2000
-# The number of users matched against a shape at a time.
-BATCH = 500
 # Limits on the findings, and on the problems, that are kept for one user.
 MAX_FINDINGS = 1000
 MAX_PROBLEMS = 20
-# The number of users and problems that a summary names.
-NAMED = 10
 # A backtest is deleted this long after its end.
 KEPT = datetime.timedelta(days=90)
 
@@ -88,9 +65,6 @@ class NotTestable(Exception):
 
 class NotGoingOn(Exception):
     """The backtest has ended: there is nothing to cancel."""
-
-
-# -- Starting and ending --------------------------------------------------------------------------
 
 
 def start(
@@ -284,244 +258,6 @@ def waiting() -> QuerySet[Backtest]:
     return Backtest.objects.filter(~pauses.are_paused("user", "workspace"), state__in=GOING_ON)
 
 
-# -- Evidence for an approval ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Tested:
-    """The answer to whether a version's backtest suffices for approval, with the reason.
-
-    `backtest` is the one that this is about, if any.
-    """
-
-    enough: bool
-    detail: str
-    backtest: Backtest | None = None
-
-
-def tested(version: WorkspaceConstraintVersion) -> Tested:
-    """Return whether a version may be approved as far as backtests are concerned."""
-    of_version = version.backtests.filter(source_hash=version.source_hash).order_by("-created_at")
-    finished = of_version.filter(state=BacktestState.FINISHED).first()
-    if finished is not None:
-        return Tested(True, conclusion(finished), finished)
-    newest = of_version.first()
-    with_project = MemoryUser.objects.filter(
-        workspace=version.constraint.workspace_id, head__isnull=False
-    )
-    if not with_project.exists():
-        nobody = "There is nobody to backtest it on: no user of the workspace has a project."
-        return Tested(True, nobody, newest)
-    if newest is None:
-        return Tested(False, f"Version {version.number} was not backtested yet: start a backtest.")
-    return Tested(False, conclusion(newest), newest)
-
-
-def conclusion(backtest: Backtest) -> str:
-    """Return the progress or the result of a backtest in a sentence."""
-    done, of = progress(backtest)
-    match backtest.state:
-        case BacktestState.FINISHED if not of:
-            return f"There was nobody to test it on: it fits none of {backtest.looked_at} users."
-        case BacktestState.FINISHED:
-            failed = backtest.users.filter(state=UserState.FAILED).count()
-            without = f", of whom {failed} could not be looked at" if failed else ""
-            return f"It was backtested on {of} of {backtest.looked_at} users{without}."
-        case BacktestState.CANCELLED:
-            return f"Its backtest was cancelled ({backtest.reason}): start another one."
-        case BacktestState.FAILED:
-            return f"Its backtest failed ({backtest.reason}): start another one."
-    far = f" ({done} of {of} users so far)" if backtest.picked else ""
-    return f"Its backtest goes on{far}: wait for its end."
-
-
-def progress(backtest: Backtest) -> tuple[int, int]:
-    """Return the numbers of users that are done, and of all users."""
-    counted = backtest.users.aggregate(
-        of=Count("pk"), done=Count("pk", filter=~Q(state=UserState.WAITING))
-    )
-    return counted["done"], counted["of"]
-
-
-# -- Choosing users -------------------------------------------------------------------------------
-
-
-def in_order(version: WorkspaceConstraintVersion) -> QuerySet[Any]:
-    """Order the users with a project by the hash of version and user, as `place`.
-
-    The order is the same each time, and nobody can influence it.
-    """
-    seed = Value(str(version.pk))
-    return (
-        MemoryUser.objects.filter(workspace=version.constraint.workspace_id, head__isnull=False)
-        .annotate(place=MD5(Concat(seed, Cast("public_id", CharField()))))
-        .order_by("place")
-    )
-
-
-def pick(backtest: Backtest) -> None:
-    """Match users against the version's shapes until enough are found or none are left.
-
-    The progress is stored after each batch, so that another worker can continue. Raises LeaseLost.
-    """
-    assert backtest.version is not None
-    try:
-        needs = needs_of(backtest.version.source)
-    except ShapeError:  # judged by an earlier release: it fits nobody
-        needs = None
-    rest = in_order(backtest.version).filter(place__gt=backtest.cursor)
-    room = backtest.most_users - backtest.users.count()
-    # One query for all: ordering by hash sorts all users anyway.
-    order = rest.values_list("pk", "place").iterator(chunk_size=BATCH)
-    while not backtest.picked:
-        places = dict(islice(order, BATCH if needs and room else 0))
-        heads = MemoryUser.objects.filter(pk__in=places, head__isnull=False)
-        rows = heads.values_list("pk", "head__outline").iterator(chunk_size=100)
-        fits = {
-            pk for pk, outline in rows if needs and match(needs, Outline.from_json(outline)).applies
-        }
-        found = [pk for pk in places if pk in fits][:room]
-        last = len(places) < BATCH
-        if len(found) == room:  # the users after the last one were not matched
-            places = {pk: place for pk, place in places.items() if place <= places[found[-1]]}
-        room -= len(found)
-        with transaction.atomic():
-            backtest.cursor = max(places.values(), default=backtest.cursor)
-            backtest.picked = last or not room
-            backtest.looked_at += len(places)
-            backtest.attempts = 0
-            leases.write(
-                backtest,
-                cursor=backtest.cursor,
-                looked_at=backtest.looked_at,
-                picked=backtest.picked,
-                attempts=0,
-            )
-            BacktestUser.objects.bulk_create(
-                BacktestUser(backtest=backtest, user_id=pk) for pk in found
-            )
-
-
-# -- Simulating alerts ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class BacktestIssue:
-    """An interval or event because of which a constraint would not have alerted.
-
-    Kinds: `error`, it failed; `alert_limit`, it would have been paused; `redacted`, its input was
-    redacted since; `unknown`, it could not be followed any further.
-    """
-
-    kind: str
-    message: str
-
-    def to_json(self, at: datetime.datetime, version: int) -> dict[str, Any]:
-        """Return it with its time and version, as JSON."""
-        told = {"kind": self.kind, "message": self.message[:1000]}
-        return {"at": at.isoformat(), "version": version, **told}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """The findings of a constraint from an instant on, in one version of a user's project."""
-
-    at: datetime.datetime
-    version: int
-    findings: Sequence[ConstraintFinding] = ()
-    problem: BacktestIssue | None = None
-
-
-@dataclass
-class Episode:
-    """A finding, from the moment at which it would have opened an alert."""
-
-    opened: ConstraintFinding
-    at: datetime.datetime
-    version: int
-    newest: ConstraintFinding
-    severity: Severity
-    changes: list[dict[str, Any]] = field(default_factory=list)
-    resolved: Evaluation | None = None
-
-
-@dataclass
-class UserResult:
-    """The simulated alerts of one user, and the problems of the constraint."""
-
-    episodes: list[Episode] = field(default_factory=list)
-    problems: list[dict[str, Any]] = field(default_factory=list)
-
-
-def put_together(moments: Iterable[Evaluation], limits: EffectiveSettings) -> UserResult:
-    """Return what moments, in the order of time, come to by the rules of alerts.
-
-    While the constraint has a problem it yields nothing, and its alerts stay open. Where it would
-    have been paused, that is a problem of this moment alone, as if it was resumed at once.
-    """
-    told = UserResult()
-    live: dict[str, Episode] = {}
-    lately: deque[tuple[datetime.datetime, str]] = deque()
-    before: BacktestIssue | None = None
-    for moment in moments:
-        while lately and lately[0][0] <= moment.at - DAY:
-            lately.popleft()
-        found = most_severe(moment.findings)
-        new = [one for one in found if one not in live]
-        problem = moment.problem or _exceeded_limit(moment, len(new), len(lately), limits)
-        if problem is not None:
-            if problem != before:
-                told.problems.append(problem.to_json(moment.at, moment.version))
-            before = problem
-            continue
-        before = None
-        for fingerprint in live.keys() - found.keys():
-            live.pop(fingerprint).resolved = moment
-        for fingerprint, finding in found.items():
-            if fingerprint in live:
-                _keep(live[fingerprint], finding, moment)
-                continue
-            live[fingerprint] = Episode(
-                finding, moment.at, moment.version, finding, finding.severity
-            )
-            told.episodes.append(live[fingerprint])
-            lately.append((moment.at, fingerprint))
-            times = sum(one == fingerprint for _, one in lately)
-            if times == OPENINGS_OF_ONE:
-                flaps = f"it opened the same alert {times} times within 24 hours"
-                paused = BacktestIssue(kind="alert_limit", message=flaps)
-                told.problems.append(paused.to_json(moment.at, moment.version))
-    return told
-
-
-def _exceeded_limit(
-    moment: Evaluation, new: int, lately: int, limits: EffectiveSettings
-) -> BacktestIssue | None:
-    most, within_day = limits.alerts_per_constraint, limits.openings_per_day
-    if len(moment.findings) > most:
-        reason = f"it found more than {most}, at once"
-    elif new and lately + new > within_day:
-        reason = f"it would open more than {within_day} alerts within 24 hours"
-    else:
-        return None
-    return BacktestIssue(kind="alert_limit", message=reason)
-
-
-def _keep(episode: Episode, finding: ConstraintFinding, moment: Evaluation) -> None:
-    changed = differences(episode.newest, finding)
-    episode.newest = finding
-    if changed:
-        episode.changes.append(
-            {
-                "at": moment.at.isoformat(),
-                "version": moment.version,
-                "changed": changed,
-                "severity": finding.severity,
-            }
-        )
-    episode.severity = max(episode.severity, finding.severity, key=severity_rank)
-
-
 def settle(backtest: Backtest, row: BacktestUser, told: UserResult, **columns: Any) -> None:
     """Write one user's result of a backtest; nothing for a user who was erased meanwhile.
 
@@ -622,65 +358,3 @@ def _end(backtest: Backtest, failure: str, **columns: Any) -> None:
         lease_expires_at=None,
         attempts=0,
     )
-
-
-# -- Reading the result ---------------------------------------------------------------------------
-
-
-def findings_of(backtest: Backtest) -> QuerySet[BacktestFinding]:
-    """Select the findings of a backtest, with their users."""
-    found = BacktestFinding.objects.filter(result__backtest=backtest)
-    return found.select_related("result__user")
-
-
-def summary(backtest: Backtest) -> dict[str, Any]:
-    """Return the summary of a backtest, as far as it got."""
-    users = backtest.users.all()
-    found = findings_of(backtest).order_by()
-    done, of = progress(backtest)
-    by_severity = dict(found.values_list("severity").annotate(Count("pk")))
-    by_month = found.annotate(month=TruncMonth("day")).values_list("month").annotate(Count("pk"))
-    by_day = found.values_list("day").annotate(number=Count("pk"))
-    busiest = by_day.order_by("-number", "day").first()
-    by_user = users.values_list("user__user_id").annotate(number=Count("findings"))
-    most = by_user.filter(number__gt=0).order_by("-number", "user__user_id")
-    still_open = found.filter(resolved_at=None)
-    return {
-        "conclusion": conclusion(backtest),
-        "looked_at": backtest.looked_at,
-        "fits": of,
-        "sampled": of >= backtest.most_users and _are_others(backtest),
-        "done": done,
-        "failed": users.filter(state=UserState.FAILED).count(),
-        "fired": len(by_user.filter(number__gt=0)),
-        "since": users.aggregate(first=Min("since"))["first"],
-        "findings": sum(by_severity.values()),
-        "left_out": users.aggregate(number=Sum("left_out"))["number"] or 0,
-        "by_severity": {str(one): by_severity.get(one, 0) for one in Severity},
-        "by_month": [
-            {"month": f"{month:%Y-%m}", "findings": number}
-            for month, number in by_month.order_by("month")
-        ],
-        "busiest": {"day": busiest[0], "findings": busiest[1]} if busiest else None,
-        "open": still_open.count(),
-        "most": [{"user_id": user_id, "findings": number} for user_id, number in most[:NAMED]],
-        "troubled": users.filter(Q(problem_count__gt=0) | Q(state=UserState.FAILED)).count(),
-        "problems": _problems(users),
-    }
-
-
-def _are_others(backtest: Backtest) -> bool:
-    """Return whether there are users who were not matched against the constraint's shapes."""
-    version = backtest.version
-    return version is not None and in_order(version).filter(place__gt=backtest.cursor).exists()
-
-
-def _problems(users: QuerySet[BacktestUser]) -> list[dict[str, Any]]:
-    """Return the first problems, each with its user."""
-    troubled = users.filter(Q(problem_count__gt=0) | Q(state=UserState.FAILED))
-    found: list[dict[str, Any]] = []
-    for row in troubled.select_related("user").order_by("pk")[:NAMED]:
-        failed = {"kind": "failed", "message": row.error, "at": None, "version": None}
-        told = [failed] if row.state == UserState.FAILED else row.problems
-        found += [{"user_id": row.user.user_id, **one} for one in told]
-    return found[:NAMED]

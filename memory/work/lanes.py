@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from memory.admission import pauses
 from memory.canonical import exact_json
-from memory.llm import llm_calls, track_records
+from memory.llm import llm_budgets, track_records
 from memory.models import EntryOutcome, Lane, LogEntry, MemoryUser, Pause
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
@@ -138,7 +138,7 @@ def standing(
         return LaneStatus(
             LaneState.STOPPED, lane.waiting, None, f"paused by {pause.paused_by}{why}"
         )
-    if reason := llm_calls.why_stopped(user.workspace):
+    if reason := llm_budgets.why_stopped(user.workspace):
         return LaneStatus(LaneState.STOPPED, lane.waiting, None, reason)
     if reason := track_records.why_stopped(user.workspace):
         return LaneStatus(LaneState.STOPPED, lane.waiting, None, reason)

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from memory import merging
 from memory.constraints import workspace_constraints
-from memory.delivery import staff_mail, webhooks
+from memory.delivery import delivery_attempts, outbox, staff_mail
 from memory.models import Backtest, Delivery, Forecast, Run
 from memory.models.leased import LeasedWork
 from memory.models.runs import BY_MODEL
@@ -158,11 +158,11 @@ KINDS: Mapping[str, WorkKind] = {
             title="webhook messages",
             queue="default",
             work=_pending_messages,
-            ready=lambda: webhooks.sendable(timezone.now()),
+            ready=lambda: delivery_attempts.sendable(timezone.now()),
             since="created_at",
             whose="endpoint",
             mortal=Delivery.objects.all,
-            again=webhooks.try_again,
+            again=outbox.try_again,
         ),
         WorkKind(
             name="versions",

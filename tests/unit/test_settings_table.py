@@ -7,7 +7,7 @@ from django.conf import settings
 from django.test import override_settings
 
 from memory.models import Workspace
-from memory.recall.search.embeddings import remote
+from memory.recall.search.embeddings import provider_api
 from memory.work import batching, hints
 from memory.workspace_settings import table
 from memory.workspace_settings.overrides import validate_overrides, validate_server_settings
@@ -53,7 +53,7 @@ def test_a_workspace_has_the_fields_that_override() -> None:
 
 def test_the_bounds_are_those_that_the_code_keeps() -> None:
     assert table.SETTINGS["UAC_STRUCTURE_ENTRIES"].maximum == batching.MAX_ENTRIES
-    assert table.SETTINGS["UAC_EMBEDDINGS_DIMENSIONS"].maximum == remote.MAX_DIMENSIONS
+    assert table.SETTINGS["UAC_EMBEDDINGS_DIMENSIONS"].maximum == provider_api.MAX_DIMENSIONS
     assert table.SETTINGS["UAC_ALARM_WAITING_SECONDS"].minimum == hints.HINT_SECONDS
 
 

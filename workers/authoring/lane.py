@@ -12,7 +12,7 @@ from memory import checkpoints, log
 from memory.checkpoints import Decision
 from memory.llm import llm_turns, track_records
 from memory.llm.language_models import LanguageModelError
-from memory.llm.llm_calls import BudgetExhausted
+from memory.llm.llm_budgets import BudgetExhausted
 from memory.models import Lane, LogEntry, MemoryUser
 from memory.models.log import Outcome
 from memory.models.users import LaneName

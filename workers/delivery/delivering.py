@@ -11,8 +11,8 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from memory.delivery import webhooks
-from memory.delivery.webhooks import Attempt
+from memory.delivery import delivery_attempts, webhook_endpoints
+from memory.delivery.delivery_attempts import Attempt
 from memory.models import Delivery
 from memory.privacy import encryption
 from memory.work import leases
@@ -31,7 +31,7 @@ UNREADABLE_WAIT = datetime.timedelta(minutes=5)
 def deliver(endpoint_pk: str) -> None:
     """Send all due messages of the endpoint, one after the other."""
     ends = time.monotonic() + TURN_SECONDS
-    while (delivery := webhooks.claim(endpoint_pk)) is not None:
+    while (delivery := delivery_attempts.claim(endpoint_pk)) is not None:
         try:
             with leases.kept(delivery):
                 _send(delivery)
@@ -39,14 +39,14 @@ def deliver(endpoint_pk: str) -> None:
             logger.warning("lease_lost", delivery=str(delivery.pk))
         if time.monotonic() > ends:
             of = delivery.endpoint.workspace_id
-            send_hint(webhooks.TASK, [endpoint_pk], workspace_pk=of)
+            send_hint(webhook_endpoints.TASK, [endpoint_pk], workspace_pk=of)
             return
 
 
 def _send(delivery: Delivery) -> None:
     began_at, began = timezone.now(), time.monotonic()
     try:
-        headers = webhooks.signed(delivery, began_at)
+        headers = delivery_attempts.signed(delivery, began_at)
     except encryption.EncryptionError as error:
         leases.write(
             delivery,
@@ -73,7 +73,7 @@ def _send(delivery: Delivery) -> None:
         answer=answer.excerpt,
         retry_after=answer.retry_after,
     )
-    webhooks.record(delivery, attempt)
+    delivery_attempts.record(delivery, attempt)
     logger.info(
         "webhook_called",
         endpoint=str(delivery.endpoint_id),

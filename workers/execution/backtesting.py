@@ -23,8 +23,8 @@ from memory.models.backtests import BacktestState, UserState
 from memory.models.log import By
 from memory.privacy import redaction
 from memory.project import Outline
-from memory.temporal import backtests, forecasts, states
-from memory.temporal.backtests import BacktestIssue, Evaluation, UserResult
+from memory.temporal import backtest_sampling, backtests, forecasts, simulated_alerts, states
+from memory.temporal.simulated_alerts import BacktestIssue, Evaluation, UserResult
 from memory.work import leases, runs
 from workers.checkpointing.policy import check_policy
 from workers.execution import forecasting
@@ -71,7 +71,7 @@ def _go_on(backtest: Backtest) -> None:
         if backtest.attempts > settings.UAC_MAX_ATTEMPTS:
             backtests.give_up(backtest, backtest.last_error or KILLED, ours=True)
             return
-        backtests.pick(backtest)
+        backtest_sampling.pick(backtest)
     waiting = backtest.users.filter(state=UserState.WAITING).select_related("user__workspace")
     while (row := waiting.order_by("pk").first()) is not None:
         _look_at(backtest, row)
@@ -103,7 +103,7 @@ def _look_at(backtest: Backtest, row: BacktestUser) -> None:
         return
     try:
         history = _History(backtest, row.user)
-        told = backtests.put_together(history.moments(), row.user.workspace.alert_limits)
+        told = simulated_alerts.put_together(history.moments(), row.user.workspace.alert_limits)
     except states.CannotBeTold as error:
         _give_up(backtest, row, str(error))
         return

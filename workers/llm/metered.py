@@ -12,7 +12,8 @@ from django.db import connection as db_connection
 
 from memory.llm import language_models, llm_calls
 from memory.llm.language_models import Usage
-from memory.llm.llm_calls import Attempt, CallSession, Ending, TooManyCalls
+from memory.llm.llm_budgets import TooManyCalls
+from memory.llm.llm_calls import Attempt, CallSession, Ending
 from memory.models import LlmCall, Workspace
 from memory.models.llm import LlmOutcome
 from memory.operations import tracing

@@ -22,7 +22,7 @@ from memory.admission import pauses, usage
 from memory.alerting import duplicates, lifecycle
 from memory.constraints import applicability, workspace_constraints
 from memory.database import clock, timeouts
-from memory.delivery import staff_mail, webhooks
+from memory.delivery import delivery_attempts, outbox, staff_mail, webhook_endpoints
 from memory.llm import llm_calls
 from memory.models import Lane, MemoryUser, Run
 from memory.models.leased import LeasedWork
@@ -154,7 +154,7 @@ def _dispatch() -> dict[str, int]:
 
 
 def _forget() -> int:
-    return idempotency.purge(BATCH) + webhooks.purge(BATCH) + backtests.purge(BATCH)
+    return idempotency.purge(BATCH) + outbox.purge(BATCH) + backtests.purge(BATCH)
 
 
 def list_orphans_when_due() -> int:
@@ -303,10 +303,10 @@ def _room(work: QuerySet[Hinted], most: int) -> int:
 
 def hint_deliveries() -> int:
     """Hint every endpoint that has messages to send."""
-    waiting = webhooks.waiting(timezone.now())
+    waiting = delivery_attempts.waiting(timezone.now())
     endpoints = in_turn(waiting, "pk", BATCH, workspace="workspace")
     for endpoint, of_workspace in endpoints.items():
-        send_hint(webhooks.TASK, [str(endpoint)], workspace_pk=of_workspace)
+        send_hint(webhook_endpoints.TASK, [str(endpoint)], workspace_pk=of_workspace)
     return len(endpoints)
 
 

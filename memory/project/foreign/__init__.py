@@ -21,6 +21,7 @@ The place of an object:
 
 from memory.project.foreign.graph import ForeignError, Graph, read
 from memory.project.foreign.layout import Layout, layout
-from memory.project.foreign.translate import Plan, translate
+from memory.project.foreign.plans import Plan
+from memory.project.foreign.translate import translate
 
 __all__ = ["ForeignError", "Graph", "Layout", "Plan", "layout", "read", "translate"]

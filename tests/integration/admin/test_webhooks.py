@@ -8,7 +8,7 @@ from cryptography.fernet import Fernet
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from memory.delivery import webhooks
+from memory.delivery import webhook_endpoints
 from memory.models import Delivery, WebhookEndpoint, Workspace
 from memory.models.webhooks import DeliveryState
 from tests.integration.admin.conftest import (
@@ -103,7 +103,7 @@ def test_without_a_key_to_encrypt_with_the_form_says_what_to_set(
 def test_an_endpoint_is_changed_and_keeps_its_secret(
     admin_client: Client, workspace: Workspace
 ) -> None:
-    endpoint, _ = webhooks.create(workspace, URL)
+    endpoint, _ = webhook_endpoints.create(workspace, URL)
     before = bytes(WebhookEndpoint.objects.get().secret)
 
     admin_client.post(page_url(endpoint), form(workspace, description="to the phone"))
@@ -114,7 +114,7 @@ def test_an_endpoint_is_changed_and_keeps_its_secret(
 
 
 def test_a_rotation_shows_the_new_secret_once(admin_client: Client, workspace: Workspace) -> None:
-    endpoint, old = webhooks.create(workspace, URL)
+    endpoint, old = webhook_endpoints.create(workspace, URL)
 
     response = act(admin_client, "rotate_secret", endpoint)
 
@@ -127,7 +127,7 @@ def test_a_rotation_shows_the_new_secret_once(admin_client: Client, workspace: W
 def test_endpoints_are_disabled_and_enabled_with_who_did_it(
     admin_client: Client, workspace: Workspace
 ) -> None:
-    endpoint, _ = webhooks.create(workspace, URL)
+    endpoint, _ = webhook_endpoints.create(workspace, URL)
 
     act(admin_client, "disable", endpoint)
     endpoint.refresh_from_db()

@@ -29,7 +29,7 @@ from memory.alerting import (
     transitions,
 )
 from memory.alerting.findings import REDACTED, ConstraintFinding
-from memory.delivery import webhooks
+from memory.delivery import webhook_messages
 from memory.models import (
     Alert,
     AlertEvent,
@@ -45,7 +45,7 @@ from memory.models.alerts import LIVE_STATES, AlertKind, AlertState, Judge, Seve
 from memory.operations import verification
 from memory.privacy import user_erasure
 from memory.recall import retrieval
-from memory.temporal import forecasts, history
+from memory.temporal import forecasts, rollback
 from memory.users import create_user
 from tests.factories import make_checkpoint, make_run
 from tests.integration.alerts.test_life import finding, record
@@ -829,7 +829,7 @@ def test_redaction_of_the_listed_alert_leaves_the_other_one_as_it_is(
 
 def test_a_webhook_names_the_causes(user: MemoryUser) -> None:
     run_finds(user, own(), ours())
-    message = webhooks.message(user, listed(user).events.get(), ())
+    message = webhook_messages.message(user, listed(user).events.get(), ())
 
     assert f'"constraint":"{OURS}","message":"Allergic to m-1"' in message
 
@@ -840,7 +840,7 @@ def test_going_back_to_a_version_resolves_only_what_no_constraint_finds(user: Me
     user.save()
     run_finds(user, own(), ours(), own(ASPIRIN))
 
-    resolving = history.excluded_by_restoring(user, 1).alerts
+    resolving = rollback.excluded_by_restoring(user, 1).alerts
     assert [alert.evidence[0]["key"] for alert in resolving] == ["m-2"]
 
 

@@ -16,7 +16,7 @@ from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome
 from memory.models.users import LaneName
 from memory.reopening import Selection
-from memory.temporal import history
+from memory.temporal import rollback
 from memory.users import create_user
 from memory.work import lanes, leases
 from tests.factories import make_session
@@ -254,7 +254,7 @@ def test_a_model_whose_edits_are_undone_is_stopped(
     assert user.head.version == 3
     # When the staff go back before two of them, or have their entries worked on anew
     if how == "restored":
-        history.restore(user, 1, reopen=True, by="staff:eve")
+        rollback.restore(user, 1, reopen=True, by="staff:eve")
     else:
         reopening.reopen(user, Selection(entries=[2, 3]), by="staff:eve")
     # Then the share of two in three stops it

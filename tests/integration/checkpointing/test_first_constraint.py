@@ -7,7 +7,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from memory.api.serializers import StrictSerializer
-from memory.api.workspace_constraints import (
+from memory.api.workspace_constraint_serializers import (
     NewVersionSerializer,
     NewWorkspaceConstraintSerializer,
 )

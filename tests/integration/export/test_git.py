@@ -12,7 +12,7 @@ from memory.canonical import sha256
 from memory.models import Blob, Checkpoint, MemoryUser, Workspace
 from memory.models.workspaces import Scope
 from memory.privacy import redaction
-from memory.temporal import history
+from memory.temporal import rollback
 from memory.users import create_user
 from memory.workspaces import create_key
 from tests.factories import make_checkpoint
@@ -184,7 +184,7 @@ def test_one_version_can_be_cloned_by_its_tag(
 def test_a_version_that_was_gone_back_to_is_a_commit_of_its_own(
     lived: MemoryUser, url: str, git: Run, tmp_path: Path
 ) -> None:
-    history.restore(lived, 2, reopen=False, by="key:x", reason="It was\x1b[31m wrong.")
+    rollback.restore(lived, 2, reopen=False, by="key:x", reason="It was\x1b[31m wrong.")
     git("clone", url, "ada")
     ada = tmp_path / "ada"
     assert log(git, ada)[-1] == "v6: goes back to v2"

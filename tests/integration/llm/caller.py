@@ -33,14 +33,14 @@ def main(workspace_pk: str, how: str = "") -> None:
 
 
 def _report_refusals(folder: Path) -> None:
-    from memory.llm import llm_calls
+    from memory.llm import llm_budgets, llm_calls
 
     start = llm_calls.start
 
     def report(*arguments: Any, **options: Any) -> Any:
         try:
             return start(*arguments, **options)
-        except llm_calls.TooManyCalls:
+        except llm_budgets.TooManyCalls:
             (folder / str(os.getpid())).touch()
             raise
 

@@ -11,9 +11,10 @@ import time_machine
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory.llm import llm_calls
+from memory.llm import llm_budgets, llm_calls, llm_spending
 from memory.llm.language_models import NotConfigured, Usage
-from memory.llm.llm_calls import Attempt, BudgetExhausted, CallSession, Ending, TooManyCalls
+from memory.llm.llm_budgets import BudgetExhausted, TooManyCalls
+from memory.llm.llm_calls import Attempt, CallSession, Ending
 from memory.models import LlmCall, LlmSpending, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 from tests.integration.llm.conftest import NOON, QUESTION, Connect
@@ -89,14 +90,14 @@ def test_calls_stop_when_the_tokens_are_spent_and_go_on_afterwards(
         told = f"The budget (tokens a {time}) is 5,000: 4,500 are spent"
         assert str(raised.value).startswith(told)
         assert f"{until:%Y-%m-%d} 00:00 UTC" in str(raised.value)
-        assert told in str(llm_calls.why_stopped(Workspace.objects.get(pk=workspace.pk)))
+        assert told in str(llm_budgets.why_stopped(Workspace.objects.get(pk=workspace.pk)))
         assert LlmCall.objects.count() == 1
 
         clock.move_to(until - datetime.timedelta(seconds=1))
         with pytest.raises(BudgetExhausted):
             model.complete(QUESTION)
         clock.move_to(until)
-        assert llm_calls.why_stopped(Workspace.objects.get(pk=workspace.pk)) is None
+        assert llm_budgets.why_stopped(Workspace.objects.get(pk=workspace.pk)) is None
         model.complete(QUESTION)
 
 
@@ -177,7 +178,7 @@ def test_errors_of_the_provider_take_nothing(connect: Connect, workspace: Worksp
     with llm_server(*[status(500)] * 3) as server, pytest.raises(ProviderUnavailable):
         connect(server).complete(QUESTION)
 
-    day, month = llm_calls.spent(workspace, timezone.now())
+    day, month = llm_spending.spent(workspace, timezone.now())
     assert (day.calls, day.used_tokens, month.used_tokens) == (3, 0, 0)
 
 
@@ -292,7 +293,7 @@ def test_a_call_whose_worker_is_gone_is_shown_as_interrupted_and_then_closed(
         assert (call.outcome, call.input_tokens, call.cost) == (LlmOutcome.INTERRUPTED, None, None)
         assert "The worker ended during the call" in call.error
         assert LlmSpending.objects.get(outcome="interrupted").presumed_tokens == 1000
-        assert llm_calls.spent(work.workspace, NOON)[0].used_tokens == 1100
+        assert llm_spending.spent(work.workspace, NOON)[0].used_tokens == 1100
         assert dispatching.dispatch()["interrupted"] == 0
 
 
@@ -335,7 +336,7 @@ def test_a_call_over_midnight_belongs_to_the_day_of_its_beginning(work: CallSess
         at.shift(2)
         end(call, 700)
 
-        day, month = llm_calls.spent(work.workspace, timezone.now())
+        day, month = llm_spending.spent(work.workspace, timezone.now())
     assert LlmSpending.objects.get().day == datetime.date(2026, 3, 31)
     assert (day.used_tokens, month.used_tokens) == (0, 0)
 
@@ -345,7 +346,7 @@ def test_erasing_a_call_gives_no_budget_back(work: CallSession) -> None:
 
     LlmCall.objects.all().delete()
 
-    assert llm_calls.spent(work.workspace, timezone.now())[0].used_tokens == 700
+    assert llm_spending.spent(work.workspace, timezone.now())[0].used_tokens == 700
 
 
 def test_the_timeout_is_told_as_such_when_the_budget_has_room(

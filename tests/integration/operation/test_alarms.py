@@ -16,7 +16,7 @@ from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
 from memory import log
-from memory.llm import llm_calls, llm_turns, track_records
+from memory.llm import llm_calls, llm_failures, llm_turns, track_records
 from memory.llm.language_models import Usage
 from memory.llm.llm_calls import Attempt, CallSession, Ending
 from memory.log import Draft
@@ -226,7 +226,7 @@ def ended(
     )
 
 
-@pytest.mark.parametrize("outcome", llm_calls.UNUSABLE)
+@pytest.mark.parametrize("outcome", llm_failures.UNUSABLE)
 def test_a_model_that_somebody_has_to_mend_is_told_at_once(
     healthy: None, user: MemoryUser, model: str, outcome: LlmOutcome
 ) -> None:

@@ -12,7 +12,7 @@ from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
 from memory import log
-from memory.delivery import webhooks
+from memory.delivery import delivery_attempts, outbox
 from memory.log import Draft
 from memory.models import (
     Alarm,
@@ -222,17 +222,17 @@ def test_a_message_that_was_redacted_is_no_dead_letter(user: MemoryUser) -> None
     message = Delivery.objects.create(endpoint=endpoint, type="alert.opened", payload="{}")
     given_up_after_its_last_try(message, payload="{}")
 
-    webhooks.redact(user, [message.pk])
+    outbox.redact(user, [message.pk])
 
     assert standing("deliveries").dead == 0
 
 
 def given_up_after_its_last_try(message: Delivery, payload: str) -> None:
-    attempt = webhooks.Attempt(at=timezone.now(), seconds=1, status=500, error="500")
+    attempt = delivery_attempts.Attempt(at=timezone.now(), seconds=1, status=500, error="500")
     Delivery.objects.filter(pk=message.pk).update(attempts=50)
-    claimed = webhooks.claim(str(message.endpoint_id))
+    claimed = delivery_attempts.claim(str(message.endpoint_id))
     assert claimed is not None
-    webhooks.record(claimed, attempt)
+    delivery_attempts.record(claimed, attempt)
     message.refresh_from_db()
     assert message.state == DeliveryState.GIVEN_UP
 

@@ -11,12 +11,12 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from memory import log, merging
 from memory.alerting import reconcile
-from memory.delivery import webhooks
+from memory.delivery import webhook_endpoints
 from memory.log import Draft
 from memory.models import Alert, Delivery, MemoryUser, Run, SearchSegment, Workspace
 from memory.models.log import EntryKind
 from memory.privacy import redaction
-from memory.recall.search import announcing, index
+from memory.recall.search import announcing, index_maintenance
 from memory.users import create_user
 from tests.conftest import cloned_database
 from tests.factories import make_run, reject
@@ -48,7 +48,7 @@ def database(template: None, django_db_blocker: DjangoDbBlocker) -> Iterator[str
 
 
 def _live(user: MemoryUser) -> None:
-    webhooks.create(user.workspace, "https://example.com/")
+    webhook_endpoints.create(user.workspace, "https://example.com/")
     for to in ("Rome", "Oslo"):
         data = trip(to, key=to.lower())
         log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
@@ -58,7 +58,7 @@ def _live(user: MemoryUser) -> None:
     redaction.redact(user, [GONE], by="test", reason="")
     tasks.redact(user.pk)
     announcing.want(user.pk)
-    index.keep_up(user.pk)
+    index_maintenance.keep_up(user.pk)
     user.refresh_from_db()
     assert user.head is not None
     found = finding(record("rome", 1))

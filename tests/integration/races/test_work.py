@@ -9,7 +9,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from memory import checkpoints, log, users
-from memory.delivery import webhooks
+from memory.delivery import webhook_endpoints
 from memory.log import Draft
 from memory.models import (
     Alert,
@@ -27,9 +27,9 @@ from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunStatus, RunTrigger
 from memory.models.users import LaneName
 from memory.operations.verification import problems
-from memory.recall.search import announcing, index
+from memory.recall.search import announcing, index, index_maintenance
 from memory.recall.search.finding import find
-from memory.temporal import backtests, history
+from memory.temporal import backtests, rollback
 from memory.users import UserExists, create_user
 from memory.work import lanes, runs
 from tests.factories import make_checkpoint
@@ -70,7 +70,7 @@ def test_what_is_restored_while_a_checkpoint_is_committed_stands_and_the_entry_i
     checkpoint(trip("Oslo", key="b"))
     append(trip("Bonn", key="c"))
     # When somebody goes back to the first one at that very moment
-    just_before(checkpoints, "commit", lambda: history.restore(user, 1, reopen=False, by="eve"))
+    just_before(checkpoints, "commit", lambda: rollback.restore(user, 1, reopen=False, by="eve"))
     tasks.checkpoint_records(user.pk)
     tasks.checkpoint_records(user.pk)
     # Then the entry is added to what was restored, and nothing else came back
@@ -175,7 +175,7 @@ def test_an_endpoint_that_is_deleted_while_it_is_called_leaves_nothing(
         deleted, _ = endpoint_at(server.url)
         other, _ = endpoint_at(server.url)
         run_finds(user, finding(record("m-1")))
-        just_before(outgoing, "post", lambda: webhooks.delete(deleted))
+        just_before(outgoing, "post", lambda: webhook_endpoints.delete(deleted))
 
         send(deleted)
         send(other)
@@ -221,7 +221,8 @@ def test_of_several_who_create_a_user_at_once_one_does(
 def test_segments_that_are_merged_during_a_search_are_read_once(
     user: MemoryUser, just_before: JustBefore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "TAIL", 1)
+    for module in (index, index_maintenance):
+        monkeypatch.setattr(module, "TAIL", 1)
 
     def say(content: str) -> None:
         draft = Draft(kind=EntryKind.MESSAGE, content=content, session_id=content)

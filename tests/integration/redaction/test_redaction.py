@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 
 from memory import log
 from memory.checkpoints import Redacted
-from memory.delivery import webhooks
+from memory.delivery import outbox
 from memory.log import Draft
 from memory.models import (
     Alert,
@@ -36,7 +36,7 @@ from memory.operations import verification
 from memory.privacy import redaction
 from memory.recall import retrieval
 from memory.recall.search.finding import find
-from memory.temporal import history
+from memory.temporal import rollback
 from memory.work import runs
 from tests.integration.redaction.conftest import MARKER, USER, Say, found
 from workers import tasks
@@ -173,9 +173,9 @@ def test_what_was_said_is_gone_from_every_table(
     # Settled messages are empty, and are not sent again on request.
     delivery = sent[0]
     assert (sent.count(), delivery.payload) == (2, "")
-    with pytest.raises(webhooks.DeliveryPending, match="redacted"):
-        webhooks.replay(delivery)
-    assert webhooks.replay_given_up(delivery.endpoint, delivery.created_at) == 0
+    with pytest.raises(outbox.DeliveryPending, match="redacted"):
+        outbox.replay(delivery)
+    assert outbox.replay_given_up(delivery.endpoint, delivery.created_at) == 0
     # A repeated request does not restore it.
     again = api.post(f"{USER}entries/", entry, HTTP_IDEMPOTENCY_KEY="once")
     assert again.status_code == 422
@@ -584,7 +584,7 @@ def test_why_staff_went_back_to_a_version_goes_and_that_they_did_stays(
     say("Medication", "aspirin", name="Aspirin", dose=1)
     secret = say("Medication", "secret", name=MARKER, dose=1)
     undone = say("Medication", "ibuprofen", name="Ibuprofen", dose=3)
-    back = history.restore(
+    back = rollback.restore(
         user, 1, reopen=False, by="staff:eve", reason=f"was told of {MARKER}\nby mistake"
     )
     work()
@@ -603,7 +603,7 @@ def test_why_staff_went_back_to_a_version_goes_and_that_they_did_stays(
     assert outcome.reason == "undone by the return to version 1"
     newest = user.checkpoints.get(version=3)
     with pytest.raises(Redacted):
-        history.restore(user, newest.version, reopen=False, by="staff:eve")
+        rollback.restore(user, newest.version, reopen=False, by="staff:eve")
     assert list(verification.problems(user)) == []
 
 

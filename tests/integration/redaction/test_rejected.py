@@ -9,7 +9,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from memory import log
-from memory.delivery import webhooks
+from memory.delivery import outbox
 from memory.log import Draft
 from memory.models import (
     AlertEvent,
@@ -94,8 +94,8 @@ def test_a_message_that_is_settled_is_emptied_with_what_was_answered(
     assert found() == []
     delivery.refresh_from_db()
     assert (delivery.payload, delivery.state) == ("", "delivered")
-    with pytest.raises(webhooks.DeliveryPending, match="redacted"):
-        webhooks.replay(delivery)
+    with pytest.raises(outbox.DeliveryPending, match="redacted"):
+        outbox.replay(delivery)
     # The event stays, by its number.
     event = AlertEvent.objects.get(user=user)
     assert (event.seq, event.entries) == (1, [seq])

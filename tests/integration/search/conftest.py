@@ -11,8 +11,9 @@ from pytest_django.fixtures import Settings
 from memory import log
 from memory.models import LogEntry, MemoryUser, SearchIndex, SearchSegment
 from memory.models.log import EntryKind
-from memory.recall.search import announcing, index
-from memory.recall.search.finding import Found, find
+from memory.recall.search import announcing, index, index_maintenance
+from memory.recall.search.finding import find
+from memory.recall.search.results import Found
 from memory.work import leases
 
 NOON = datetime.datetime(2026, 3, 2, 12, tzinfo=datetime.UTC)
@@ -68,7 +69,8 @@ def search(user: MemoryUser) -> Find:
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Index entries however few they are."""
-    monkeypatch.setattr(index, "TAIL", 1)
+    for module in (index, index_maintenance):
+        monkeypatch.setattr(module, "TAIL", 1)
 
 
 def leased(user: MemoryUser) -> SearchIndex:
@@ -88,7 +90,7 @@ def index_all(user: MemoryUser) -> list[SearchSegment]:
     """Update the index as a worker does; return its segments."""
     announcing.want(user.pk)
     SearchIndex.objects.filter(user=user).update(lease_expires_at=None)
-    index.keep_up(user.pk)
+    index_maintenance.keep_up(user.pk)
     return segments_of(user)
 
 

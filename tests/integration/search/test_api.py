@@ -12,7 +12,7 @@ from memory.admission.request_slots import Places
 from memory.models import MemoryUser, SearchIndex, Workspace
 from memory.models.log import EntryKind
 from memory.models.workspaces import Scope
-from memory.recall.search import index
+from memory.recall.search import index, index_maintenance
 from memory.recall.search.documents import documents_of
 from memory.users import create_user
 from memory.workspaces import create_key
@@ -238,7 +238,8 @@ def test_more_than_a_search_may_index_waits_for_a_worker(
     said = "We met a puppy in the park. "
     for _ in range(3):
         say(said)
-    monkeypatch.setattr(index, "TAIL", 1)
+    for module in (index, index_maintenance):
+        monkeypatch.setattr(module, "TAIL", 1)
     monkeypatch.setattr(index, "QUICK_CHARACTERS", 1)
     monkeypatch.setattr(index, "MAX_LIVE_CHARACTERS", 2 * len(said))
     read = Counter[str]()

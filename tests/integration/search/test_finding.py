@@ -8,7 +8,7 @@ import pytest
 
 from memory.models import MemoryUser, Workspace
 from memory.models.log import EntryKind
-from memory.recall.search import index
+from memory.recall.search import index_maintenance
 from memory.recall.search.documents import CorpusName
 from memory.recall.search.finding import MAX_MISSED, MAX_TERMS, find
 from memory.users import create_user
@@ -327,7 +327,7 @@ def test_where_a_log_is_cut_into_segments_changes_nothing(
     for first in range(1, 121, chance.randint(5, 40)):  # some of it, cut anywhere
         part = (first, min(120, first + chance.randint(0, 4)))
         lease = leased(user)
-        index._write(lease, *index._built(lease, part))
+        index_maintenance._write(lease, *index_maintenance._built(lease, part))
     partly = [search(question, top_k=1000, explain=True) for question in questions]
     segments = index_all(user)
     wholly = [search(question, top_k=1000, explain=True) for question in questions]

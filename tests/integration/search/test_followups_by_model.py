@@ -14,7 +14,7 @@ from memory.admission import pauses
 from memory.admission.request_slots import Places
 from memory.api import waiting
 from memory.api.completing import WAIT_SECONDS
-from memory.llm import llm_calls
+from memory.llm import llm_budgets
 from memory.models import LlmCall, LlmSpending, LogEntry, MemoryUser, Run, Workspace
 from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind
@@ -312,7 +312,7 @@ def test_a_budget_that_is_spent_meanwhile_is_named(
     ask: Ask, model: Model, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = model()
-    monkeypatch.setattr(llm_calls, "why_stopped", lambda workspace: None)
+    monkeypatch.setattr(llm_budgets, "why_stopped", lambda workspace: None)
     Workspace.objects.filter(pk=workspace.pk).update(llm_tokens_per_day=0)
 
     assert "budget (tokens a day) is 0" in ask()["completion"]["problem"]

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from memory.models import MemoryUser, SearchBlock, SearchIndex, SearchSegment
-from memory.recall.search import announcing, index, segments
+from memory.recall.search import announcing, index, index_maintenance, segments
 from memory.recall.search.words import identity, terms
 from memory.work import leases
 from tests.integration.search.conftest import (
@@ -84,7 +84,7 @@ def test_segments_are_few_and_cover_the_log(
 def test_segments_grow_no_larger_than_their_most(
     user: MemoryUser, say_all: SayAll, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "MERGE_POSTINGS", 500)
+    monkeypatch.setattr(index_maintenance, "MERGE_POSTINGS", 500)
     for _ in range(8):
         say_all(["a puppy"] * announcing.TAIL)
         index_all(user)
@@ -98,7 +98,7 @@ def test_segments_grow_no_larger_than_their_most(
 def test_a_long_log_is_indexed_piece_by_piece(
     user: MemoryUser, say_all: SayAll, search: Find, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "BUILD_ENTRIES", 30)
+    monkeypatch.setattr(index_maintenance, "BUILD_ENTRIES", 30)
     say_all([f"puppy number {number}" for number in range(100)])
 
     (row,) = index_all(user)
@@ -127,7 +127,7 @@ def test_killed_anywhere_it_goes_on_where_it_was(
         if number == 0:
             index_all(user)
     calls = 0
-    real = getattr(index, step)
+    real = getattr(index_maintenance, step)
 
     def killing(*arguments: object) -> object:
         nonlocal calls
@@ -136,12 +136,12 @@ def test_killed_anywhere_it_goes_on_where_it_was(
             raise Killed
         return real(*arguments)
 
-    monkeypatch.setattr(index, step, killing)
+    monkeypatch.setattr(index_maintenance, step, killing)
     try:
         index_all(user)
     except Killed:
         assert search("puppy").searched["archive"] == 3 * announcing.TAIL
-    monkeypatch.setattr(index, step, real)
+    monkeypatch.setattr(index_maintenance, step, real)
     index_all(user)
 
     assert calls >= 1
@@ -153,11 +153,11 @@ def test_killed_anywhere_it_goes_on_where_it_was(
 def test_a_late_worker_writes_nothing(user: MemoryUser, say_all: SayAll) -> None:
     say_all(["a puppy"] * announcing.TAIL)
     late = leased(user)
-    built = index._built(late, (1, announcing.TAIL))
+    built = index_maintenance._built(late, (1, announcing.TAIL))
     leased(user)
 
     with pytest.raises(leases.LeaseLost):
-        index._write(late, *built)
+        index_maintenance._write(late, *built)
     assert segments_of(user) == []
 
 
@@ -183,7 +183,7 @@ def test_a_failure_is_kept_and_tried_again_later(
     user: MemoryUser, say_all: SayAll, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say_all(["a puppy"] * announcing.TAIL)
-    monkeypatch.setattr(index, "_built", lambda *_: 1 / 0)
+    monkeypatch.setattr(index_maintenance, "_built", lambda *_: 1 / 0)
 
     with pytest.raises(ZeroDivisionError):
         tasks.index_log(user.pk)
@@ -254,12 +254,12 @@ def test_who_has_read_an_entry_before_it_was_redacted_writes_nothing(
 ) -> None:
     secret = say("my secret kitten")
     lease = leased(user)
-    built = index._built(lease, (1, 1))
+    built = index_maintenance._built(lease, (1, 1))
 
     redact(secret)
 
     with pytest.raises(leases.LeaseLost):
-        index._write(lease, *built)
+        index_maintenance._write(lease, *built)
     tasks.index_log(user.pk)
     assert holders_of(user, "kitten") == 0
 

@@ -13,8 +13,18 @@ from rest_framework.test import APIClient
 
 from memory.models import MemoryUser, SearchBlock, SearchIndex, SearchSegment
 from memory.models.log import EntryKind
-from memory.recall.search import announcing, finding, index, segments, vectors
+from memory.recall.search import (
+    announcing,
+    comparison,
+    excerpts,
+    finding,
+    index,
+    index_maintenance,
+    segments,
+    vectors,
+)
 from memory.recall.search.embeddings.interface import EmbeddingFailed, Floats
+from memory.recall.search.results import Meaning
 from tests.integration.search.conftest import Find, Say, index_all, redact, segments_of, texts
 from tests.unit.search.test_embeddings import VECTORS, save
 from workers import tasks
@@ -121,7 +131,7 @@ def test_passages_of_one_entry_are_one_hit_in_their_order(say: Say, search: Find
 
     places = [hit.text.index(one) for one in ("the puppy", "another puppy", "a third puppy")]
     assert places == sorted(places)
-    assert hit.text.count(finding.GAP) >= 1
+    assert hit.text.count(excerpts.GAP) >= 1
     assert hit.is_cut
 
 
@@ -170,7 +180,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Model | None], None]:
     """Use another model everywhere."""
 
     def do(model: Model | None) -> None:
-        for module in (finding, index):
+        for module in (comparison, index_maintenance):
             monkeypatch.setattr(module, "embedder", lambda *_, **__: model)
 
     return do
@@ -185,7 +195,7 @@ def test_without_a_model_it_goes_by_words(say: Say, search: Find, use: Use) -> N
 
     assert texts(search("puppy")) == ["a puppy"]
     assert search("dog").hits == []
-    assert search("dog").meaning == finding.Meaning(None, 0, None)
+    assert search("dog").meaning == Meaning(None, 0, None)
 
 
 def test_a_model_that_fails_leaves_the_words_and_is_named(
@@ -196,7 +206,7 @@ def test_a_model_that_fails_leaves_the_words_and_is_named(
 
     found = search("puppy")
     assert texts(found) == ["a puppy"]
-    assert found.meaning == finding.Meaning(None, 0, "no answer in time")
+    assert found.meaning == Meaning(None, 0, "no answer in time")
 
     with pytest.raises(EmbeddingFailed):
         index_all(user)
@@ -208,7 +218,7 @@ def test_a_model_that_fails_leaves_the_words_and_is_named(
     use(Model(of_dimensions(4)))
     SearchIndex.objects.update(run_after=timezone.now())  # its patience is over
     assert len(index_all(user)) == 1
-    assert search("anything").meaning == finding.Meaning("mine", 1, None)
+    assert search("anything").meaning == Meaning("mine", 1, None)
     assert not announcing.waiting().exists()
 
 

@@ -17,17 +17,18 @@ from rest_framework.test import APIClient
 
 from memory import log
 from memory.delivery import connections, destinations
-from memory.llm import llm_calls
+from memory.llm import llm_budgets, llm_calls, llm_failures, llm_spending
 from memory.llm.language_models import Usage
 from memory.mcp import server as agents
 from memory.models import LlmCall, LlmSpending, MemoryUser, SearchBlock, SearchIndex, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import EntryKind
 from memory.operations import alarms, verification
-from memory.recall.search import announcing, embeddings, index, vectors
-from memory.recall.search.embeddings import remote
+from memory.recall.search import announcing, embeddings, index_maintenance, vectors
+from memory.recall.search.embeddings import provider_api, question_cache, remote
 from memory.recall.search.embeddings.interface import EmbeddingFailed
-from memory.recall.search.finding import Meaning, find
+from memory.recall.search.finding import find
+from memory.recall.search.results import Meaning
 from memory.users import create_user
 from memory.work import leases
 from tests.embeddings_server import (
@@ -67,11 +68,11 @@ def fresh(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     settings.UAC_EMBEDDINGS_QUERY_SECONDS = 20.0
     settings.UAC_EMBEDDINGS_TIMEOUT_SECONDS = 20.0
     settings.UAC_LLM_BACKOFF_SECONDS = 0.01
-    monkeypatch.setattr(remote, "REST_SECONDS", 0.0)
-    remote.forget_recent()
+    monkeypatch.setattr(question_cache, "REST_SECONDS", 0.0)
+    question_cache.forget_recent()
     with time_machine.travel(NOON, tick=True):
         yield
-    remote.forget_recent()
+    question_cache.forget_recent()
 
 
 @pytest.fixture
@@ -235,7 +236,7 @@ def test_a_call_is_on_record_without_anything_of_the_texts(
     # The rows of two texts of equal length are the same: no hash tells one from the other.
     with embeddings_server() as server:
         use(server)
-        remote.forget_recent()
+        question_cache.forget_recent()
         search("abcde")
         search("fghij")
     second, _, first = LlmCall.objects.order_by("-started_at")[:3]
@@ -293,11 +294,11 @@ def test_embeddings_and_language_models_have_budgets_apart(
         search("cat")
         call_of_a_model()  # all that is left, in one call, and what embeddings took is none of it
         assert search("hound").meaning.problem is None
-        with pytest.raises(llm_calls.TooManyCalls):
+        with pytest.raises(llm_budgets.TooManyCalls):
             call_of_a_model()
 
-    of_models, _ = llm_calls.spent(user.workspace, timezone.now())
-    of_embeddings, _ = llm_calls.spent(user.workspace, timezone.now(), embeddings=True)
+    of_models, _ = llm_spending.spent(user.workspace, timezone.now())
+    of_embeddings, _ = llm_spending.spent(user.workspace, timezone.now(), embeddings=True)
     assert (of_models.calls, of_models.reserved_tokens) == (0, 999)
     assert (of_embeddings.calls, of_embeddings.reserved_tokens) == (3, 0)
     assert of_embeddings.tokens == 5
@@ -383,7 +384,7 @@ def test_a_bad_provider_leaves_the_words_and_its_vectors_come_later(
         [problem] = alarms._of_embeddings()
         assert str(outcome.label) in problem.detail
         assert "1 users' logs wait for vectors" in problem.detail
-        assert (problem.patience == 0) == (outcome in llm_calls.UNUSABLE)
+        assert (problem.patience == 0) == (outcome in llm_failures.UNUSABLE)
 
         is_bad = False
         again(user)
@@ -436,7 +437,7 @@ def test_who_searches_does_not_wait_for_a_provider_that_is_late(
 def test_after_a_failure_searches_ask_no_more_for_a_moment(
     say: Say, search: Find, use: Use, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "REST_SECONDS", 3600.0)
+    monkeypatch.setattr(question_cache, "REST_SECONDS", 3600.0)
     with embeddings_server(embedded, status(500)) as server:
         use(server)
         say("My puppy sleeps")
@@ -444,7 +445,7 @@ def test_after_a_failure_searches_ask_no_more_for_a_moment(
         assert len(server.requests) == 1
         assert first.meaning == second.meaning
         assert "has failed or is overloaded" in (second.meaning.problem or "")
-        remote.forget_recent()  # the moment is over
+        question_cache.forget_recent()  # the moment is over
         assert search("puppy").meaning.problem is None
 
 
@@ -468,7 +469,7 @@ def other(user: MemoryUser) -> MemoryUser:
 @pytest.fixture
 def at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not retry a failed provider within the test."""
-    monkeypatch.setattr(remote, "REST_SECONDS", 3600.0)
+    monkeypatch.setattr(question_cache, "REST_SECONDS", 3600.0)
 
 
 def refuses(request: EmbeddingsRequest) -> Misbehaviour:
@@ -564,14 +565,14 @@ def test_a_long_end_of_a_log_that_is_late_stops_the_searches_of_its_user_alone(
     at_rest: None,
 ) -> None:
     settings.UAC_EMBEDDINGS_BATCH = 1
-    post = remote._post
+    post = provider_api.request_embeddings
 
     def late(connection: Any, body: bytes, *arguments: Any) -> Any:
         if b"kitten" in body:
-            raise remote._CallFailed(LlmOutcome.TIMEOUT, MODEL)
+            raise provider_api.CallFailed(LlmOutcome.TIMEOUT, MODEL)
         return post(connection, body, *arguments)
 
-    monkeypatch.setattr(remote, "_post", late)
+    monkeypatch.setattr(remote, "request_embeddings", late)
     with embeddings_server() as server:
         use(server)
         say_all(["My puppy sleeps", "My kitten sleeps"])
@@ -816,7 +817,7 @@ def test_other_dimensions_than_the_index_has_leave_the_words(
         use(server)
         say("My puppy sleeps")
         index_all(user)
-    remote.forget_recent()
+    question_cache.forget_recent()
     with embeddings_server(numbers(1.0, 0.0)) as server:
         use(server)
         found = search("puppy")
@@ -847,7 +848,9 @@ def test_no_more_indexes_are_embedded_at_a_time_than_leave_threads_for_other_wor
         waiting = announcing.waiting().get()
         assert (waiting.attempts, waiting.last_error) == (0, "")
         assert not announcing.waiting().filter(leases.free(timezone.now())).exists()
-        least, most = (datetime.timedelta(seconds=seconds) for seconds in index.BUSY_SECONDS)
+        least, most = (
+            datetime.timedelta(seconds=seconds) for seconds in index_maintenance.BUSY_SECONDS
+        )
         assert NOON + least <= waiting.run_after <= timezone.now() + most
         again(user)
     assert models_of(user) == [MODEL]
@@ -858,7 +861,7 @@ def test_no_more_indexes_are_embedded_at_a_time_than_leave_threads_for_other_wor
 
 @pytest.fixture
 def steps_of_ten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "STEP_PASSAGES", 10)
+    monkeypatch.setattr(index_maintenance, "STEP_PASSAGES", 10)
 
 
 def test_a_large_segment_keeps_what_was_embedded_before_a_failure(
@@ -896,7 +899,7 @@ def test_a_large_segment_keeps_what_was_embedded_before_a_failure(
 def test_a_step_of_blank_texts_alone_keeps_no_others_from_their_vectors(
     user: MemoryUser, say_all: SayAll, search: Find, use: Use, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "STEP_PASSAGES", 1)
+    monkeypatch.setattr(index_maintenance, "STEP_PASSAGES", 1)
     said = ["a puppy", "   ", *[f"a kitten {number}" for number in range(announcing.TAIL)]]
     with embeddings_server() as server:
         use(server)
@@ -955,13 +958,13 @@ def test_what_is_redacted_between_two_calls_is_not_sent(
 ) -> None:
     settings.UAC_EMBEDDINGS_BATCH = 1
     if is_large:
-        monkeypatch.setattr(index, "STEP_PASSAGES", 2)
+        monkeypatch.setattr(index_maintenance, "STEP_PASSAGES", 2)
     with embeddings_server() as server:
         use(server)
         say("My puppy sleeps", session_id="a")
         secret = say("my secret", session_id="b")
         say("The engine is loud", session_id="c")
-        post = remote._post
+        post = provider_api.request_embeddings
 
         def redact_then(*arguments: Any) -> Any:
             answer = post(*arguments)
@@ -969,7 +972,7 @@ def test_what_is_redacted_between_two_calls_is_not_sent(
                 redact(secret)
             return answer
 
-        monkeypatch.setattr(remote, "_post", redact_then)
+        monkeypatch.setattr(remote, "request_embeddings", redact_then)
         index_all(user)
         assert len(server.requests) == 1
         again(user)
@@ -990,10 +993,10 @@ def test_a_worker_whose_lease_is_gone_writes_no_vectors(
         announcing.want(user.pk)
         work = leases.claim(announcing.waiting().filter(user=user))
         assert work is not None
-        assert index._step(work)  # by words
+        assert index_maintenance._step(work)  # by words
         SearchIndex.objects.filter(pk=work.pk).update(token=work.token + 1)
         with pytest.raises(leases.LeaseLost):
-            index._step(work)
+            index_maintenance._step(work)
 
     assert models_of(user) == [""]
     (row,) = segments_of(user)
@@ -1015,7 +1018,7 @@ def test_the_model_before_answers_until_the_log_is_embedded_anew(
         fill(user, say_all, "car")
         say("my puppy")
         index_all(user)
-        remote.forget_recent()
+        question_cache.forget_recent()
         use(server, "openai:new-er", previous="openai:old")
         between = search("hound", top_k=1)
 
@@ -1024,7 +1027,7 @@ def test_the_model_before_answers_until_the_log_is_embedded_anew(
         assert SearchIndex.objects.filter(user=user, due_at__isnull=False).exists()
 
         index_all(user)
-        remote.forget_recent()
+        question_cache.forget_recent()
         after = search("hound", top_k=1)
     assert after.meaning == Meaning("openai:new-er", announcing.TAIL + 1, None)
     assert texts(after) == ["my puppy"]
@@ -1161,7 +1164,7 @@ def test_segments_of_two_models_are_scored_each_by_its_own_on_one_scale(
         SearchIndex.objects.filter(user=user).update(lease_expires_at=None)
         work = leases.claim(announcing.waiting().filter(user=user))
         assert work is not None
-        assert index._step(work)  # the first segment is still that of the old model
+        assert index_maintenance._step(work)  # the first segment is still that of the old model
         assert models_of(user) == ["openai:old", "openai:new-er"]
         found = search("hound", top_k=6)
 
@@ -1217,7 +1220,7 @@ def test_search_and_context_say_what_meaning_did(api: APIClient, say: Say, use: 
         for path in ("search", "context"):
             assert ask(path) == {"model": MODEL, "compared": 1, "problem": None}
         is_down = True
-        remote.forget_recent()
+        question_cache.forget_recent()
         for path in ("search", "context"):
             assert ask(path) == {
                 "model": None,

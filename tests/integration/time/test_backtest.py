@@ -33,7 +33,7 @@ from memory.models.log import By, EntryKind
 from memory.models.runs import RunKind, RunTrigger
 from memory.models.workspaces import Scope
 from memory.project import Outline
-from memory.temporal import backtests
+from memory.temporal import backtest_reports, backtest_sampling, backtests
 from memory.users import create_user
 from memory.work import leases, runs
 from memory.workspaces import create_key
@@ -159,7 +159,7 @@ def told(backtest: Backtest) -> list[tuple[str, str, str | None, str]]:
             one.resolved_at.date().isoformat() if one.resolved_at else None,
             one.message,
         )
-        for one in backtests.findings_of(backtest).order_by("opened_at", "message")
+        for one in backtest_reports.findings_of(backtest).order_by("opened_at", "message")
     ]
 
 
@@ -173,7 +173,7 @@ def what_happened(user: MemoryUser) -> list[tuple[str, str, str]]:
 
 def what_was_found(backtest: Backtest) -> list[tuple[str, str, str]]:
     found = []
-    for one in backtests.findings_of(backtest):
+    for one in backtest_reports.findings_of(backtest):
         found.append((one.opened_at.date().isoformat(), "opened", one.fingerprint))
         found += [(step["at"][:10], "changed", one.fingerprint) for step in one.changes]
         if one.resolved_at:
@@ -197,7 +197,7 @@ def test_it_finds_what_really_happens_on_the_same_history(
     # Then it opens, changes and resolves the same alerts on the same days
     assert what_was_found(backtest) == what_happened(user)
     live = Alert.objects.filter(user=user, state="open").values_list("fingerprint", flat=True)
-    still = backtests.findings_of(backtest).filter(resolved_at=None)
+    still = backtest_reports.findings_of(backtest).filter(resolved_at=None)
     assert [*live] == [*still.values_list("fingerprint", flat=True)] != []
     # And it looked only where something had changed that it reads
     (row,) = backtest.users.all()
@@ -230,7 +230,7 @@ def test_history_that_was_loaded_today_is_backtested_by_its_own_times(
         for name in ("ada", "bob"):
             row = backtest.users.get(user__user_id=name)
             assert row.state == "done", row.error
-            rows = backtests.findings_of(backtest).filter(result=row)
+            rows = backtest_reports.findings_of(backtest).filter(result=row)
             found[times, name] = sorted(
                 (one.opened_at, one.severity, one.message, one.resolved_at) for one in rows
             )
@@ -257,7 +257,7 @@ def test_what_it_comes_to(workspace: Workspace, work: Work) -> None:
         ("2027-03-10", "critical", "2027-03-21", "10 days are left"),
         ("2027-03-28", "warning", None, "10 days are left"),
     ]
-    found = backtests.summary(backtest)
+    found = backtest_reports.summary(backtest)
     assert found["conclusion"] == "It was backtested on 2 of 3 users."
     counts = ("looked_at", "fits", "done", "fired", "findings", "open", "troubled", "failed")
     assert [found[name] for name in counts] == [3, 2, 2, 2, 3, 1, 0, 0]
@@ -323,7 +323,7 @@ def test_what_raises_on_29_february_alone_is_told_with_version_and_day(
     }
     # And its alert stays over that day
     assert told(backtest) == [("2028-02-24", "critical", "2028-03-06", "10 days are left")]
-    summary = backtests.summary(backtest)
+    summary = backtest_reports.summary(backtest)
     assert (summary["troubled"], summary["problems"][0]["user_id"]) == (1, "ada")
 
 
@@ -334,7 +334,7 @@ def test_what_depends_on_the_moment_is_found_at_that_moment(
 
     backtest = backtested(passed(workspace, MOMENT), work)
 
-    (found,) = backtests.findings_of(backtest)
+    (found,) = backtest_reports.findings_of(backtest)
     # Noon in Berlin is 11:00 UTC in winter.
     after = datetime.datetime(2027, 3, 20, 9, 0, 0, 1, tzinfo=datetime.UTC)
     assert (found.opened_at, found.resolved_at) == (after, after.replace(hour=11))
@@ -394,7 +394,7 @@ def test_versions_of_workers_whose_clocks_differ_follow_each_other(
     backtest = backtested(passed(workspace), work)
 
     # Then the alert is not resolved before it opened
-    (found,) = backtests.findings_of(backtest)
+    (found,) = backtest_reports.findings_of(backtest)
     assert found.resolved_at is not None
     assert found.resolved_at > found.opened_at
     (row,) = backtest.users.all()
@@ -465,7 +465,7 @@ def test_a_worker_that_is_killed_loses_one_user_at_most(
 
     # Then each user was looked at once, but the one with whom it died
     assert sorted(looked_at) == sorted([*(user.pk for user in users), looked_at[2]])
-    assert backtests.summary(backtest)["findings"] == 4
+    assert backtest_reports.summary(backtest)["findings"] == 4
     backtest.refresh_from_db()
     assert (backtest.state, backtest.attempts) == ("finished", 0)
 
@@ -513,7 +513,7 @@ def test_one_user_who_cannot_be_looked_at_does_not_stop_the_others(
     assert backtest.state == "finished"
     states = backtest.users.order_by("user").values_list("state", flat=True)
     assert [*states] == ["failed", "done"]
-    summary = backtests.summary(backtest)
+    summary = backtest_reports.summary(backtest)
     assert summary["conclusion"].endswith("2 of 2 users, of whom 1 could not be looked at.")
     (problem,) = summary["problems"]
     assert (problem["user_id"], problem["kind"]) == ("u0", "failed")
@@ -619,15 +619,15 @@ class TestForgetting:
         self, version: WorkspaceConstraintVersion, user: MemoryUser
     ) -> None:
         old, newer = (self.ended(version, user, days=days) for days in (0, 2))
-        assert backtests.conclusion(old).startswith("It was backtested on 1 ")
+        assert backtest_reports.conclusion(old).startswith("It was backtested on 1 ")
 
         with time_machine.travel(self.LATER, tick=False):
             assert backtests.purge(4) == 4
         old.refresh_from_db()
-        assert "cancelled (forgotten after 90 days)" in backtests.conclusion(old)
+        assert "cancelled (forgotten after 90 days)" in backtest_reports.conclusion(old)
         assert self.purged() == [4, 2, 2]
         assert [*Backtest.objects.all()] == [newer]
-        assert backtests.findings_of(newer).count() == 10
+        assert backtest_reports.findings_of(newer).count() == 10
 
     @pytest.mark.parametrize("live", [True, False])
     def test_that_of_the_newest_and_of_the_live_version_stay(
@@ -648,8 +648,8 @@ class TestForgetting:
 
         assert self.purged()
         assert {*Backtest.objects.all()} == {kept[2], *kept[: 1 if live else 0]}
-        assert backtests.tested(numbers[2]).enough
-        assert backtests.tested(numbers[1]).backtest is None
+        assert backtest_reports.tested(numbers[2]).enough
+        assert backtest_reports.tested(numbers[1]).backtest is None
 
     def test_cancelled_ones_and_those_of_users_own_go_and_those_under_way_stay(
         self, version: WorkspaceConstraintVersion, user: MemoryUser
@@ -698,7 +698,7 @@ class TestWhom:
         claimed = leases.claim(backtests.waiting().filter(pk=backtest.pk))
         assert claimed is not None
         while not claimed.picked:
-            backtests.pick(claimed)
+            backtest_sampling.pick(claimed)
         backtest.refresh_from_db()
         return set(claimed.users.values_list("user_id", flat=True))
 
@@ -715,7 +715,7 @@ class TestWhom:
         assert len(sample) == 100
         assert sample <= {user.pk for user in crowd[1::2]}
         assert 120 < first.looked_at < 300
-        assert backtests.summary(first)["sampled"]
+        assert backtest_reports.summary(first)["sampled"]
         # And that of another version is another one, spread over all
         constraint = version.constraint
         other = workspace_constraints.propose(constraint, source=NOTICE + "#", tests=TESTS, by="x")
@@ -731,7 +731,7 @@ class TestWhom:
 
         assert self.picked(backtest) == {user.pk for user in crowd[1::2]}
         assert backtest.looked_at == 2000
-        assert not backtests.summary(backtest)["sampled"]
+        assert not backtest_reports.summary(backtest)["sampled"]
 
     def test_who_is_killed_between_goes_on_there(
         self, workspace: Workspace, crowd: list[MemoryUser], monkeypatch: pytest.MonkeyPatch
@@ -748,7 +748,7 @@ class TestWhom:
 
         monkeypatch.setattr(leases, "write", killed)
         with pytest.raises(KeyboardInterrupt):
-            backtests.pick(dead)
+            backtest_sampling.pick(dead)
         monkeypatch.undo()
         assert 200 < backtest.users.count() < 300
         Backtest.objects.update(lease_expires_at=None)
@@ -756,7 +756,7 @@ class TestWhom:
         assert self.picked(backtest) == {user.pk for user in crowd[1::2]}
         assert backtest.looked_at == 2000
         with pytest.raises(leases.LeaseLost):
-            backtests.pick(dead)
+            backtest_sampling.pick(dead)
         assert backtest.users.count() == 1000
 
     def test_tries_to_pick_count_against_no_user(
@@ -818,15 +818,15 @@ class TestApproving:
         self, workspace: Workspace, user: MemoryUser, work: Work
     ) -> None:
         version = passed(workspace)
-        nobody = backtests.tested(version)
+        nobody = backtest_reports.tested(version)
         assert (nobody.enough, nobody.backtest) == (True, None)
         assert "no user of the workspace has a project" in nobody.detail
 
         say(user, work, {0: [plant("fern")]})
-        assert not backtests.tested(version).enough
+        assert not backtest_reports.tested(version).enough
         backtest = backtested(version, work)
-        assert backtests.tested(version).enough
-        assert backtests.conclusion(backtest) == (
+        assert backtest_reports.tested(version).enough
+        assert backtest_reports.conclusion(backtest) == (
             "There was nobody to test it on: it fits none of 1 users."
         )
 
@@ -845,7 +845,7 @@ class TestApproving:
         assert (backtest.state, backtest.reason) == ("cancelled", "version 2 was written")
         assert claimed is not None
         with pytest.raises(leases.LeaseLost):
-            backtests.pick(claimed)
+            backtest_sampling.pick(claimed)
 
     def test_it_stands_back_while_runs_wait(
         self, workspace: Workspace, user: MemoryUser, work: Work

@@ -12,7 +12,7 @@ from memory.models import Alert, EntryOutcome, MemoryUser, Run
 from memory.models.log import Outcome
 from memory.models.runs import RunKind
 from memory.temporal import states
-from memory.temporal.history import instant_of
+from memory.temporal.instants import instant_of
 from tests.factories import make_checkpoint
 from tests.integration.time.test_as_of import ask
 from tests.integration.time.test_forecast import NOTICE

@@ -18,7 +18,7 @@ from memory.models.runs import RunKind, RunTrigger
 from memory.models.workspaces import Scope
 from memory.operations.verification import problems
 from memory.reopening import REMEMBERED_ANEW, NothingToReopen, Selection
-from memory.temporal import history
+from memory.temporal import rollback
 from memory.work import lanes, leases, runs
 from memory.workspaces import create_key
 from workers import tasks
@@ -160,14 +160,14 @@ def test_reopening_is_undone_by_the_return_to_the_version_before(
     reopening.reopen(told, Selection(), by="me")
     settle(dismiss(1), considered=[1])
     # When somebody goes back to the version before
-    history.restore(told, head.version, reopen=False, by="me")
+    rollback.restore(told, head.version, reopen=False, by="me")
     # Then all is as it was
     assert outcomes(told) == BEFORE
     assert list(problems(told)) == []
     told.refresh_from_db()
     # And there is nothing more to go back to
-    with pytest.raises(history.NothingToRestore):
-        history.restore(told, head.version, reopen=False, by="me")
+    with pytest.raises(rollback.NothingToRestore):
+        rollback.restore(told, head.version, reopen=False, by="me")
 
 
 def test_what_was_remembered_together_is_reopened_together(
@@ -200,7 +200,7 @@ def test_the_return_to_a_reopening_undoes_none(
         log.append(told, [Draft(kind=EntryKind.RECORD, data=pet)], source="test")
         tasks.checkpoint_records(told.pk)
         told.refresh_from_db()
-        history.restore(told, done.checkpoint.version, reopen=False, by="me")
+        rollback.restore(told, done.checkpoint.version, reopen=False, by="me")
     # Then it waits still
     assert 2 not in outcomes(told)
     assert list(problems(told)) == []
@@ -213,7 +213,7 @@ def test_what_an_earlier_version_does_not_hold_is_dismissed_and_not_covered(
 ) -> None:
     reopening.reopen(told, Selection(entries=[5]), by="me")
 
-    history.restore(told, 1, reopen=False, by="me")
+    rollback.restore(told, 1, reopen=False, by="me")
 
     row = EntryOutcome.objects.get(user=told, seq=5)
     assert (row.outcome, row.reason) == ("dismissed", "undone by the return to version 1")

@@ -7,7 +7,7 @@ import pytest
 from cryptography.fernet import Fernet
 from pytest_django.fixtures import Settings
 
-from memory.delivery import webhooks
+from memory.delivery import webhook_endpoints
 from memory.models import Delivery, WebhookEndpoint, Workspace
 from workers.delivery import delivering
 
@@ -23,7 +23,7 @@ def allowed_here(settings: Settings) -> None:
 @pytest.fixture
 def endpoint_at(workspace: Workspace) -> Callable[..., tuple[WebhookEndpoint, str]]:
     """Create an endpoint with this URL; return it with its secret."""
-    return lambda url, **fields: webhooks.create(workspace, url, **fields)
+    return lambda url, **fields: webhook_endpoints.create(workspace, url, **fields)
 
 
 def send(endpoint: WebhookEndpoint) -> None:

@@ -7,7 +7,7 @@ import pytest
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.delivery import webhooks
+from memory.delivery import webhook_endpoints
 from memory.models import Delivery, MemoryUser, WebhookEndpoint, Workspace
 from memory.models.workspaces import Scope
 from memory.workspaces import create_key
@@ -100,7 +100,7 @@ def test_without_a_key_to_encrypt_with_the_answer_says_what_to_set(
 
 
 def test_it_takes_the_scope_manage_to_see_or_change_anything(workspace: Workspace) -> None:
-    endpoint, _ = webhooks.create(workspace, URL)
+    endpoint, _ = webhook_endpoints.create(workspace, URL)
     writer = client_of(workspace, Scope.READ, Scope.WRITE)
 
     for path in ("webhooks/", f"webhooks/{endpoint.pk}/", f"webhooks/{endpoint.pk}/deliveries/"):

@@ -17,8 +17,8 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from memory.alerting import lifecycle
 from memory.alerting.findings import failure
-from memory.delivery import destinations, webhooks
-from memory.delivery.webhooks import Attempt
+from memory.delivery import delivery_attempts, destinations, outbox, webhook_endpoints
+from memory.delivery.delivery_attempts import Attempt
 from memory.models import Alert, Delivery, DeliveryAttempt, MemoryUser, WebhookEndpoint
 from memory.models.alerts import AlertKind, Severity
 from memory.models.webhooks import DeliveryState
@@ -105,7 +105,7 @@ def test_an_endpoint_is_told_what_it_has_asked_for(
     ends, _ = endpoint_at(NOWHERE, event_types=["resolved"])
     keepers, _ = endpoint_at(NOWHERE, alert_kinds=[AlertKind.CONSTRAINT_ERROR])
     off, _ = endpoint_at(NOWHERE)
-    webhooks.disable(off, "tests")
+    webhook_endpoints.disable(off, "tests")
 
     run_finds(
         user,
@@ -142,7 +142,7 @@ def test_endpoints_of_other_workspaces_are_told_nothing(
 ) -> None:
     from memory.models import Workspace
 
-    other, _ = webhooks.create(Workspace.objects.create(name="other"), NOWHERE)
+    other, _ = webhook_endpoints.create(Workspace.objects.create(name="other"), NOWHERE)
 
     run_finds(user, finding(record("m-1")))
 
@@ -241,7 +241,7 @@ def test_a_worker_killed_after_sending_has_sent_for_nothing(
     with receiver() as server:
         endpoint, _ = endpoint_at(server.url)
         run_finds(user, finding(record("m-1")))
-        dead = webhooks.claim(str(endpoint.pk))
+        dead = delivery_attempts.claim(str(endpoint.pk))
         assert dead is not None
         send(endpoint)  # it is somebody's still
         assert server.received == []
@@ -254,7 +254,7 @@ def test_a_worker_killed_after_sending_has_sent_for_nothing(
     # And if it was only slow, it does not write over its successor.
     late = Attempt(at=timezone.now(), seconds=1, status=500, error="It answered 500.")
     with pytest.raises(leases.LeaseLost):
-        webhooks.record(dead, late)
+        delivery_attempts.record(dead, late)
     assert told(endpoint) == [("alert.opened", "delivered")]
     assert DeliveryAttempt.objects.count() == 1
 
@@ -337,7 +337,7 @@ def test_410_disables_the_endpoint_and_what_waits_goes_out_when_it_is_enabled(
 
         # Given that what waits would be tried again much later only
         endpoint.deliveries.update(run_after=timezone.now() + datetime.timedelta(hours=14))
-        webhooks.enable(endpoint)
+        webhook_endpoints.enable(endpoint)
         send(endpoint)
 
     assert WebhookEndpoint.objects.get().enabled
@@ -382,14 +382,14 @@ def test_so_many_go_at_a_time_and_one_to_an_endpoint_that_fails(
     endpoint, _ = endpoint_at(NOWHERE)
     run_finds(user, *(finding(record(f"m-{number}")) for number in range(5)))
 
-    claimed = [webhooks.claim(str(endpoint.pk)) for _ in range(3)]
+    claimed = [delivery_attempts.claim(str(endpoint.pk)) for _ in range(3)]
     assert [delivery is not None for delivery in claimed] == [True, True, False]
 
     failed = Attempt(at=timezone.now(), seconds=1, status=500, error="It answered 500.")
     assert claimed[0] is not None
-    webhooks.record(claimed[0], failed)
+    delivery_attempts.record(claimed[0], failed)
     WebhookEndpoint.objects.update(not_before=None)
-    assert webhooks.claim(str(endpoint.pk)) is None
+    assert delivery_attempts.claim(str(endpoint.pk)) is None
 
 
 def test_so_many_go_in_a_minute(
@@ -458,7 +458,7 @@ def test_after_a_rotation_both_secrets_verify_for_a_day(
 ) -> None:
     with receiver() as server:
         endpoint, old = endpoint_at(server.url)
-        new = webhooks.rotate_secret(endpoint)
+        new = webhook_endpoints.rotate_secret(endpoint)
         run_finds(user, finding(record("m-1")))
         send(endpoint)
         WebhookEndpoint.objects.update(previous_secret_until=timezone.now())
@@ -524,10 +524,10 @@ def test_an_endpoint_inside_is_not_created(endpoint_at: EndpointAt, settings: Se
 def test_a_workspace_has_so_many_endpoints(
     endpoint_at: EndpointAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhooks, "MAX_ENDPOINTS", 1)
+    monkeypatch.setattr(webhook_endpoints, "MAX_ENDPOINTS", 1)
     endpoint_at(NOWHERE)
 
-    with pytest.raises(webhooks.TooManyEndpoints):
+    with pytest.raises(webhook_endpoints.TooManyEndpoints):
         endpoint_at(NOWHERE)
 
 
@@ -541,11 +541,11 @@ def test_a_replay_sends_the_same_message_once_more(
         endpoint, _ = endpoint_at(server.url)
         run_finds(user, finding(record("m-1")))
         delivery = the_delivery(endpoint)
-        with pytest.raises(webhooks.DeliveryPending):
-            webhooks.replay(delivery)
+        with pytest.raises(outbox.DeliveryPending):
+            outbox.replay(delivery)
         send(endpoint)
 
-        webhooks.replay(delivery)
+        outbox.replay(delivery)
         assert (delivery.state, delivery.settled_at) == (DeliveryState.PENDING, None)
         send(endpoint)
 
@@ -566,7 +566,7 @@ def test_all_that_was_given_up_since_a_moment_is_sent_again_in_order(
         resolve(user, "m-1")
         Delivery.objects.update(state=DeliveryState.GIVEN_UP, attempts=10, settled_at=moment)
 
-        assert webhooks.replay_given_up(endpoint, moment - datetime.timedelta(minutes=1)) == 2
+        assert outbox.replay_given_up(endpoint, moment - datetime.timedelta(minutes=1)) == 2
         send(endpoint)
 
     assert kinds(server.received) == ["alert.opened", "alert.resolved"]
@@ -578,18 +578,18 @@ def test_a_test_is_sent_once_and_counts_for_nothing(
 ) -> None:
     with receiver(answers(500), answers(200)) as server:
         endpoint, secret = endpoint_at(server.url)
-        webhooks.send_test(endpoint)
+        outbox.send_test(endpoint)
         send(endpoint)
-        webhooks.send_test(endpoint)
+        outbox.send_test(endpoint)
         send(endpoint)
 
     assert [call.verified(secret)["type"] for call in server.received] == ["ping", "ping"]
     assert sorted(state for _, state in told(endpoint)) == ["delivered", "given_up"]
     endpoint.refresh_from_db()
     assert endpoint.failing_since is None
-    webhooks.disable(endpoint, "tests")
-    with pytest.raises(webhooks.Disabled):
-        webhooks.send_test(endpoint)
+    webhook_endpoints.disable(endpoint, "tests")
+    with pytest.raises(outbox.Disabled):
+        outbox.send_test(endpoint)
 
 
 def test_the_log_of_long_ago_is_forgotten(user: MemoryUser, endpoint_at: EndpointAt) -> None:
@@ -602,7 +602,7 @@ def test_the_log_of_long_ago_is_forgotten(user: MemoryUser, endpoint_at: Endpoin
         Delivery.objects.filter(seq=1).update(settled_at=long_ago)
         Delivery.objects.filter(seq=2).update(created_at=long_ago)
 
-    assert webhooks.purge(10) == 1
+    assert outbox.purge(10) == 1
     assert told(endpoint) == [("alert.resolved", "pending")]
     assert not DeliveryAttempt.objects.exists()
 
@@ -624,7 +624,7 @@ def test_claiming_reads_no_more_where_very_much_waits(
 
     # When the next one is looked for
     with CaptureQueriesContext(connection) as queries:
-        assert webhooks.claim(str(endpoint.pk)) == first
+        assert delivery_attempts.claim(str(endpoint.pk)) == first
 
     # Then it is found in an index, and so is how many are being sent
     plans = [
@@ -654,7 +654,7 @@ def test_a_deleted_endpoint_takes_its_log_along(user: MemoryUser, endpoint_at: E
     run_finds(user, finding(record("m-1")))
     send(endpoint)
 
-    webhooks.delete(endpoint)
+    webhook_endpoints.delete(endpoint)
 
     assert not WebhookEndpoint.objects.exists()
     assert not DeliveryAttempt.objects.exists()

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory.delivery import webhooks
+from memory.delivery import outbox, webhook_endpoints
 from memory.models import Delivery, MemoryUser, WebhookEndpoint, Workspace
 from memory.models.webhooks import DeliveryState
 from memory.users import create_user
@@ -57,7 +57,7 @@ def test_an_endpoint_that_hangs_holds_up_no_other(
             had_all = eventually(lambda: not pending(healthy))
             all_hung = eventually(lambda: len(slow.received) == 3)
             ended_before = len(ended)
-            webhooks.disable(hanging, "tests")
+            webhook_endpoints.disable(hanging, "tests")
             slow.close()  # which ends the calls
 
     # Then the healthy one had all before the first call of the other one was over.
@@ -143,7 +143,7 @@ def test_an_endpoint_may_be_deleted_while_events_are_written(
     for endpoint in endpoints:
         before = len(written)
         assert eventually(lambda: failures or len(written) > before)  # noqa: B023
-        webhooks.delete(endpoint)
+        webhook_endpoints.delete(endpoint)
     over.set()
     writer.join()
 
@@ -163,13 +163,13 @@ def test_what_is_replayed_while_the_log_is_cleared_is_sent(
     cleared = threading.Event()
 
     def clear() -> None:
-        webhooks.purge(10)
+        outbox.purge(10)
         cleared.set()
         connection.close()
 
     # When the log is cleared before that is committed
     with transaction.atomic():
-        webhooks.replay(Delivery.objects.get())
+        outbox.replay(Delivery.objects.get())
         clearing = threading.Thread(target=clear)
         clearing.start()
         assert eventually(lambda: cleared.is_set() or somebody_waits())

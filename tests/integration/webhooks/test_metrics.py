@@ -7,7 +7,7 @@ from django.db import transaction
 from django.utils import timezone
 from prometheus_client import CollectorRegistry
 
-from memory.delivery import webhooks
+from memory.delivery import webhook_endpoints
 from memory.models import Delivery, MemoryUser, WebhookEndpoint
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.webhooks.conftest import send
@@ -26,7 +26,7 @@ def test_messages_are_counted_by_what_became_of_them(
         off, _ = endpoint_at(server.url)
         with transaction.atomic():
             run_finds(user, finding(record("m-1")), finding(record("m-2")))
-        webhooks.disable(off, "tests")
+        webhook_endpoints.disable(off, "tests")
         send(good)
         send(failing)
     an_hour_ago = timezone.now() - datetime.timedelta(hours=1)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import pytest
 from rest_framework.test import APIClient
 
-from memory.delivery import rejections, webhooks
+from memory.delivery import outbox, rejections, webhook_endpoints
 from memory.models import AlertEvent, Delivery, EntryOutcome, MemoryUser, WebhookEndpoint, Workspace
 from memory.models.alerts import AlertKind, Severity
 from memory.models.workspaces import Scope
@@ -91,7 +91,7 @@ def test_an_endpoint_for_rejected_entries_is_told_of_no_alert(
 
 def test_endpoints_of_other_workspaces_are_told_nothing(user: MemoryUser) -> None:
     other = Workspace.objects.create(name="other")
-    endpoint, _ = webhooks.create(other, NOWHERE)
+    endpoint, _ = webhook_endpoints.create(other, NOWHERE)
 
     reject(user)
 
@@ -108,7 +108,7 @@ def test_a_message_about_entries_waits_for_no_other(
         reject(user)
         reject(bob)
         _, second = Delivery.objects.filter(endpoint=endpoint).order_by("seq")
-        assert webhooks.before(second) is None
+        assert outbox.before(second) is None
         due_now(endpoint)
         send(endpoint)
         WebhookEndpoint.objects.filter(pk=endpoint.pk).update(not_before=None)

@@ -1,4 +1,4 @@
-"""Embeddings of a provider over HTTP: `POST {base URL}/embeddings`, OpenAI's protocol.
+"""Embeddings of a provider over HTTP (`memory.recall.search.embeddings.provider_api`).
 
 Every attempt is a row among the calls of language models (`memory.llm.llm_calls`), with a budget of
 its own. The row holds only the number and length of the texts: they are people's words, one by one,
@@ -10,24 +10,17 @@ UAC_EMBEDDINGS_QUERY_SECONDS, and none for a moment after a failure, so that a p
 does not occupy every thread that answers searches.
 """
 
-import email.utils
-import hashlib
-import http.client
 import json
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import structlog
 from django.conf import settings
-from django.utils import timezone
 
-from memory.delivery import connections, destinations
 from memory.llm import language_models, llm_calls
 from memory.llm.language_models import Budget, Connection, LanguageModelError, Usage
 from memory.llm.llm_calls import Attempt, CallSession, Ending
@@ -36,6 +29,13 @@ from memory.models.leased import LeasedWork
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.operations import tracing
 from memory.recall.search.embeddings.interface import EmbedderBusy, EmbeddingFailed, Floats
+from memory.recall.search.embeddings.provider_api import (
+    CallFailed,
+    read_usage,
+    read_vectors,
+    request_embeddings,
+)
+from memory.recall.search.embeddings.question_cache import recent_failures, recent_vectors
 
 logger = structlog.get_logger(__name__)
 
@@ -49,22 +49,13 @@ SHORTEST_BEGINNING = 500
 PROBE = "text"
 # Characters sent at a time, but at least one text.
 BATCH_CHARACTERS = 100_000
-# As many numbers as any model gives a text.
-MAX_DIMENSIONS = 16_384
 # A lower bound of the bytes per token in any text sent.
 BYTES_PER_TOKEN = 3
-# Limits of a response, fixed and per text, whose numbers are written out in decimal.
-ANSWER_BYTES, ANSWER_BYTES_OF_TEXT = 1024 * 1024, 24 * MAX_DIMENSIONS
 # Concurrent calls of one workspace.
 MAX_CALLS = 64
 # So many threads of a process embed indexes at a time: a provider that hangs must leave threads for
 # the other work of the queue.
 MAX_INDEXING = 4
-# After a question or tail that could not be embedded, no other is sent for this many seconds: for
-# anybody if the provider failed, else for the user or workspace whose text or budget it was.
-REST_SECONDS = 10.0
-# Vectors of questions and of tails of logs that a process caches.
-RECENT_BYTES = 16 * 1024 * 1024
 
 
 def validate(named: str) -> str | None:
@@ -159,7 +150,7 @@ class RemoteEmbedder:
         no transaction while it waits. Raises EmbeddingFailed; LeaseLost.
         """
         clean = [_clean(text) for text in texts]
-        known = _recent.get(self._place, clean) if self.hurried else {}
+        known = recent_vectors.get(self._place, clean) if self.hurried else {}
         missing = [text for text in dict.fromkeys(clean) if text.strip() and text not in known]
         if missing:
             known |= (
@@ -188,7 +179,7 @@ class RemoteEmbedder:
         of_workspace = f"{kind} workspace {self.user.workspace_id}"
         of_user = f"{kind} user {self.user.pk}"
         for place in (kind, of_workspace, of_user):
-            if reason := _resting.reason(place):
+            if reason := recent_failures.reason(place):
                 raise EmbeddingFailed(reason)
         work = self._work()
         deadline = time.monotonic() + settings.UAC_EMBEDDINGS_QUERY_SECONDS
@@ -197,18 +188,18 @@ class RemoteEmbedder:
             try:
                 seconds = deadline - time.monotonic()
                 if seconds <= 0:
-                    raise _CallFailed(LlmOutcome.TIMEOUT, self.name)
+                    raise CallFailed(LlmOutcome.TIMEOUT, self.name)
                 made = dict(zip(batch, self._attempt(work, turn, 1, batch, seconds), strict=True))
-            except _CallFailed as failure:
+            except CallFailed as failure:
                 # The last batches of many texts have less than the whole time.
                 is_late = failure.outcome == LlmOutcome.TIMEOUT and turn > 1
                 is_own = failure.may_be_of_texts or is_late
-                _resting.rest(of_user if is_own else kind, str(failure))
+                recent_failures.rest(of_user if is_own else kind, str(failure))
                 raise EmbeddingFailed(str(failure)) from failure
             except EmbeddingFailed as error:
-                _resting.rest(of_workspace, str(error))
+                recent_failures.rest(of_workspace, str(error))
                 raise
-            _recent.keep(self._place, made)
+            recent_vectors.keep(self._place, made)
             found |= made
         return found
 
@@ -239,14 +230,14 @@ class RemoteEmbedder:
         """Return the vectors of a batch; refused texts are embedded apart from the rest."""
         try:
             return self._try_again(work, turn, texts)
-        except _CallFailed as failure:
+        except CallFailed as failure:
             if not failure.may_be_of_texts:
                 raise EmbeddingFailed(str(failure)) from failure
             self._probe(work, turn, failure)
             return self._embed_apart(work, turn, texts, failure)
 
     def _embed_apart(
-        self, work: CallSession, turn: int, texts: Sequence[str], refused: "_CallFailed"
+        self, work: CallSession, turn: int, texts: Sequence[str], refused: CallFailed
     ) -> list[Floats]:
         """Return the vectors of texts that were refused together, by embedding each half.
 
@@ -266,33 +257,33 @@ class RemoteEmbedder:
         for part in parts:
             try:
                 found += self._try_again(work, turn, part)
-            except _CallFailed as failure:
+            except CallFailed as failure:
                 if not failure.may_be_of_texts:
                     raise EmbeddingFailed(str(failure)) from failure
                 found += self._embed_apart(work, turn, part, failure)
         return found
 
-    def _probe(self, work: CallSession, turn: int, refused: "_CallFailed") -> Floats:
+    def _probe(self, work: CallSession, turn: int, refused: CallFailed) -> Floats:
         """Return the vector of an acceptable text; EmbeddingFailed if even that is refused.
 
         In that case the texts are not to blame.
         """
         try:
             made = self._attempt(work, turn, 1, [PROBE], settings.UAC_EMBEDDINGS_TIMEOUT_SECONDS)
-        except _CallFailed:
+        except CallFailed:
             raise EmbeddingFailed(str(refused)) from refused
         vector: Floats = made[0]
         return vector
 
     def _try_again(self, work: CallSession, turn: int, texts: Sequence[str]) -> list[Floats]:
-        """Retry until there is an answer, or no hope of one; raises _CallFailed."""
+        """Retry until there is an answer, or no hope of one; raises CallFailed."""
         seconds = settings.UAC_EMBEDDINGS_TIMEOUT_SECONDS
         attempt = 0
         while True:
             attempt += 1
             try:
                 return list(self._attempt(work, turn, attempt, texts, seconds))
-            except _CallFailed as failure:
+            except CallFailed as failure:
                 wait = None
                 if failure.passing:
                     wait = llm_calls.pause_before_next(attempt, failure.retry_after)
@@ -327,11 +318,13 @@ class RemoteEmbedder:
         usage = None
         try:
             with tracing.span("embeddings", model=call.model):
-                answer = _post(self.connection, self._body(texts), seconds, len(texts), self.name)
-                usage = _usage(answer)
-                made = _read(answer, len(texts), self.dimensions, self.name)
+                answer = request_embeddings(
+                    self.connection, self._body(texts), seconds, len(texts), self.name
+                )
+                usage = read_usage(answer)
+                made = read_vectors(answer, len(texts), self.dimensions, self.name)
             outcome, problem = LlmOutcome.OK, ""
-        except _CallFailed as failure:
+        except CallFailed as failure:
             outcome, problem, unsent = failure.outcome, str(failure), failure.unsent
             raise
         finally:
@@ -397,264 +390,4 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
         yield batch
 
 
-# -- One call --------------------------------------------------------------------------------------
-
-_SUMMARIES = {
-    LlmOutcome.TIMEOUT: "did not answer in time",
-    LlmOutcome.CONNECTION_LOST: "cannot be reached, or dropped the connection",
-    LlmOutcome.RATE_LIMITED: "takes no more calls with this key for the moment",
-    LlmOutcome.UNAVAILABLE: "has failed or is overloaded",
-    LlmOutcome.WRONG_KEY: "refuses the key: check UAC_EMBEDDINGS_API_KEY",
-    LlmOutcome.NO_CREDIT: "says that the account has no credit or quota left",
-    LlmOutcome.UNKNOWN_MODEL: "is not known there: check UAC_EMBEDDINGS and"
-    " UAC_EMBEDDINGS_BASE_URL",
-    LlmOutcome.REJECTED: "refuses the request",
-    LlmOutcome.INVALID_ANSWER: "answers something else than embeddings",
-}
-_STATUSES = {
-    401: LlmOutcome.WRONG_KEY,
-    402: LlmOutcome.NO_CREDIT,
-    403: LlmOutcome.WRONG_KEY,
-    404: LlmOutcome.UNKNOWN_MODEL,
-    408: LlmOutcome.UNAVAILABLE,
-    409: LlmOutcome.UNAVAILABLE,
-    425: LlmOutcome.UNAVAILABLE,
-    429: LlmOutcome.RATE_LIMITED,
-}
-_PASSING = (
-    LlmOutcome.TIMEOUT,
-    LlmOutcome.CONNECTION_LOST,
-    LlmOutcome.RATE_LIMITED,
-    LlmOutcome.UNAVAILABLE,
-)
-# Other texts may succeed.
-_OF_TEXTS = (LlmOutcome.REJECTED, LlmOutcome.INVALID_ANSWER)
-
-
-def _summary(outcome: LlmOutcome, name: str, detail: str = "") -> str:
-    return f"{name} {_SUMMARIES[outcome]}" + (f" ({detail})." if detail else ".")
-
-
-class _CallFailed(Exception):
-    """A call that returned no vectors. The message is ours: a provider's may quote texts."""
-
-    def __init__(
-        self,
-        outcome: LlmOutcome,
-        name: str,
-        detail: str = "",
-        *,
-        retry_after: float | None = None,
-        unsent: bool = False,
-        passing: bool | None = None,
-        status: int | None = None,
-    ) -> None:
-        super().__init__(_summary(outcome, name, detail))
-        self.outcome = outcome
-        self.status = status
-        self.retry_after = retry_after
-        self.unsent = unsent
-        self.passing = outcome in _PASSING if passing is None else passing
-
-    @property
-    def may_be_of_texts(self) -> bool:
-        """Tell whether other texts may succeed. On some texts servers fail instead of refusing."""
-        has_failed = self.status == 500 and self.retry_after is None
-        return self.outcome in _OF_TEXTS or has_failed
-
-
-def _post(
-    connection: Connection, body: bytes, seconds: float, number: int, name: str
-) -> Mapping[str, Any]:
-    """Return the response as JSON; raises _CallFailed."""
-    deadline = time.monotonic() + seconds
-    parts = urlsplit(connection.base_url)
-    host, port = parts.hostname or "", parts.port or destinations.PORTS[parts.scheme]
-    try:
-        found = destinations.look_up(host, port, seconds)
-        plain, _ = connections.connect(found, port, deadline)
-    except (destinations.NotFound, TimeoutError, OSError) as error:
-        is_late = isinstance(error, TimeoutError | connections.Late)
-        outcome = LlmOutcome.TIMEOUT if is_late else LlmOutcome.CONNECTION_LOST
-        raise _CallFailed(outcome, name, type(error).__name__, unsent=True) from error
-    try:
-        with plain:
-            is_encrypted = parts.scheme == "https"
-            secured = connections.encrypt(plain, host, deadline) if is_encrypted else plain
-            with secured:
-                most = ANSWER_BYTES + number * ANSWER_BYTES_OF_TEXT
-                wire = connections.Wire(secured, deadline, most)
-                status, retry_after, answer = _exchange(wire, connection, body, parts.path, host)
-    except (TimeoutError, connections.Late) as error:
-        raise _CallFailed(LlmOutcome.TIMEOUT, name, f"{seconds:.1f} s") from error
-    except connections.TooLong as error:
-        raise _CallFailed(LlmOutcome.INVALID_ANSWER, name, "it is too long") from error
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise _CallFailed(LlmOutcome.CONNECTION_LOST, name, type(error).__name__) from error
-    if status != 200:
-        raise _refused(status, retry_after, answer, name)
-    try:
-        payload = json.loads(answer)
-    except (ValueError, RecursionError):
-        payload = None
-    if not isinstance(payload, dict):
-        # A proxy that answers in the provider's place may be gone in a moment.
-        raise _CallFailed(LlmOutcome.INVALID_ANSWER, name, "it is no JSON object", passing=True)
-    return payload
-
-
-def _exchange(
-    wire: connections.Wire, connection: Connection, body: bytes, path: str, host: str
-) -> tuple[int, str, bytes]:
-    headers = {
-        "Content-Type": "application/json",
-        "Accept": "application/json",
-        "Accept-Encoding": "identity",
-        "Connection": "close",
-        "Host": urlsplit(connection.base_url).netloc,
-    }
-    if connection.api_key:
-        headers["Authorization"] = f"Bearer {connection.api_key}"
-    client = http.client.HTTPConnection(host)
-    client.sock = wire
-    client.request("POST", f"{path.rstrip('/')}/embeddings", body, headers)
-    response = client.getresponse()
-    return response.status, response.getheader("Retry-After", ""), response.read()
-
-
-def _refused(status: int, retry_after: str, answer: bytes, name: str) -> _CallFailed:
-    outcome = _STATUSES.get(status)
-    if outcome is None and 400 <= status < 500:
-        outcome = LlmOutcome.REJECTED
-    elif outcome is None:
-        outcome = LlmOutcome.UNAVAILABLE if status >= 500 else LlmOutcome.INVALID_ANSWER
-    if outcome == LlmOutcome.RATE_LIMITED and b'"insufficient_quota"' in answer:
-        outcome = LlmOutcome.NO_CREDIT
-    wait = _seconds(retry_after)
-    return _CallFailed(outcome, name, f"status {status}", retry_after=wait, status=status)
-
-
-def _seconds(retry_after: str) -> float | None:
-    """Return Retry-After in seconds; None if it cannot be read."""
-    try:
-        seconds = float(retry_after)
-    except ValueError:
-        try:
-            moment = email.utils.parsedate_to_datetime(retry_after)
-            seconds = (moment - timezone.now()).total_seconds()
-        except (ValueError, TypeError):
-            return None
-    return max(seconds, 0.0) if seconds < 10**9 else None
-
-
-def _usage(answer: Mapping[str, Any]) -> Usage | None:
-    """Return the tokens that the provider reports; None if there are none, or nonsense."""
-    told = answer.get("usage")
-    tokens = told.get("prompt_tokens") if isinstance(told, dict) else None
-    if not isinstance(tokens, int) or isinstance(tokens, bool) or not 0 <= tokens < 10**12:
-        return None
-    return Usage(input_tokens=tokens, output_tokens=0)
-
-
-def _read(answer: Mapping[str, Any], number: int, dimensions: int | None, name: str) -> Floats:
-    """Return the vectors of a response, each of length 1, in the order of the texts."""
-
-    def wrong(detail: str) -> _CallFailed:
-        return _CallFailed(LlmOutcome.INVALID_ANSWER, name, detail)
-
-    data = answer.get("data")
-    if not isinstance(data, list) or not all(isinstance(one, dict) for one in data):
-        raise wrong("it has no data")
-    if len(data) != number:
-        raise wrong(f"{len(data)} vectors for {number} texts")
-    placed = {one["index"]: one.get("embedding") for one in data if type(one.get("index")) is int}
-    if set(placed) != set(range(number)):
-        raise wrong("its indexes are not those of the texts")
-    try:
-        with np.errstate(over="ignore"):
-            found = np.array([placed[place] for place in range(number)], np.float32)
-    except (ValueError, TypeError, OverflowError):
-        raise wrong("a vector is no list of numbers, or longer than another") from None
-    if found.ndim != 2 or not 0 < found.shape[1] <= MAX_DIMENSIONS:
-        raise wrong("a vector is no list of numbers")
-    if dimensions is not None and found.shape[1] != dimensions:
-        raise wrong(f"vectors of {found.shape[1]} numbers, not of {dimensions}")
-    lengths = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)
-    if not np.isfinite(lengths).all():
-        raise wrong("a vector is not finite")
-    unit: Floats = (found / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-    return unit
-
-
-# -- Caches for hurried requests -------------------------------------------------------------------
-
-
-class _Resting:
-    """Recent failures and their reasons: the same is not tried again for a moment."""
-
-    def __init__(self) -> None:
-        self._until: dict[str, tuple[float, str]] = {}
-
-    def rest(self, place: str, reason: str) -> None:
-        now = time.monotonic()
-        # Replaced as a whole: other threads read it meanwhile.
-        kept = {of: one for of, one in self._until.items() if one[0] > now}
-        self._until = {**kept, place: (now + REST_SECONDS, reason)}
-
-    def reason(self, place: str) -> str | None:
-        until, reason = self._until.get(place, (0.0, ""))
-        return reason if time.monotonic() < until else None
-
-    def clear(self) -> None:
-        self._until = {}
-
-
-class _Recent:
-    """Cached vectors of questions and of entries not indexed yet, by the digest of their texts.
-
-    A vector is returned to a caller that has its text; nobody has the text of a redacted entry.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._vectors: OrderedDict[bytes, Floats] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, place: str, texts: Sequence[str]) -> dict[str, Floats]:
-        found = {}
-        with self._lock:
-            for text in texts:
-                if (vector := self._vectors.get(digest := _digest(place, text))) is not None:
-                    self._vectors.move_to_end(digest)
-                    found[text] = vector
-        return found
-
-    def keep(self, place: str, made: Mapping[str, Floats]) -> None:
-        with self._lock:
-            for text, vector in made.items():
-                gone = self._vectors.pop(_digest(place, text), None)
-                self._bytes += vector.nbytes - (0 if gone is None else gone.nbytes)
-                self._vectors[_digest(place, text)] = vector.copy()
-            while self._bytes > RECENT_BYTES:
-                _, oldest = self._vectors.popitem(last=False)
-                self._bytes -= oldest.nbytes
-
-    def clear(self) -> None:
-        with self._lock:
-            self._vectors.clear()
-            self._bytes = 0
-
-
-def _digest(place: str, text: str) -> bytes:
-    return hashlib.sha256(f"{place}\0{text}".encode()).digest()
-
-
 _indexing = threading.BoundedSemaphore(MAX_INDEXING)
-_resting = _Resting()
-_recent = _Recent()
-
-
-def forget_recent() -> None:
-    """Clear the recent failures and cached vectors."""
-    _resting.clear()
-    _recent.clear()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.api.entries import MAX_TEXT
+from memory.api.entry_serializers import MAX_TEXT
 from memory.api.serializers import MAX_OBJECT_BYTES
 from memory.models import LogEntry, MemoryUser
 from tests.integration.alerts.test_life import finding, record, run_finds

@@ -1,0 +1,268 @@
+"""Serializers of log entries, and of their redactions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from drf_spectacular.utils import inline_serializer
+from rest_framework import serializers
+
+from memory import log
+from memory.api.nearest import OTHER_NAMES, RECORD_FIELDS, entry_meant, written
+from memory.api.serializers import MAX_NAMED, ObjectField, StrictSerializer, name_meant
+from memory.models import LogEntry, Redaction
+from memory.models.log import EntryKind, Outcome
+from memory.project import EditError, names
+from memory.project.edits import OPERATIONS
+from memory.texts import MAX_REASON
+
+MAX_TEXT = 1_000_000
+APPENDED_KINDS = [kind for kind in EntryKind.choices if kind[0] != EntryKind.REDACTION]
+PROPOSE = "/v1/users/{user_id}/checkpoints/"
+IMPOSSIBLE_TIME = "Send a date and time that exists, such as 2026-05-02T14:30:00+02:00."
+STATES = {
+    None: "pending",
+    Outcome.COVERED: "covered",
+    Outcome.DISMISSED: "dismissed",
+    Outcome.REJECTED: "rejected",
+}
+
+
+class NewEntrySerializer(StrictSerializer):
+    """An entry to be appended.
+
+    A `message`, `fact` or `correction` has `content`. A `record` has `type` and `data`, and may
+    have `domain`, `collection`, `key` and `retired`.
+    """
+
+    other_names = OTHER_NAMES
+
+    kind = serializers.ChoiceField(
+        choices=APPENDED_KINDS,
+        help_text="A redaction is written by the server alone.",
+    )
+    occurred_at = serializers.DateTimeField(
+        required=False,
+        help_text="When it was true or said; without an offset, where the user lives; default now.",
+        error_messages=dict.fromkeys(("invalid", "overflow"), IMPOSSIBLE_TIME),
+    )
+    content = serializers.CharField(required=False, max_length=MAX_TEXT)
+    role = serializers.CharField(required=False, max_length=32)
+    speaker = serializers.CharField(required=False, max_length=200)
+    agent_id = serializers.CharField(required=False, max_length=200)
+    session_id = serializers.CharField(required=False, max_length=200)
+    metadata = ObjectField(
+        required=False,
+        help_text='The caller\'s own. "urgent": true has the language model work on it at once.',
+    )
+    idempotency_key = serializers.CharField(required=False, max_length=255)
+
+    domain = serializers.CharField(
+        required=False, max_length=names.MAX_LENGTH, help_text="Default: general."
+    )
+    type = serializers.CharField(
+        required=False, max_length=names.MAX_LENGTH, help_text="Name of the class, such as Trip."
+    )
+    collection = serializers.CharField(
+        required=False, max_length=names.MAX_LENGTH, help_text="Default: plural of the type."
+    )
+    key = serializers.CharField(required=False, max_length=200, help_text="Names the record.")
+    data = ObjectField(  # type: ignore[assignment]
+        required=False, help_text="The record's fields."
+    )
+    retired = serializers.BooleanField(required=False, help_text="True: the record is no more.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Check the fields that each kind requires and excludes."""
+        is_record = attrs["kind"] == EntryKind.RECORD
+        foreign = ["content"] if is_record else list(RECORD_FIELDS)
+        errors = {
+            name: [f"A {attrs['kind']} entry has no {name}."] for name in foreign if name in attrs
+        }
+        if is_record:
+            errors |= self._record_errors(attrs)
+        elif not attrs.get("content"):
+            errors["content"] = [f"A {attrs['kind']} entry needs content."]
+        if errors:
+            raise serializers.ValidationError(errors)
+        return attrs
+
+    def _record_errors(self, attrs: Mapping[str, Any]) -> dict[str, list[str]]:
+        errors = {}
+        retired = attrs.get("retired", False)
+        needed = ("type", "key") if retired else ("type", "data")
+        for name in needed:
+            if name not in attrs:
+                what = "record that retires another" if retired else "record"
+                errors[name] = [f"A {what} needs {name}."]
+        for name, check in (
+            ("type", names.check_class_name),
+            ("domain", lambda text: names.check_lower_name(text, "domain")),
+            ("collection", lambda text: names.check_lower_name(text, "collection")),
+            ("key", names.check_key),
+        ):
+            try:
+                if name in attrs:
+                    check(attrs[name])
+            except EditError as error:
+                errors[name] = [str(error)]
+        return errors
+
+    def draft(self, entry: Any) -> log.Draft:
+        """Validate an entry and return it as a draft for the log; raises ValidationError."""
+        try:
+            values = self.run_validation(entry)
+        except serializers.ValidationError as error:
+            raise serializers.ValidationError(self._advised(error.detail, entry)) from None
+        record = {name: values.pop(name) for name in RECORD_FIELDS if name in values}
+        return log.Draft(data=record or None, **values)
+
+    def _advised(self, errors: Any, entry: Any) -> Any:
+        """Add the nearest correct entry to an entry's errors, and the right address for an edit."""
+        if not isinstance(entry, dict):
+            return errors
+        advice = []
+        if entry.get("op") in OPERATIONS:
+            advice.append(f'An edit is proposed by POST {PROPOSE} as {{"edits": [{{…}}]}}.')
+        unknown = [name for name in entry if name not in self.fields][:MAX_NAMED]
+        meant = {name: name_meant(name, self.fields, self.other_names) for name in unknown}
+        nearest = entry_meant(entry, meant)
+        if nearest not in (None, entry) and self._is_valid(nearest):
+            advice.append(f"Write {written(nearest)}")
+        first = "op" if "op" in errors else next(iter(errors))
+        return {**errors, first: [*errors[first], *advice]}
+
+    def _is_valid(self, entry: Any) -> bool:
+        try:
+            self.run_validation(entry)
+        except serializers.ValidationError:
+            return False
+        return True
+
+
+class EntrySerializer(serializers.ModelSerializer[LogEntry]):
+    """An entry with what became of it, which is its `outcome`."""
+
+    state = serializers.SerializerMethodField(
+        help_text="pending, covered, dismissed or rejected: the words of a user's counts"
+    )
+    reason = serializers.SerializerMethodField(help_text="Why it was dismissed or rejected.")
+    checkpoint = serializers.SerializerMethodField(help_text="Version that settled it.")
+
+    class Meta:
+        model = LogEntry
+        fields = [
+            "id",
+            "seq",
+            "kind",
+            "state",
+            "reason",
+            "checkpoint",
+            "occurred_at",
+            "recorded_at",
+            "content",
+            "data",
+            "role",
+            "speaker",
+            "agent_id",
+            "session_id",
+            "metadata",
+            "source",
+            "derived_from",
+            "idempotency_key",
+            "redacted_at",
+        ]
+
+    def get_state(self, entry: LogEntry) -> str:
+        """Return the entry's state."""
+        return STATES[Outcome(entry.outcome.outcome) if entry.outcome else None]
+
+    def get_reason(self, entry: LogEntry) -> str | None:
+        """Return the reason for which an entry was not taken into the project."""
+        return (entry.outcome.reason or None) if entry.outcome else None
+
+    def get_checkpoint(self, entry: LogEntry) -> int | None:
+        """Return the version that settled the entry."""
+        settled = entry.outcome and entry.outcome.checkpoint
+        return settled.version if settled else None
+
+
+class RejectedSerializer(serializers.Serializer[Any]):
+    """An entry that the project cannot hold: why, and what to do."""
+
+    seq = serializers.IntegerField()
+    reason = serializers.CharField()
+    fix = serializers.CharField()
+
+
+WIDENED = inline_serializer(
+    "Widened",
+    {
+        "domain": serializers.CharField(),
+        "class": serializers.CharField(),
+        "field": serializers.CharField(),
+        "from": serializers.CharField(help_text="Its type before."),
+        "to": serializers.CharField(help_text="Its type now: with `| None`, it may be empty."),
+        "seq": serializers.IntegerField(help_text="The entry that needed it."),
+    },
+    many=True,
+    required=False,
+    help_text="With `wait`: the fields that these records have made optional or wider.",
+)
+
+
+class AppendedSerializer(serializers.Serializer[Any]):
+    """What was appended, and how far it has come."""
+
+    entries = EntrySerializer(many=True, help_text="All of them are in the log, and stay there.")
+    pending = serializers.IntegerField(help_text="Those of which nothing is decided yet.")
+    covered = serializers.IntegerField(help_text="Those that are in the project already.")
+    rejected = RejectedSerializer(many=True, help_text="Those that the project cannot hold.")
+    widened = WIDENED
+    constraints_to_check = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="With `wait`: the user's constraints that read such a field. They may fail where"
+        " it is empty.",
+    )
+
+
+class NewEntriesSerializer(StrictSerializer):
+    """Several entries, appended in order, all or none."""
+
+    entries = NewEntrySerializer(many=True)
+
+
+class WhySerializer(StrictSerializer):
+    """The reason for a redaction."""
+
+    reason = serializers.CharField(default="", allow_blank=True, max_length=MAX_REASON)
+
+
+class RedactionSerializer(serializers.ModelSerializer[Redaction]):
+    """A redaction, and how far it has come."""
+
+    state = serializers.SerializerMethodField(
+        help_text="under_way: the entries are empty, and the project may still hold what rests on"
+        " them, which is not told; done: it does not any more."
+    )
+
+    class Meta:
+        model = Redaction
+        fields = [
+            "seq",
+            "asked",
+            "entries",
+            "by",
+            "reason",
+            "created_at",
+            "state",
+            "finished_at",
+            "version",
+            "records",
+            "constraints",
+            "reopened",
+        ]
+
+    def get_state(self, row: Redaction) -> str:
+        """Return the state of the redaction."""
+        return "done" if row.due_at is None else "under_way"

@@ -1,0 +1,69 @@
+"""`/v1/constraint-library/`: the constraints that come with the server."""
+
+from django.http import Http404
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory.api.filters import PAGING
+from memory.api.pages import PAGE, PageSerializer, page_of
+from memory.api.workspace_constraint_serializers import describe_library
+from memory.api.workspace_constraints import WorkspaceView
+from memory.constraints import constraint_library
+from memory.constraints.constraint_library import LibraryConstraint
+
+
+class LibraryConstraintSerializer(serializers.Serializer[LibraryConstraint]):
+    """A constraint of the library."""
+
+    name = serializers.CharField()
+    summary = serializers.CharField()
+    doc = serializers.CharField(help_text="What it alerts on, needs, and does not see.")
+
+
+class LibraryPageSerializer(PageSerializer):
+    """A page of the library."""
+
+    results = LibraryConstraintSerializer(many=True)
+
+
+class LibraryConstraintDetailSerializer(LibraryConstraintSerializer):
+    """A constraint of the library with its text."""
+
+    source = serializers.CharField()  # type: ignore[assignment]
+    tests = serializers.CharField()
+
+
+class ConstraintLibrary(WorkspaceView):
+    """The constraints that come with the server."""
+
+    certain_users = True
+    parameters = {"GET": PAGING}
+
+    @extend_schema(
+        operation_id="constraint_library_list",
+        responses=LibraryPageSerializer,
+        parameters=PAGE,
+    )
+    def get(self, request: Request) -> Response:
+        """List the library."""
+        page = page_of(request, constraint_library.names(), lambda name: (name,))
+        found = map(constraint_library.read, page["results"])
+        results = [LibraryConstraintSerializer(one).data for one in found]
+        return Response({**page, "results": results})
+
+
+class OneLibraryConstraint(WorkspaceView):
+    """One constraint of the library."""
+
+    certain_users = True
+
+    @extend_schema(responses=LibraryConstraintDetailSerializer)
+    def get(self, request: Request, name: str) -> Response:
+        """Return it with its text."""
+        try:
+            found = constraint_library.read(name)
+        except KeyError:
+            raise Http404(describe_library()) from None
+        return Response(LibraryConstraintDetailSerializer(found).data)

@@ -1,0 +1,180 @@
+"""Serializers of workspace constraints and their versions."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from memory.api.constraints import NO_SOURCE, NO_TESTS
+from memory.api.serializers import StrictSerializer
+from memory.constraints import applicability, constraint_library, workspace_constraints
+from memory.models import WorkspaceConstraint, WorkspaceConstraintVersion
+from memory.temporal import backtest_reports
+
+MAX_DESCRIPTION = 1000
+
+
+class VersionSerializer(serializers.ModelSerializer[WorkspaceConstraintVersion]):
+    """A version of a constraint: written once, judged once, approved or not."""
+
+    reason = serializers.SerializerMethodField(
+        help_text="What failed first, if it was refused; else empty."
+    )
+
+    class Meta:
+        model = WorkspaceConstraintVersion
+        fields = [
+            *("number", "state", "reason", "created_at", "created_by"),
+            *("judged_at", "approved_at", "approved_by"),
+        ]
+
+    def get_reason(self, version: WorkspaceConstraintVersion) -> str:
+        """Return the result of the checks in one line."""
+        return str((version.verdict or {}).get("reason", ""))
+
+
+class TestedSerializer(serializers.Serializer[backtest_reports.Tested]):
+    """Whether a version may be approved, as far as backtests go."""
+
+    enough = serializers.BooleanField()
+    detail = serializers.CharField(help_text="Why, or why not.")
+    backtest = serializers.UUIDField(
+        source="backtest.pk", default=None, allow_null=True, help_text="Which this is about."
+    )
+
+
+class VersionDetailSerializer(VersionSerializer):
+    """A version with its text, and what each check found."""
+
+    tested = serializers.SerializerMethodField(help_text="What its approval rests on.")
+    tests = serializers.CharField()
+    verdict = serializers.JSONField(
+        allow_null=True, help_text="Every check with what it found; null while it is checked."
+    )
+
+    class Meta(VersionSerializer.Meta):
+        fields = [*VersionSerializer.Meta.fields, "source", "tests", "verdict", "tested"]
+
+    @extend_schema_field(TestedSerializer)
+    def get_tested(self, version: WorkspaceConstraintVersion) -> dict[str, Any]:
+        """Return whether it was backtested."""
+        return dict(TestedSerializer(backtest_reports.tested(version)).data)
+
+
+class WorkspaceConstraintSerializer(serializers.ModelSerializer[WorkspaceConstraint]):
+    """A constraint for all users of the workspace whose projects have what it needs."""
+
+    path = serializers.CharField(help_text="What alerts and runs call it.")
+    live = serializers.IntegerField(
+        source="live.number",
+        default=None,
+        allow_null=True,
+        help_text="The approved version that runs.",
+    )
+    newest = serializers.IntegerField(help_text="The number of the newest version.")
+    alerts = serializers.IntegerField(help_text="Alerts of it that are not resolved.")
+
+    class Meta:
+        model = WorkspaceConstraint
+        fields = [
+            *("name", "path", "description", "enabled", "percentage", "live", "newest"),
+            *("alerts", "created_at", "created_by", "changed_at", "changed_by"),
+        ]
+
+
+class WorkspaceConstraintDetailSerializer(WorkspaceConstraintSerializer):
+    """A constraint with its versions, the newest first."""
+
+    versions = VersionSerializer(many=True)
+
+    class Meta(WorkspaceConstraintSerializer.Meta):
+        fields = [*WorkspaceConstraintSerializer.Meta.fields, "versions"]
+
+
+def _text(**options: Any) -> serializers.CharField:
+    return serializers.CharField(max_length=workspace_constraints.MAX_SOURCE, **options)
+
+
+class NewVersionSerializer(StrictSerializer):
+    """The source of a constraint, and the tests that show it speak and be silent."""
+
+    source = _text(  # type: ignore[assignment]
+        help_text="See docs/workspace-constraints.md.", error_messages=NO_SOURCE
+    )
+    tests = _text(error_messages=NO_TESTS)
+
+
+class NewWorkspaceConstraintSerializer(StrictSerializer):
+    """A constraint to be created: from its text, or from the library."""
+
+    name = serializers.CharField(
+        required=False, max_length=100, help_text="As a Python name; of the library's, the same."
+    )
+    description = serializers.CharField(
+        required=False, default="", allow_blank=True, max_length=MAX_DESCRIPTION
+    )
+    library = serializers.CharField(
+        required=False, max_length=100, help_text="Begin with this one of the library."
+    )
+    source = _text(required=False, error_messages=NO_SOURCE)  # type: ignore[assignment]
+    tests = _text(required=False, error_messages=NO_TESTS)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Take the text from the library, if one of its constraints is named."""
+        if "library" in attrs:
+            if extra := sorted({"source", "tests"} & set(attrs)):
+                raise serializers.ValidationError(
+                    {name: ["Give a text, or one of the library."] for name in extra}
+                )
+            try:
+                known = constraint_library.read(attrs.pop("library"))
+            except KeyError:
+                raise serializers.ValidationError({"library": [describe_library()]}) from None
+            if attrs.setdefault("name", known.name) != known.name:
+                raise serializers.ValidationError(
+                    {"name": ["One of the library keeps its name, by which its tests import it."]}
+                )
+            return {
+                **attrs,
+                "source": known.source,
+                "tests": known.tests,
+                "description": attrs["description"] or known.summary,
+            }
+        if missing := [name for name in ("name", "source", "tests") if name not in attrs]:
+            message = "Give name, source and tests, or `library` for one of the library."
+            raise serializers.ValidationError({name: [message] for name in missing})
+        return attrs
+
+
+class ConstraintChangeSerializer(StrictSerializer):
+    """What of a constraint can be changed."""
+
+    enabled = serializers.BooleanField(required=False, help_text="If not, it runs for nobody.")
+    percentage = serializers.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=100,
+        help_text="Of the users, so many in a hundred have it. More only adds users.",
+    )
+    description = serializers.CharField(
+        required=False, allow_blank=True, max_length=MAX_DESCRIPTION
+    )
+
+
+class ConstraintCoverageSerializer(serializers.Serializer[applicability.Coverage]):
+    """Whom a version fits: of the users with a project, up to a thousand at a time."""
+
+    users = serializers.IntegerField(help_text="Users that were looked at.")
+    applies = serializers.IntegerField(help_text="Of these, it fits so many.")
+    within = serializers.IntegerField(help_text="Of these, so many are within the percentage.")
+    reasons = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Why it does not fit → how many users."
+    )
+    after = serializers.IntegerField(
+        allow_null=True, help_text="?after= to look at the next ones; null at the end."
+    )
+
+
+def describe_library() -> str:
+    """Return a sentence that names the constraints of the library."""
+    return f"The library has {', '.join(constraint_library.names())}."

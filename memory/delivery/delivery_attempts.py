@@ -1,0 +1,241 @@
+"""Delivery attempts: which message is sent next, its signature, and the consequences of each call.
+
+See `workers.delivery.delivering` for the sending.
+"""
+
+import datetime
+import math
+import random
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
+from standardwebhooks.webhooks import Webhook
+
+from memory.delivery import destinations
+from memory.delivery.webhook_endpoints import mark_disabled
+from memory.delivery.webhook_messages import PING
+from memory.models import Delivery, DeliveryAttempt, WebhookEndpoint
+from memory.models.webhooks import DeliveryState
+from memory.privacy import encryption
+from memory.work import leases
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+logger = structlog.get_logger(__name__)
+
+# The longest wait that a receiver may ask for with Retry-After.
+LONGEST_RETRY_AFTER = datetime.timedelta(days=1)
+LONGEST_PAUSE = datetime.timedelta(minutes=1)
+# After this many failures in a row, an endpoint is paused between two calls.
+PATIENCE = 3
+GONE = 410
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The result of one call of an endpoint; without an error, it has accepted the message."""
+
+    at: datetime.datetime
+    seconds: float
+    status: int | None
+    error: str
+    address: str | None = None
+    answer: str = ""
+    retry_after: str = ""
+
+
+def waiting(now: datetime.datetime) -> QuerySet[WebhookEndpoint]:
+    """Select the endpoints to which something can be sent."""
+    due = _deliverable(now).filter(endpoint=OuterRef("pk"))
+    return _open(WebhookEndpoint.objects.all(), now).filter(Exists(due))
+
+
+def claim(endpoint_pk: str) -> Delivery | None:
+    """Claim the next message for the endpoint, with its endpoint; None if none may be sent now.
+
+    The settings limit the calls at a time and in a minute. An endpoint that has just failed is
+    called once at a time, so one that hangs occupies one thread of a worker.
+    """
+    with transaction.atomic():
+        now = timezone.now()
+        rows = WebhookEndpoint.objects.select_for_update(no_key=True).filter(pk=endpoint_pk)
+        endpoint = _open(rows, now).first()
+        if endpoint is None:
+            return None
+        most = 1 if endpoint.failures else settings.UAC_WEBHOOK_CONCURRENCY
+        pending = endpoint.deliveries.filter(state=DeliveryState.PENDING)
+        if pending.filter(lease_expires_at__gt=now).count() >= most:
+            return None
+        began = endpoint.minute_began_at
+        if began is None or now - began >= datetime.timedelta(minutes=1):
+            endpoint.minute_began_at, endpoint.minute_calls = now, 0
+        if endpoint.minute_calls >= settings.UAC_WEBHOOK_PER_MINUTE:
+            return None
+        due = _deliverable(now).filter(endpoint=endpoint).order_by("run_after", "seq")
+        chosen = due.values_list("pk", flat=True).first()
+        delivery = leases.claim(Delivery.objects.filter(pk=chosen)) if chosen else None
+        if delivery is None:
+            return None
+        endpoint.minute_calls += 1
+        endpoint.save(update_fields=["minute_began_at", "minute_calls"])
+        delivery.endpoint = endpoint
+    return delivery
+
+
+def signed(delivery: Delivery, at: datetime.datetime) -> dict[str, str]:
+    """Return the headers of a call at that moment.
+
+    After a rotation it is signed with both secrets, and verifies with either. Raises
+    encryption.EncryptionError if the secret cannot be read.
+    """
+    endpoint = delivery.endpoint
+    stored = [endpoint.secret]
+    until = endpoint.previous_secret_until
+    if endpoint.previous_secret is not None and until is not None and at < until:
+        stored.append(endpoint.previous_secret)
+    return {
+        "Content-Type": "application/json",
+        "User-Agent": "uac-webhooks/1",
+        "webhook-id": delivery.message_id,
+        "webhook-timestamp": str(math.floor(at.timestamp())),
+        "webhook-signature": " ".join(
+            Webhook(encryption.decrypt(bytes(secret)).decode()).sign(
+                delivery.message_id, at.astimezone(datetime.UTC), delivery.payload
+            )
+            for secret in stored
+        ),
+    }
+
+
+def record(delivery: Delivery, attempt: Attempt) -> None:
+    """Store the result of a call and its consequences; raises LeaseLost."""
+    with transaction.atomic():
+        rows = WebhookEndpoint.objects.select_for_update(no_key=True)
+        endpoint = rows.filter(pk=delivery.endpoint_id).first()
+        if endpoint is None:
+            raise leases.LeaseLost(f"{delivery}: its endpoint was deleted")
+        leases.check(delivery)
+        DeliveryAttempt.objects.create(
+            delivery=delivery,
+            at=attempt.at,
+            seconds=attempt.seconds,
+            address=attempt.address,
+            status=attempt.status,
+            error=attempt.error,
+            answer=attempt.answer,
+        )
+        if attempt.error:
+            _failed(delivery, endpoint, attempt)
+        else:
+            _settle(delivery, DeliveryState.DELIVERED)
+            if endpoint.failing_since is not None:
+                endpoint.failing_since, endpoint.failures, endpoint.not_before = None, 0, None
+                endpoint.save(update_fields=["failing_since", "failures", "not_before"])
+
+
+def _failed(delivery: Delivery, endpoint: WebhookEndpoint, attempt: Attempt) -> None:
+    now = timezone.now()
+    asked = _asked(attempt.retry_after, now)
+    if delivery.type == PING:
+        _settle(delivery, DeliveryState.GIVEN_UP, attempt.error)
+        return
+    endpoint.failures += 1
+    endpoint.failing_since = endpoint.failing_since or attempt.at
+    doubled = datetime.timedelta(seconds=2 ** min(endpoint.failures - PATIENCE, 10))
+    pause = min(doubled, LONGEST_PAUSE) if endpoint.failures >= PATIENCE else datetime.timedelta()
+    endpoint.not_before = now + max(pause, min(asked, LONGEST_PAUSE))
+    endpoint.save(update_fields=["failures", "failing_since", "not_before"])
+
+    waits = settings.UAC_WEBHOOK_RETRY_SECONDS
+    if attempt.status == GONE:
+        mark_disabled(endpoint, "It answered 410 Gone.")
+        leases.fail(delivery, attempt.error)
+    elif delivery.attempts > len(waits):
+        _settle(delivery, DeliveryState.GIVEN_UP, attempt.error)
+    else:
+        # Jitter of 10 %, so that messages that failed together are not retried together.
+        drawn = random.uniform(0.9, 1.1)  # noqa: S311  # nosec B311 # no secret
+        wait = waits[delivery.attempts - 1] * drawn
+        again = now + max(datetime.timedelta(seconds=wait), asked)
+        leases.write(
+            delivery,
+            run_after=again,
+            last_error=attempt.error,
+            lease_owner="",
+            lease_expires_at=None,
+        )
+    limit = datetime.timedelta(days=settings.UAC_WEBHOOK_DISABLE_DAYS)
+    if endpoint.enabled and now - endpoint.failing_since >= limit:
+        since = f"{endpoint.failing_since:%Y-%m-%d %H:%M} UTC"
+        mark_disabled(
+            endpoint, f"It has answered nothing but errors since {since}: {attempt.error}"
+        )
+        logger.warning("webhook_disabled", endpoint=str(endpoint.pk))
+
+
+def _settle(delivery: Delivery, state: DeliveryState, error: str = "") -> None:
+    now = timezone.now()
+    is_lost = state == DeliveryState.GIVEN_UP and delivery.type != PING
+    leases.write(
+        delivery,
+        state=state,
+        settled_at=now,
+        dead_since=now if is_lost else None,
+        last_error=error,
+        lease_owner="",
+        lease_expires_at=None,
+    )
+
+
+def _asked(retry_after: str, now: datetime.datetime) -> datetime.timedelta:
+    """Return the wait that a receiver asks for: seconds, or an HTTP date."""
+    text = retry_after.strip()
+    try:
+        if text.isdecimal():
+            asked = datetime.timedelta(seconds=int(text[:9]))
+        else:
+            asked = parsedate_to_datetime(text) - now
+    except (TypeError, ValueError):
+        return datetime.timedelta()
+    return min(max(asked, datetime.timedelta()), LONGEST_RETRY_AFTER)
+
+
+def _open(
+    endpoints: QuerySet[WebhookEndpoint], now: datetime.datetime
+) -> QuerySet[WebhookEndpoint]:
+    return endpoints.filter(Q(not_before=None) | Q(not_before__lte=now), enabled=True)
+
+
+def sendable(now: datetime.datetime) -> QuerySet[Delivery]:
+    """Select the messages that may be sent now."""
+    endpoints = _open(WebhookEndpoint.objects.all(), now)
+    return _deliverable(now).filter(endpoint__in=endpoints)
+
+
+def _deliverable(now: datetime.datetime) -> QuerySet[Delivery]:
+    """Select the pending messages that no earlier message of the same alert blocks."""
+    pending = Delivery.objects.filter(state=DeliveryState.PENDING)
+    earlier = pending.filter(
+        endpoint=OuterRef("endpoint"), alert=OuterRef("alert"), seq__lt=OuterRef("seq")
+    )
+    return pending.filter(leases.free(now)).filter(~Exists(earlier))
+
+
+def validate_server_settings() -> dict[str, str]:
+    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    found: dict[str, str] = {}
+    try:
+        destinations.allowed_networks()
+    except ValueError as error:
+        found["UAC_WEBHOOK_ALLOWED_NETWORKS"] = f"A network is written as 10.0.0.0/8: {error}."
+    waits: Collection[float] = settings.UAC_WEBHOOK_RETRY_SECONDS
+    if not waits or not all(0 <= wait <= 7 * 86400 for wait in waits):
+        found["UAC_WEBHOOK_RETRY_SECONDS"] = "Give seconds, each from 0 to a week."
+    return found

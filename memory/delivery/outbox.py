@@ -1,0 +1,223 @@
+"""The outbox of webhooks: events of alerts, and rejected entries, as messages to endpoints.
+
+The messages go to the endpoints of the workspace. A message is a row, written with its event.
+Workers send it until the endpoint accepts it, at least once; the messages of one alert are sent to
+each endpoint in order (`memory.delivery.delivery_attempts`).
+"""
+
+import datetime
+from collections.abc import Collection, Sequence
+from typing import TypeAlias
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Count, F, OuterRef, QuerySet, Subquery, prefetch_related_objects
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+
+from memory.delivery import rejections
+from memory.delivery.webhook_endpoints import TASK, lock_endpoint
+from memory.delivery.webhook_messages import PING, encode_payload, event_type_of, message
+from memory.models import AlertEvent, Delivery, DeliveryAttempt, MemoryUser, WebhookEndpoint
+from memory.models.alerts import AlertEventKind, Severity, severity_rank
+from memory.models.webhooks import DeliveryState
+from memory.work import hints
+
+# An endpoint and an alert.
+Told: TypeAlias = tuple[UUID, UUID]
+
+
+class DeliveryPending(Exception):
+    """The message is still on its way."""
+
+
+class Disabled(Exception):
+    """The endpoint is disabled."""
+
+
+def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
+    """Write the messages of these events, in the transaction that has just numbered them.
+
+    It runs under the lock of the workspace's counter, so no endpoint is deleted meanwhile.
+    """
+    endpoints = list(WebhookEndpoint.objects.filter(workspace=user.workspace_id, enabled=True))
+    told = _told(endpoints, events)
+    named = rejections.named_by(events) if endpoints else {}
+    if endpoints:
+        prefetch_related_objects(events, "alert__duplicates")
+    deliveries = [
+        Delivery(
+            endpoint=endpoint,
+            event=event,
+            alert=event.alert,
+            seq=event.seq,
+            type=event_type_of(event),
+            payload=message(user, event, named.get(event.pk, ())),
+        )
+        for endpoint in endpoints
+        for event in events
+        if _wants(endpoint, event, told)
+    ]
+    Delivery.objects.bulk_create(deliveries)
+    for endpoint_pk in dict.fromkeys(delivery.endpoint_id for delivery in deliveries):
+        hints.hint(TASK, str(endpoint_pk), workspace_pk=user.workspace_id)
+
+
+def counts(endpoints: QuerySet[WebhookEndpoint]) -> QuerySet[WebhookEndpoint]:
+    """Annotate each endpoint with its waiting (`pending`) and permanently failed messages."""
+
+    def number(state: DeliveryState) -> Coalesce:
+        found = Delivery.objects.filter(endpoint=OuterRef("pk"), state=state).order_by()
+        return Coalesce(Subquery(found.values("endpoint").annotate(n=Count("pk")).values("n")), 0)
+
+    states = (DeliveryState.PENDING, DeliveryState.GIVEN_UP)
+    return endpoints.annotate(**{state.value: number(state) for state in states})
+
+
+def send_test(endpoint: WebhookEndpoint) -> Delivery:
+    """Send a test message, once; raises Disabled."""
+    with lock_endpoint(endpoint) as locked:
+        if not locked.enabled:
+            raise Disabled("This endpoint is disabled: enable it, then test it.")
+        locked.not_before = None
+        locked.save(update_fields=["not_before"])
+        delivery = Delivery.objects.create(
+            endpoint=locked,
+            type=PING,
+            payload=encode_payload(PING, timezone.now(), {"endpoint_id": str(locked.pk)}),
+        )
+        hints.hint(TASK, str(locked.pk), workspace_pk=locked.workspace_id)
+    return delivery
+
+
+def replay(delivery: Delivery) -> None:
+    """Send the message again, with the same id and body.
+
+    Raises DeliveryPending if it is still on its way, or was redacted.
+    """
+    if not delivery.payload:
+        raise DeliveryPending(
+            "What this message told of was redacted since: it cannot be sent again."
+        )
+    settled = Delivery.objects.filter(pk=delivery.pk)
+    if not _replay(settled, delivery.endpoint):
+        raise DeliveryPending("This message is on its way; there is nothing to send again yet.")
+    delivery.refresh_from_db()
+
+
+def try_again(given_up: QuerySet[Delivery]) -> int:
+    """Send permanently failed messages again; return how many could be."""
+    endpoints = WebhookEndpoint.objects.filter(pk__in=given_up.order_by().values("endpoint"))
+    return sum(_replay(given_up.filter(endpoint=endpoint), endpoint) for endpoint in endpoints)
+
+
+def replay_given_up(endpoint: WebhookEndpoint, since: datetime.datetime) -> int:
+    """Send messages written since then that failed permanently; return how many there are."""
+    given_up = endpoint.deliveries.filter(state=DeliveryState.GIVEN_UP, created_at__gte=since)
+    return _replay(given_up.exclude(type=PING), endpoint)
+
+
+def _replay(deliveries: QuerySet[Delivery], endpoint: WebhookEndpoint) -> int:
+    with lock_endpoint(endpoint) as locked:
+        locked.not_before = None
+        locked.save(update_fields=["not_before"])
+        told = deliveries.exclude(payload="")  # empty once it was redacted
+        number = told.exclude(state=DeliveryState.PENDING).update(
+            state=DeliveryState.PENDING,
+            attempts=0,
+            run_after=timezone.now(),
+            settled_at=None,
+            last_error="",
+            dead_since=None,
+        )
+        hints.hint(TASK, str(locked.pk), workspace_pk=locked.workspace_id)
+    return number
+
+
+def redact(user: MemoryUser, deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
+    """Redact messages. Those that wait get a new body with the current state.
+
+    A worker that is sending one now sends it again. Call it after alerts and outcomes were redacted
+    and events recorded, since messages are locked last.
+    """
+    rows = Delivery.objects.filter(pk__in=deliveries)
+    DeliveryAttempt.objects.filter(delivery__in=deliveries).update(answer="", error="")
+    rows.exclude(state=DeliveryState.PENDING).update(payload="", dead_since=None)
+    rows.update(last_error="")
+    told = rows.filter(state=DeliveryState.PENDING).select_related("event__alert")
+    pending = list(told.prefetch_related("event__alert__duplicates"))
+    named = rejections.named_by(delivery.event for delivery in pending if delivery.event)
+    for delivery in pending:
+        assert delivery.event is not None
+        Delivery.objects.filter(pk=delivery.pk).update(
+            payload=message(user, delivery.event, named.get(delivery.event.pk, ())),
+            token=F("token") + 1,
+            lease_owner="",
+            lease_expires_at=None,
+        )
+
+
+def withdraw(deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
+    """Redact messages, and send none of those that wait. Call it last, too."""
+    rows = Delivery.objects.filter(pk__in=deliveries)
+    DeliveryAttempt.objects.filter(delivery__in=deliveries).update(answer="", error="")
+    rows.filter(state=DeliveryState.PENDING).update(
+        state=DeliveryState.GIVEN_UP,
+        settled_at=timezone.now(),
+        token=F("token") + 1,
+        lease_owner="",
+        lease_expires_at=None,
+    )
+    rows.update(payload="", last_error="", dead_since=None)
+
+
+def before(delivery: Delivery) -> Delivery | None:
+    """Return the message of the same alert that this one has to wait for, if there is one."""
+    if delivery.state != DeliveryState.PENDING or delivery.alert_id is None:
+        return None
+    of_alert = Delivery.objects.filter(endpoint=delivery.endpoint_id, alert=delivery.alert_id)
+    earlier = of_alert.filter(state=DeliveryState.PENDING, seq__lt=delivery.seq)
+    return earlier.order_by("seq").first()
+
+
+def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) -> set[Told]:
+    """Return which endpoints were sent which of these alerts, now below their severity."""
+    choosy = [endpoint for endpoint in endpoints if endpoint.least_severity != Severity.INFO]
+    others = (AlertEventKind.OPENED, AlertEventKind.REJECTED)
+    alerts = {event.alert_id for event in events if event.kind not in others}
+    if not choosy or not alerts:
+        return set()
+    found = Delivery.objects.filter(endpoint__in=choosy, alert__in=alerts)
+    return set(found.order_by().values_list("endpoint", "alert").distinct())
+
+
+def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told]) -> bool:
+    """Return whether the endpoint gets the event.
+
+    An alert that was once severe enough is reported to its end; otherwise it would seem open.
+    """
+    alert = event.alert
+    if endpoint.event_types and event.kind not in endpoint.event_types:
+        return False
+    return alert is None or (
+        alert.kind in endpoint.alert_kinds
+        and (
+            severity_rank(alert.severity) >= severity_rank(endpoint.least_severity)
+            or (endpoint.pk, event.alert_id) in told
+            or event.kind == AlertEventKind.ERASED  # the earlier messages are gone
+        )
+    )
+
+
+def purge(limit: int) -> int:
+    """Delete the oldest messages that were settled long ago, `limit` at most."""
+    old = timezone.now() - datetime.timedelta(days=settings.UAC_WEBHOOK_LOG_DAYS)
+    settled = Delivery.objects.filter(settled_at__lt=old).order_by("settled_at")
+    with transaction.atomic():
+        # Locked, since one may be replayed meanwhile: then it is on its way.
+        rows = settled.select_for_update(skip_locked=True)
+        oldest = list(rows.values_list("pk", flat=True)[:limit])
+        if oldest:
+            Delivery.objects.filter(pk__in=oldest).delete()
+    return len(oldest)

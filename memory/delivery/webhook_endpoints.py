@@ -1,0 +1,173 @@
+"""Webhook endpoints of a workspace: their URLs, secrets and state."""
+
+import base64
+import datetime
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+from django.db import connection, transaction
+from django.utils import timezone
+
+from memory.delivery import destinations
+from memory.models import Delivery, DeliveryAttempt, EventCounter, WebhookEndpoint, Workspace
+from memory.models.webhooks import DeliveryState
+from memory.privacy import encryption
+from memory.work import hints
+
+logger = structlog.get_logger(__name__)
+
+TASK = "workers.tasks.deliver"
+MAX_ENDPOINTS = 20
+SECRET_BYTES = 32
+# How long after a rotation messages are signed with the previous secret, too.
+BOTH_SECRETS = datetime.timedelta(hours=24)
+# The limit for resolving the host name when an endpoint is created.
+LOOK_UP_SECONDS = 3.0
+
+
+class TooManyEndpoints(Exception):
+    """The workspace has the maximum number of endpoints."""
+
+
+def check_url(url: str) -> None:
+    """Raise destinations.AddressRefused for a URL that would not be called.
+
+    A name that does not resolve now is left to the calls, each of which checks again.
+    """
+    try:
+        destinations.addresses(destinations.parse(url), LOOK_UP_SECONDS)
+    except destinations.NotFound:
+        logger.info("webhook_name_not_resolved")
+
+
+def create(workspace: Workspace, url: str, **fields: Any) -> tuple[WebhookEndpoint, str]:
+    """Create an endpoint and return it with its secret, which is shown only once.
+
+    Raises destinations.AddressRefused for the URL, TooManyEndpoints, and
+    encryption.EncryptionError if the server has no key to encrypt secrets with.
+    """
+    secret, stored = _new_secret()
+    check_url(url)
+    with transaction.atomic():
+        Workspace.objects.select_for_update(no_key=True).get(pk=workspace.pk)
+        if workspace.webhooks.count() >= MAX_ENDPOINTS:
+            raise TooManyEndpoints(
+                f"A workspace has {MAX_ENDPOINTS} webhook endpoints at most: delete one."
+            )
+        endpoint = WebhookEndpoint.objects.create(
+            workspace=workspace, url=url, secret=stored, **fields
+        )
+    return endpoint, secret
+
+
+def change(endpoint: WebhookEndpoint, **fields: Any) -> None:
+    """Change columns of the endpoint; `enabled` works like `enable` and `disable`.
+
+    Waiting messages go to the new URL. Raises destinations.AddressRefused for that.
+    """
+    enabled = fields.pop("enabled", endpoint.enabled)
+    if fields.get("url", endpoint.url) != endpoint.url:
+        check_url(fields["url"])
+    with lock_endpoint(endpoint) as locked:
+        for name, value in fields.items():
+            setattr(locked, name, value)
+        locked.save(update_fields=list(fields))
+    if enabled and not endpoint.enabled:
+        enable(endpoint)
+    elif endpoint.enabled and not enabled:
+        disable(endpoint, "Disabled by hand.")
+
+
+def rotate_secret(endpoint: WebhookEndpoint) -> str:
+    """Give the endpoint a new secret and return it; the previous one stays for BOTH_SECRETS."""
+    secret, stored = _new_secret()
+    with lock_endpoint(endpoint) as locked:
+        locked.previous_secret, locked.secret = locked.secret, stored
+        locked.previous_secret_until = timezone.now() + BOTH_SECRETS
+        locked.save(update_fields=["secret", "previous_secret", "previous_secret_until"])
+    return secret
+
+
+def enable(endpoint: WebhookEndpoint) -> None:
+    """Enable the endpoint, and send its waiting messages at once."""
+    with lock_endpoint(endpoint) as locked:
+        locked.enabled, locked.disabled_at, locked.disabled_reason = True, None, ""
+        locked.failing_since, locked.failures, locked.not_before = None, 0, None
+        locked.save()
+        # Whoever enables it says that it works again: no message waits out its backoff.
+        waiting = locked.deliveries.filter(state=DeliveryState.PENDING)
+        waiting.filter(run_after__gt=timezone.now()).update(run_after=timezone.now())
+    hints.hint(TASK, str(endpoint.pk), workspace_pk=endpoint.workspace_id)
+
+
+def disable(endpoint: WebhookEndpoint, reason: str) -> None:
+    """Disable the endpoint: waiting messages stay, and no new ones are written."""
+    with lock_endpoint(endpoint) as locked:
+        mark_disabled(locked, reason)
+
+
+def delete(endpoint: WebhookEndpoint) -> None:
+    """Delete the endpoint with its log; what was not delivered is lost.
+
+    Locks are taken as everywhere: of the counter, the endpoint, its messages.
+    """
+    with lock_endpoint(endpoint) as locked:
+        mark_disabled(locked, "It is being deleted.")
+        _delete_log(locked)
+    with transaction.atomic():
+        # Nobody writes messages meanwhile, so nobody finds the endpoint gone.
+        list(EventCounter.objects.select_for_update().filter(workspace=endpoint.workspace_id))
+        list(WebhookEndpoint.objects.select_for_update().filter(pk=endpoint.pk))
+        _delete_log(endpoint)
+        WebhookEndpoint.objects.filter(pk=endpoint.pk).delete()
+
+
+def hold_events(endpoint: WebhookEndpoint) -> None:
+    """Within a transaction, keep others from writing messages until it ends; otherwise do nothing.
+
+    A caller that deletes an endpoint in its own transaction locks the counter first.
+    """
+    if connection.in_atomic_block:
+        list(EventCounter.objects.select_for_update().filter(workspace=endpoint.workspace_id))
+
+
+def secret_of(endpoint_id: str) -> str | None:
+    """Return the secret of an endpoint; None if it is gone or cannot be decrypted."""
+    endpoint = WebhookEndpoint.objects.filter(pk=endpoint_id).first()
+    if endpoint is None:
+        return None
+    try:
+        return encryption.decrypt(bytes(endpoint.secret)).decode()
+    except encryption.EncryptionError:
+        return None
+
+
+def _delete_log(endpoint: WebhookEndpoint) -> None:
+    DeliveryAttempt.objects.filter(delivery__endpoint=endpoint).delete()
+    Delivery.objects.filter(endpoint=endpoint).delete()
+
+
+@contextmanager
+def lock_endpoint(endpoint: WebhookEndpoint) -> Iterator[WebhookEndpoint]:
+    """Lock the endpoint's row for a change, and refresh the caller's object afterwards."""
+    with transaction.atomic():
+        row = WebhookEndpoint.objects.select_for_update(no_key=True).get(pk=endpoint.pk)
+        yield row
+    for field in WebhookEndpoint._meta.concrete_fields:
+        setattr(endpoint, field.attname, getattr(row, field.attname))
+
+
+def mark_disabled(endpoint: WebhookEndpoint, reason: str) -> None:
+    """Save the endpoint as disabled; the caller holds its lock."""
+    endpoint.enabled = False
+    endpoint.disabled_at = timezone.now()
+    endpoint.disabled_reason = reason[:300]
+    endpoint.save(update_fields=["enabled", "disabled_at", "disabled_reason"])
+
+
+def _new_secret() -> tuple[str, bytes]:
+    secret = "whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+    return secret, encryption.encrypt(secret.encode())

@@ -1,0 +1,83 @@
+"""Bodies of webhook messages, following Standard Webhooks: an event, with its alert or entries."""
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memory.delivery import rejections
+from memory.delivery.rejections import Rejected
+from memory.models import Alert, AlertEvent, MemoryUser
+from memory.models.alerts import AlertEventKind
+
+PING = "ping"
+# The number of records, and of entries, that a message contains of an alert.
+MAX_EVIDENCE = 100
+MAX_ENTRIES = 1000
+
+
+def event_type_of(event: AlertEvent) -> str:
+    """Return the type of a message of this event."""
+    return AlertEventKind(event.kind).event_type
+
+
+def encode_payload(kind: str, at: datetime.datetime, data: Mapping[str, Any]) -> str:
+    """Return the body of a message as one line of JSON."""
+    message = {"type": kind, "timestamp": _moment(at), "data": data}
+    # ASCII escapes, so that no proxy can alter what was signed.
+    return json.dumps(message, separators=(",", ":"))
+
+
+def message(user: MemoryUser, event: AlertEvent, named: Sequence[Rejected]) -> str:
+    """Return the message of an event, with its alert as it is now: one line of JSON.
+
+    `named` are the rejected entries to describe: see `rejections.named_by`.
+    """
+    return encode_payload(event_type_of(event), event.at, _data(user, event, named))
+
+
+def _data(user: MemoryUser, event: AlertEvent, named: Sequence[Rejected]) -> dict[str, Any]:
+    step = {
+        "seq": event.seq,
+        "kind": str(event.kind),
+        "at": _moment(event.at),
+        "actor": event.actor,
+    }
+    if event.alert is None:
+        rejected = rejections.describe(event, named)
+        return {"user_id": user.user_id, "event": step, "rejected": rejected}
+    return {
+        "user_id": user.user_id,
+        "event": {**step, "detail": event.detail},
+        "alert": _alert(event.alert),
+    }
+
+
+def _alert(alert: Alert) -> dict[str, Any]:
+    return {
+        "id": str(alert.pk),
+        "kind": str(alert.kind),
+        "state": str(alert.state),
+        "severity": str(alert.severity),
+        "message": alert.message,
+        "constraint": alert.constraint,
+        "causes": [
+            {
+                "constraint": cause.constraint,
+                "message": cause.message,
+                "fingerprint": cause.fingerprint,
+            }
+            for cause in alert.causes
+        ],
+        "fingerprint": alert.fingerprint,
+        "evidence": alert.evidence[:MAX_EVIDENCE],
+        "entries": alert.entries[:MAX_ENTRIES],
+        "complete": len(alert.evidence) <= MAX_EVIDENCE and len(alert.entries) <= MAX_ENTRIES,
+        "opened_at": _moment(alert.opened_at),
+        "changed_at": _moment(alert.changed_at),
+        "resolved_at": _moment(alert.resolved_at) if alert.resolved_at else None,
+    }
+
+
+def _moment(at: datetime.datetime) -> str:
+    return at.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,119 @@
+"""Budgets: whether a workspace may spend what another call of a language model would take."""
+
+import datetime
+from dataclasses import dataclass
+from decimal import Decimal
+
+from django.conf import settings
+from django.db.models import Q
+from django.utils import timezone
+
+from memory.llm import language_models
+from memory.llm.language_models import Budget, LanguageModelError, Usage
+from memory.llm.llm_spending import match_kind, spent_of_kind
+from memory.models import Workspace
+
+
+class BudgetExhausted(LanguageModelError):
+    """The workspace may spend no more before `until`; None: until somebody raises the budget."""
+
+    def __init__(self, message: str, until: datetime.datetime | None) -> None:
+        super().__init__(message)
+        self.until = until
+
+
+class TooManyCalls(LanguageModelError):
+    """The workspace has as many calls under way as it may have at one time."""
+
+
+def why_stopped(workspace: Workspace) -> str | None:
+    """Return why no call of a language model can be made for a workspace now; None if one can."""
+    chosen = workspace.chosen_llm
+    budget = language_models.budget(chosen)
+    try:
+        least = Usage(input_tokens=0, output_tokens=settings.UAC_LLM_OUTPUT_TOKENS)
+        cost = cost_of(language_models.connection(chosen).name, budget, least)
+        of_kind = match_kind(embeddings=False)
+        check_budget(workspace, budget, least.tokens, cost or Decimal(0), timezone.now(), of_kind)
+    except TooManyCalls:
+        return None
+    except LanguageModelError as error:
+        return str(error)
+    return None
+
+
+def cost_of(model: str, budget: Budget, usage: Usage) -> Decimal | None:
+    """Return the cost of this usage; raises NotConfigured if it must be known and is not."""
+    price = language_models.price(model)
+    if price is None and budget.limits_cost:
+        raise language_models.NotConfigured(language_models.price_missing(model))
+    return price.of(usage) if price else None
+
+
+def check_budget(
+    workspace: Workspace,
+    budget: Budget,
+    tokens: int,
+    cost: Decimal,
+    now: datetime.datetime,
+    of_kind: Q,
+) -> None:
+    """Raise BudgetExhausted if this much more exceeds the workspace's budget."""
+    if budget == Budget(
+        concurrency=budget.concurrency,
+        tokens_per_day=None,
+        tokens_per_month=None,
+        cost_per_day=None,
+        cost_per_month=None,
+    ):
+        return
+    day, month = spent_of_kind(workspace, now, of_kind)
+    midnight = now.astimezone(datetime.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    tomorrow = midnight + datetime.timedelta(days=1)
+    next_month = (midnight.replace(day=1) + datetime.timedelta(days=32)).replace(day=1)
+    for period, gone, most_tokens, most_cost, until in (
+        ("month", month, budget.tokens_per_month, budget.cost_per_month, next_month),
+        ("day", day, budget.tokens_per_day, budget.cost_per_day, tomorrow),
+    ):
+        of_tokens, of_cost = f"tokens a {period}", f"cost a {period}"
+        _check_limit(
+            _Limit(of_tokens, most_tokens, gone.used_tokens, gone.reserved_tokens, until), tokens
+        )
+        _check_limit(_Limit(of_cost, most_cost, gone.used_cost, gone.reserved_cost, until), cost)
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """What a budget allows until some time, and how much of that is used, or reserved."""
+
+    what: str
+    most: int | Decimal | None
+    used: int | Decimal
+    reserved: int | Decimal
+    until: datetime.datetime
+
+
+def _check_limit(limit: _Limit, more: int | Decimal) -> None:
+    """Raise BudgetExhausted, or TooManyCalls where calls that end may leave so much more."""
+    most, used = limit.most, limit.used
+    if most is None or (used < most and used + limit.reserved + more <= most):
+        return
+    if used < most and used + more <= most:
+        raise TooManyCalls(
+            f"The rest of the budget ({limit.what}) is reserved for calls that are under way."
+        )
+    hopeless = more > most
+    raise BudgetExhausted(
+        f"The budget ({limit.what}) is {_amount(most)}: {_amount(used)} are spent, and the next"
+        f" call may take {_amount(more)}. "
+        + (
+            "It is too small for this call: raise it."
+            if hopeless
+            else f"Calls go on at {limit.until:%Y-%m-%d %H:%M} UTC, or when it is raised."
+        ),
+        None if hopeless else limit.until,
+    )
+
+
+def _amount(value: int | Decimal) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}"

@@ -1,0 +1,76 @@
+"""Spending of language models and embeddings: of finished calls, and reserved by running ones."""
+
+import datetime
+from dataclasses import dataclass
+from decimal import Decimal
+
+from django.db.models import Q, Sum
+
+from memory.models import LlmCall, LlmSpending, Workspace
+from memory.models.llm import LlmOutcome, LlmPurpose
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """The spending of a period; `reserved` is the most that the calls under way may add."""
+
+    calls: int
+    tokens: int
+    presumed_tokens: int
+    reserved_tokens: int
+    cost: Decimal
+    presumed_cost: Decimal
+    reserved_cost: Decimal
+
+    @property
+    def used_tokens(self) -> int:
+        """The tokens used of a budget."""
+        return self.tokens + self.presumed_tokens
+
+    @property
+    def used_cost(self) -> Decimal:
+        """The money used of a budget."""
+        return self.cost + self.presumed_cost
+
+
+def match_kind(*, embeddings: bool) -> Q:
+    """Match the calls, or the spending, of embeddings or of language models."""
+    return Q(purpose=LlmPurpose.EMBED) if embeddings else ~Q(purpose=LlmPurpose.EMBED)
+
+
+def spent(
+    workspace: Workspace, now: datetime.datetime, *, embeddings: bool = False
+) -> tuple[Spent, Spent]:
+    """Return the spending of language models, or embeddings, of today and this month, in UTC."""
+    return spent_of_kind(workspace, now, match_kind(embeddings=embeddings))
+
+
+def spent_of_kind(workspace: Workspace, now: datetime.datetime, of_kind: Q) -> tuple[Spent, Spent]:
+    """Return the spending on calls of this kind (`match_kind`), of today and this month."""
+    # Read the reservations first: a call that ends in between is counted twice, but never missed.
+    under_way = LlmCall.objects.filter(of_kind, workspace=workspace, outcome=LlmOutcome.STARTED)
+    reserved = under_way.aggregate(
+        tokens=Sum("reserved_tokens", default=0),
+        cost=Sum("reserved_cost", default=Decimal(0)),
+    )
+    today = now.astimezone(datetime.UTC).date()
+    columns = ("calls", "input_tokens", "output_tokens", "presumed_tokens", "cost", "presumed_cost")
+    sums = LlmSpending.objects.filter(
+        of_kind, workspace=workspace, day__gte=today.replace(day=1), day__lte=today
+    ).aggregate(
+        **{f"month_{name}": Sum(name, default=0) for name in columns},
+        **{f"day_{name}": Sum(name, filter=Q(day=today), default=0) for name in columns},
+    )
+    day, month = (
+        Spent(
+            calls=sums[f"{time}_calls"],
+            tokens=sums[f"{time}_input_tokens"] + sums[f"{time}_output_tokens"],
+            presumed_tokens=sums[f"{time}_presumed_tokens"],
+            reserved_tokens=reserved["tokens"],
+            cost=sums[f"{time}_cost"],
+            presumed_cost=sums[f"{time}_presumed_cost"],
+            reserved_cost=reserved["cost"],
+        )
+        for time in ("day", "month")
+    )
+    return day, month

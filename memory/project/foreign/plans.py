@@ -1,0 +1,83 @@
+"""Plans: the edits and records that import a foreign project, and carrying them out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from memory.project.apply import apply
+from memory.project.conform import normal_fields
+from memory.project.edits import Add, Edit
+from memory.project.foreign.graph import Notes
+from memory.project.foreign.placement import Home
+from memory.project.literals import Uses, record_literal
+from memory.project.model import Project
+from memory.project.values import Record, RecordId, Struct, Value
+
+
+@dataclass(frozen=True)
+class PlacedRecord:
+    """A record to be added."""
+
+    home: Home
+    class_name: str
+    fields: Mapping[str, Value]
+
+
+@dataclass
+class Plan:
+    """The edits of the schema, and the records, that import a foreign project."""
+
+    schema: list[Edit]
+    records: list[PlacedRecord]
+    sources: tuple[int, ...]
+    notes: Notes
+    counts: dict[str, int]
+
+    def carry_out(self, project: Project) -> list[Edit]:
+        """Apply the plan to a project; return the edits. EditError leaves it half changed.
+
+        The records are then exactly those that were read: an edit would take a text that looks like
+        a date for a date if a field has several types, and this does not.
+        """
+        done = list(self.schema)
+        for edit in self.schema:
+            apply(project, edit)
+        for placed in self.records:
+            home = placed.home
+            class_ = project.outline.domains[home.domain].classes[placed.class_name]
+            fields = _normal(placed.fields, class_.name, project, home.domain)
+            add = Add(
+                domain=home.domain,
+                class_name=placed.class_name,
+                fields=fields,
+                sources=self.sources,
+                key=home.key,
+                collection=home.holder,
+                singleton=home.singleton,
+            )
+            apply(project, add)
+            done.append(add)
+            record_id = RecordId(home.domain, home.holder, home.key)
+            exact = Record(placed.class_name, home.key, fields, self.sources)
+            written = project.record(record_id)
+            assert written, "it was added a moment ago"
+            if record_literal(written, Uses()) != record_literal(exact, Uses()):
+                project.replace(record_id, exact)
+        return done
+
+
+def _normal(
+    fields: Mapping[str, Value], class_name: str, project: Project, domain: str
+) -> dict[str, Value]:
+    """Return fields, and those of nested objects, in order and without defaults."""
+    class_ = project.outline.domains[domain].classes[class_name]
+
+    def inner(value: Value) -> Value:
+        if isinstance(value, list):
+            return [inner(item) for item in value]
+        if isinstance(value, Struct):
+            return Struct(
+                value.class_name, _normal(value.fields, value.class_name, project, domain)
+            )
+        return value
+
+    return normal_fields({name: inner(value) for name, value in fields.items()}, class_)

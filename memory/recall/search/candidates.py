@@ -1,0 +1,156 @@
+"""Candidates: ranked passages, best first, and their entries as read from the log."""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from django.db.models import Q
+from django.db.models.expressions import RawSQL
+from django.db.models.functions import Left
+from numpy.typing import NDArray
+
+from memory.database import timeouts
+from memory.models import LogEntry, MemoryUser
+from memory.recall.search.documents import CorpusName
+from memory.recall.search.excerpts import MAX_TEXT_READ
+from memory.recall.search.passages import Passage
+from memory.recall.search.ranking import Corpus, Ranking
+
+# The best candidates are read from the log in groups, each this many times larger than the last.
+FIRST_READ = 16
+GROWTH = 4
+# The largest group.
+MAX_READ = 5000
+# Number by number: given a list of numbers, the planner might scan the user's whole log.
+_WANTED = """
+SELECT e.id FROM unnest(%s::bigint[]) AS wanted (seq)
+JOIN memory_logentry e ON e.user_id = %s AND e.seq = wanted.seq
+"""
+COLUMNS = (
+    *("user_id", "seq", "kind", "occurred_at", "recorded_at", "derived_from"),
+    *("data", "metadata", "session_id", "role", "speaker"),
+)
+
+
+@dataclass(frozen=True)
+class RankedCorpus:
+    """The passages of a corpus, the last entry that may be found, and the score of each passage."""
+
+    corpus: Corpus
+    up_to: int | None
+    ranking: Ranking
+
+    @cached_property
+    def size(self) -> int:
+        """The number of entries that may be found."""
+        return len(np.unique(self.corpus.seqs[self._counts]))
+
+    def passage(self, place: int) -> Passage:
+        """Return the position of a passage in its entry's text."""
+        return int(self.corpus.begins[place]), int(self.corpus.ends[place])
+
+    def rank_of(self, place: int) -> int:
+        """Return the rank of a passage by score among the entries that may be found."""
+        better = np.searchsorted(self._best, self.ranking.scores[place], side="right")
+        return 1 + len(self._best) - int(better)
+
+    @cached_property
+    def _counts(self) -> NDArray[np.bool_]:
+        """A mask of the passages whose entries may be found."""
+        if self.up_to is None:
+            return np.ones(len(self.corpus.seqs), np.bool_)
+        return self.corpus.seqs <= self.up_to
+
+    @cached_property
+    def _best(self) -> NDArray[np.float64]:
+        """The score of each entry's best passage, ascending, for entries that may be found."""
+        seqs, scores = self.corpus.seqs[self._counts], self.ranking.scores[self._counts]
+        order = np.lexsort((scores, seqs))
+        is_last = np.diff(seqs[order], append=0) != 0
+        return np.sort(scores[order][is_last])
+
+
+_Candidate = tuple[CorpusName, int, int]
+
+
+def list_candidates(
+    rankings: Mapping[CorpusName, RankedCorpus], threshold: float, size: int
+) -> Iterator[list[_Candidate]]:
+    """Yield groups of entries with a score (corpus, place and seq), best and newest first.
+
+    The first group has this size.
+    """
+    corpora = list(rankings)
+    places = [
+        np.flatnonzero((one.ranking.scores > 0) & (one.ranking.scores >= threshold))
+        for one in rankings.values()
+    ]
+    if not corpora:
+        return
+    pairs = list(zip(places, rankings.values(), strict=True))
+    scores = np.concatenate([one.ranking.scores[here] for here, one in pairs])
+    seqs = np.concatenate([one.corpus.seqs[here] for here, one in pairs])
+    numbers = np.repeat(np.arange(len(corpora)), [len(here) for here in places])
+    everywhere = np.concatenate(places)
+    for group in _best_first(scores, seqs, size):
+        yield [
+            (corpora[number], place, seq)
+            for number, place, seq in zip(
+                numbers[group].tolist(),
+                everywhere[group].tolist(),
+                seqs[group].tolist(),
+                strict=True,
+            )
+        ]
+
+
+def _best_first(
+    scores: NDArray[np.float64], seqs: NDArray[np.int64], size: int
+) -> Iterator[NDArray[np.int64]]:
+    """Yield groups of indices in order. Most are rarely needed, and are sorted only then."""
+    least = np.partition(scores, -size)[-size] if len(scores) > size else 0.0
+    for part in (np.flatnonzero(scores >= least), np.flatnonzero(scores < least)):
+        order = part[np.lexsort((-seqs[part], -scores[part]))]
+        start = 0
+        while start < len(order):
+            yield order[start : start + size]
+            start, size = start + size, max(size, min(size * GROWTH, MAX_READ))
+
+
+def read_candidates(
+    user: MemoryUser,
+    candidates: Iterator[list[_Candidate]],
+    where: RawSQL | Q | None,
+    up_to: int | None,
+) -> Iterator[tuple[CorpusName, int, LogEntry]]:
+    """Read the candidates from the log: those that are not redacted and pass the filter.
+
+    A filter that excludes nearly everything makes it read the whole log; if that takes longer than
+    one statement may, it raises an error that `database.took_too_long` recognises.
+    """
+    allowed = (
+        LogEntry.objects.filter(redacted_at=None)
+        .order_by()
+        .only(*COLUMNS)
+        .annotate(beginning=Left("content", MAX_TEXT_READ))
+    )
+    if up_to is not None:
+        allowed = allowed.filter(seq__lte=up_to)
+    if where is not None:
+        allowed = allowed.filter(where)
+    known: dict[int, LogEntry | None] = {}
+    began = time.monotonic()
+    for group in candidates:
+        if unknown := [seq for seq in {seq for _, _, seq in group} if seq not in known]:
+            if known:
+                timeouts.refuse_after(began)
+            wanted = RawSQL(_WANTED, [unknown, user.pk])  # noqa: S611  # nosec B611 # a constant
+            found = {entry.seq: entry for entry in allowed.filter(pk__in=wanted)}
+            for entry in found.values():
+                entry.content = entry.beginning
+            known |= {seq: found.get(seq) for seq in unknown}
+        for name, place, seq in group:
+            if (wanted_entry := known[seq]) is not None:
+                yield name, place, wanted_entry

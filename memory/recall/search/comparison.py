@@ -1,0 +1,162 @@
+"""Comparison of a question with passages by meaning, with the vectors of one or more models."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+import structlog
+
+from memory.models import MemoryUser
+from memory.recall.search import embeddings
+from memory.recall.search.candidates import RankedCorpus
+from memory.recall.search.embeddings import embedder
+from memory.recall.search.embeddings.interface import Embedder, EmbeddingFailed
+from memory.recall.search.ranking import USUAL_CLOSENESS, deviation_of
+from memory.recall.search.results import Meaning
+from memory.recall.search.segments import Segment
+from memory.recall.search.vectors import Floats
+
+logger = structlog.get_logger(__name__)
+
+# The results of two models are put on one scale if each has compared this many passages.
+MIN_COMPARABLE = 32
+
+
+def embed_question(
+    user: MemoryUser, question: str
+) -> tuple[Embedder | None, Floats | None, str | None]:
+    """Return the model and its vector of the question, or the problem."""
+    try:
+        model = embedder(user, hurried=True)
+        if model is None:
+            return None, None, None
+        (vector,) = model.embed([question], is_question=True)
+    except EmbeddingFailed as error:
+        logger.warning("search_by_words_alone", error=str(error))
+        return None, None, str(error)
+    # A question without tokens is close to nothing.
+    return (model, vector, None) if vector.any() else (None, None, None)
+
+
+class Comparison:
+    """The comparison of a question with passages, each by the model that made its vector.
+
+    An earlier model is called once, when the first of its vectors is met.
+    """
+
+    def __init__(
+        self,
+        user: MemoryUser,
+        question: str,
+        model: Embedder | None,
+        vector: Floats | None,
+        problem: str | None,
+    ) -> None:
+        self._user, self._question = user, question
+        self._questions: dict[str, Floats | None] = {}
+        if model is not None:
+            self._questions[model.name] = vector
+        self.model, self.problem = model, problem
+        # By name, how many passages each model has compared.
+        self.models: dict[str, int] = {}
+        self.mismatch = ""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether meaning is to be compared: a model answers, or has just failed."""
+        return self.model is not None or self.problem is not None
+
+    def of_all(self, found: Sequence[Segment]) -> list[Floats] | None:
+        """Return the closeness of the passages of each segment, NaN if it is unknown.
+
+        None if the model failed and no other has compared any.
+        """
+        closeness = [self._of(segment) for segment in found]
+        for segment, close in zip(found, closeness, strict=True):
+            if number := int(np.isfinite(close).sum()):
+                assert segment.vectors is not None
+                name = segment.vectors.model
+                self.models[name] = self.models.get(name, 0) + number
+        if len(self.models) > 1:
+            _put_on_one_scale(
+                [one.vectors.model if one.vectors else "" for one in found], closeness, self.models
+            )
+        return closeness if self.models or self.model is not None else None
+
+    def _of(self, segment: Segment) -> Floats:
+        unknown = np.full(len(segment.seqs), np.nan, np.float32)
+        held = segment.vectors
+        if held is None:
+            return unknown
+        if not held.dimensions:  # made of texts without words
+            return np.zeros(len(segment.seqs), np.float32)
+        if (vector := self._ask(held.model)) is None:
+            return unknown
+        if held.dimensions != len(vector):
+            self.mismatch = (
+                f"vectors of {held.dimensions} numbers, and {held.model} answers with"
+                f" {len(vector)}: set UAC_EMBEDDINGS_DIMENSIONS"
+            )
+            return unknown
+        return held.closeness(vector)
+
+    def _ask(self, name: str) -> Floats | None:
+        if name not in self._questions:
+            self._questions[name] = None
+            try:
+                if earlier := embeddings.find_earlier(name, self._user):
+                    (vector,) = earlier.embed([self._question], is_question=True)
+                    self._questions[name] = vector
+            except EmbeddingFailed as error:
+                logger.warning("earlier_model_not_asked", model=name, error=str(error))
+        return self._questions[name]
+
+
+def _put_on_one_scale(
+    names: Sequence[str], closeness: list[Floats], models: Mapping[str, int]
+) -> None:
+    """Scale each model's closeness to the mean and deviation of the model with most passages.
+
+    A cosine of 0.7 is high for one model and meaningless for another.
+    """
+    measures = {}
+    for name in models:
+        parts = [one for of, one in zip(names, closeness, strict=True) if of == name]
+        values = np.concatenate(parts)
+        values = values[np.isfinite(values)]
+        if len(values) >= MIN_COMPARABLE:
+            measures[name] = (
+                values.mean(),
+                deviation_of([values.astype(np.float64)], USUAL_CLOSENESS),
+            )
+    if len(measures) < 2:
+        return
+    mean, deviation = measures[max(measures, key=lambda name: models[name])]
+    for place, name in enumerate(names):
+        if name in measures:
+            own_mean, own_deviation = measures[name]
+            scaled = (closeness[place] - own_mean) / own_deviation * deviation + mean
+            closeness[place] = scaled.astype(np.float32)
+
+
+def describe_meaning(compared: Comparison, rankings: Collection[RankedCorpus]) -> Meaning:
+    """Return how far meaning was compared in these corpora, and the problem, if any."""
+    problem = compared.problem
+    close = [one.corpus.closeness for one in rankings if one.corpus.closeness is not None]
+    number = sum(int(np.isfinite(one).sum()) for one in close)
+    if missing := sum(len(one) for one in close) - number:
+        why = compared.mismatch or "no vectors of this model yet"
+        problem = (
+            f"{problem} {missing} passages are found by words alone."
+            if problem
+            else f"{missing} passages have {why}: found by words alone."
+        )
+    return Meaning(_names(compared, close), number, problem)
+
+
+def _names(compared: Comparison, close: Sequence[Floats]) -> str | None:
+    """Return the models, that with the most passages first; if none has any, the one that could."""
+    if not close:
+        return None
+    by_number = sorted(compared.models, key=lambda name: -compared.models[name])
+    answering = compared.model.name if compared.model is not None else None
+    return " and ".join(by_number) or answering

@@ -1,0 +1,209 @@
+"""A provider's API: `POST {base URL}/embeddings`, OpenAI's protocol, with its failures."""
+
+import email.utils
+import http.client
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from django.utils import timezone
+
+from memory.delivery import connections, destinations
+from memory.llm.language_models import Connection, Usage
+from memory.models.llm import LlmOutcome
+from memory.recall.search.embeddings.interface import Floats
+
+# As many numbers as any model gives a text.
+MAX_DIMENSIONS = 16_384
+# Limits of a response, fixed and per text, whose numbers are written out in decimal.
+ANSWER_BYTES, ANSWER_BYTES_OF_TEXT = 1024 * 1024, 24 * MAX_DIMENSIONS
+_SUMMARIES = {
+    LlmOutcome.TIMEOUT: "did not answer in time",
+    LlmOutcome.CONNECTION_LOST: "cannot be reached, or dropped the connection",
+    LlmOutcome.RATE_LIMITED: "takes no more calls with this key for the moment",
+    LlmOutcome.UNAVAILABLE: "has failed or is overloaded",
+    LlmOutcome.WRONG_KEY: "refuses the key: check UAC_EMBEDDINGS_API_KEY",
+    LlmOutcome.NO_CREDIT: "says that the account has no credit or quota left",
+    LlmOutcome.UNKNOWN_MODEL: "is not known there: check UAC_EMBEDDINGS and"
+    " UAC_EMBEDDINGS_BASE_URL",
+    LlmOutcome.REJECTED: "refuses the request",
+    LlmOutcome.INVALID_ANSWER: "answers something else than embeddings",
+}
+_STATUSES = {
+    401: LlmOutcome.WRONG_KEY,
+    402: LlmOutcome.NO_CREDIT,
+    403: LlmOutcome.WRONG_KEY,
+    404: LlmOutcome.UNKNOWN_MODEL,
+    408: LlmOutcome.UNAVAILABLE,
+    409: LlmOutcome.UNAVAILABLE,
+    425: LlmOutcome.UNAVAILABLE,
+    429: LlmOutcome.RATE_LIMITED,
+}
+_PASSING = (
+    LlmOutcome.TIMEOUT,
+    LlmOutcome.CONNECTION_LOST,
+    LlmOutcome.RATE_LIMITED,
+    LlmOutcome.UNAVAILABLE,
+)
+# Other texts may succeed.
+_OF_TEXTS = (LlmOutcome.REJECTED, LlmOutcome.INVALID_ANSWER)
+
+
+def _summary(outcome: LlmOutcome, name: str, detail: str = "") -> str:
+    return f"{name} {_SUMMARIES[outcome]}" + (f" ({detail})." if detail else ".")
+
+
+class CallFailed(Exception):
+    """A call that returned no vectors. The message is ours: a provider's may quote texts."""
+
+    def __init__(
+        self,
+        outcome: LlmOutcome,
+        name: str,
+        detail: str = "",
+        *,
+        retry_after: float | None = None,
+        unsent: bool = False,
+        passing: bool | None = None,
+        status: int | None = None,
+    ) -> None:
+        super().__init__(_summary(outcome, name, detail))
+        self.outcome = outcome
+        self.status = status
+        self.retry_after = retry_after
+        self.unsent = unsent
+        self.passing = outcome in _PASSING if passing is None else passing
+
+    @property
+    def may_be_of_texts(self) -> bool:
+        """Tell whether other texts may succeed. On some texts servers fail instead of refusing."""
+        has_failed = self.status == 500 and self.retry_after is None
+        return self.outcome in _OF_TEXTS or has_failed
+
+
+def request_embeddings(
+    connection: Connection, body: bytes, seconds: float, number: int, name: str
+) -> Mapping[str, Any]:
+    """Return the response as JSON; raises CallFailed."""
+    deadline = time.monotonic() + seconds
+    parts = urlsplit(connection.base_url)
+    host, port = parts.hostname or "", parts.port or destinations.PORTS[parts.scheme]
+    try:
+        found = destinations.look_up(host, port, seconds)
+        plain, _ = connections.connect(found, port, deadline)
+    except (destinations.NotFound, TimeoutError, OSError) as error:
+        is_late = isinstance(error, TimeoutError | connections.Late)
+        outcome = LlmOutcome.TIMEOUT if is_late else LlmOutcome.CONNECTION_LOST
+        raise CallFailed(outcome, name, type(error).__name__, unsent=True) from error
+    try:
+        with plain:
+            is_encrypted = parts.scheme == "https"
+            secured = connections.encrypt(plain, host, deadline) if is_encrypted else plain
+            with secured:
+                most = ANSWER_BYTES + number * ANSWER_BYTES_OF_TEXT
+                wire = connections.Wire(secured, deadline, most)
+                status, retry_after, answer = _exchange(wire, connection, body, parts.path, host)
+    except (TimeoutError, connections.Late) as error:
+        raise CallFailed(LlmOutcome.TIMEOUT, name, f"{seconds:.1f} s") from error
+    except connections.TooLong as error:
+        raise CallFailed(LlmOutcome.INVALID_ANSWER, name, "it is too long") from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise CallFailed(LlmOutcome.CONNECTION_LOST, name, type(error).__name__) from error
+    if status != 200:
+        raise _refused(status, retry_after, answer, name)
+    try:
+        payload = json.loads(answer)
+    except (ValueError, RecursionError):
+        payload = None
+    if not isinstance(payload, dict):
+        # A proxy that answers in the provider's place may be gone in a moment.
+        raise CallFailed(LlmOutcome.INVALID_ANSWER, name, "it is no JSON object", passing=True)
+    return payload
+
+
+def _exchange(
+    wire: connections.Wire, connection: Connection, body: bytes, path: str, host: str
+) -> tuple[int, str, bytes]:
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json",
+        "Accept-Encoding": "identity",
+        "Connection": "close",
+        "Host": urlsplit(connection.base_url).netloc,
+    }
+    if connection.api_key:
+        headers["Authorization"] = f"Bearer {connection.api_key}"
+    client = http.client.HTTPConnection(host)
+    client.sock = wire
+    client.request("POST", f"{path.rstrip('/')}/embeddings", body, headers)
+    response = client.getresponse()
+    return response.status, response.getheader("Retry-After", ""), response.read()
+
+
+def _refused(status: int, retry_after: str, answer: bytes, name: str) -> CallFailed:
+    outcome = _STATUSES.get(status)
+    if outcome is None and 400 <= status < 500:
+        outcome = LlmOutcome.REJECTED
+    elif outcome is None:
+        outcome = LlmOutcome.UNAVAILABLE if status >= 500 else LlmOutcome.INVALID_ANSWER
+    if outcome == LlmOutcome.RATE_LIMITED and b'"insufficient_quota"' in answer:
+        outcome = LlmOutcome.NO_CREDIT
+    wait = _seconds(retry_after)
+    return CallFailed(outcome, name, f"status {status}", retry_after=wait, status=status)
+
+
+def _seconds(retry_after: str) -> float | None:
+    """Return Retry-After in seconds; None if it cannot be read."""
+    try:
+        seconds = float(retry_after)
+    except ValueError:
+        try:
+            moment = email.utils.parsedate_to_datetime(retry_after)
+            seconds = (moment - timezone.now()).total_seconds()
+        except (ValueError, TypeError):
+            return None
+    return max(seconds, 0.0) if seconds < 10**9 else None
+
+
+def read_usage(answer: Mapping[str, Any]) -> Usage | None:
+    """Return the tokens that the provider reports; None if there are none, or nonsense."""
+    told = answer.get("usage")
+    tokens = told.get("prompt_tokens") if isinstance(told, dict) else None
+    if not isinstance(tokens, int) or isinstance(tokens, bool) or not 0 <= tokens < 10**12:
+        return None
+    return Usage(input_tokens=tokens, output_tokens=0)
+
+
+def read_vectors(
+    answer: Mapping[str, Any], number: int, dimensions: int | None, name: str
+) -> Floats:
+    """Return the vectors of a response, each of length 1, in the order of the texts."""
+
+    def wrong(detail: str) -> CallFailed:
+        return CallFailed(LlmOutcome.INVALID_ANSWER, name, detail)
+
+    data = answer.get("data")
+    if not isinstance(data, list) or not all(isinstance(one, dict) for one in data):
+        raise wrong("it has no data")
+    if len(data) != number:
+        raise wrong(f"{len(data)} vectors for {number} texts")
+    placed = {one["index"]: one.get("embedding") for one in data if type(one.get("index")) is int}
+    if set(placed) != set(range(number)):
+        raise wrong("its indexes are not those of the texts")
+    try:
+        with np.errstate(over="ignore"):
+            found = np.array([placed[place] for place in range(number)], np.float32)
+    except (ValueError, TypeError, OverflowError):
+        raise wrong("a vector is no list of numbers, or longer than another") from None
+    if found.ndim != 2 or not 0 < found.shape[1] <= MAX_DIMENSIONS:
+        raise wrong("a vector is no list of numbers")
+    if dimensions is not None and found.shape[1] != dimensions:
+        raise wrong(f"vectors of {found.shape[1]} numbers, not of {dimensions}")
+    lengths = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)
+    if not np.isfinite(lengths).all():
+        raise wrong("a vector is not finite")
+    unit: Floats = (found / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return unit

@@ -1,0 +1,91 @@
+"""Caches of a process for hurried requests: recent vectors, and recent failures."""
+
+import hashlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+
+from memory.recall.search.embeddings.interface import Floats
+
+# After a question or tail that could not be embedded, no other is sent for this many seconds: for
+# anybody if the provider failed, else for the user or workspace whose text or budget it was.
+REST_SECONDS = 10.0
+# Vectors of questions and of tails of logs that a process caches.
+RECENT_BYTES = 16 * 1024 * 1024
+
+
+class RecentFailures:
+    """Recent failures and their reasons: the same is not tried again for a moment."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, tuple[float, str]] = {}
+
+    def rest(self, place: str, reason: str) -> None:
+        """Let the place rest for REST_SECONDS, for this reason."""
+        now = time.monotonic()
+        # Replaced as a whole: other threads read it meanwhile.
+        kept = {of: one for of, one in self._until.items() if one[0] > now}
+        self._until = {**kept, place: (now + REST_SECONDS, reason)}
+
+    def reason(self, place: str) -> str | None:
+        """Return why the place rests now; None if it does not."""
+        until, reason = self._until.get(place, (0.0, ""))
+        return reason if time.monotonic() < until else None
+
+    def clear(self) -> None:
+        """Let nothing rest any more."""
+        self._until = {}
+
+
+class RecentVectors:
+    """Cached vectors of questions and of entries not indexed yet, by the digest of their texts.
+
+    A vector is returned to a caller that has its text; nobody has the text of a redacted entry.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._vectors: OrderedDict[bytes, Floats] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, place: str, texts: Sequence[str]) -> dict[str, Floats]:
+        """Return the cached vectors of these texts, by text."""
+        found = {}
+        with self._lock:
+            for text in texts:
+                if (vector := self._vectors.get(digest := _digest(place, text))) is not None:
+                    self._vectors.move_to_end(digest)
+                    found[text] = vector
+        return found
+
+    def keep(self, place: str, made: Mapping[str, Floats]) -> None:
+        """Cache vectors by text; the ones used longest ago make room."""
+        with self._lock:
+            for text, vector in made.items():
+                gone = self._vectors.pop(_digest(place, text), None)
+                self._bytes += vector.nbytes - (0 if gone is None else gone.nbytes)
+                self._vectors[_digest(place, text)] = vector.copy()
+            while self._bytes > RECENT_BYTES:
+                _, oldest = self._vectors.popitem(last=False)
+                self._bytes -= oldest.nbytes
+
+    def clear(self) -> None:
+        """Drop all vectors."""
+        with self._lock:
+            self._vectors.clear()
+            self._bytes = 0
+
+
+def _digest(place: str, text: str) -> bytes:
+    return hashlib.sha256(f"{place}\0{text}".encode()).digest()
+
+
+recent_failures = RecentFailures()
+recent_vectors = RecentVectors()
+
+
+def forget_recent() -> None:
+    """Clear the recent failures and cached vectors."""
+    recent_failures.clear()
+    recent_vectors.clear()

@@ -1,0 +1,354 @@
+"""Maintenance of the stored index by workers.
+
+Segments keep the vectors of an earlier model until a worker has embedded them again, which the
+first search that meets them requests; the new vectors of a large segment are stored step by step,
+behind those that still answer. Segments of one model are merged so that each has at least twice the
+postings of the next: so few are read, and an entry is merged only a few times.
+"""
+
+import datetime
+import random
+import zoneinfo
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import structlog
+from django.db import connection, transaction
+from django.db.models import Max, Q, Sum
+from django.db.models.functions import Length
+from django.utils import timezone
+
+from memory.models import LogEntry, MemoryUser, SearchBlock, SearchIndex, SearchSegment
+from memory.recall.search import segments, vectors
+from memory.recall.search.announcing import TAIL, TAIL_CHARACTERS, waiting
+from memory.recall.search.documents import CORPUS_OF, READ, documents_of, passages_of
+from memory.recall.search.embeddings import embedder
+from memory.recall.search.embeddings.interface import EmbedderBusy, EmbeddingFailed
+from memory.recall.search.index import Range, uncovered_ranges
+from memory.recall.search.segments import VERSION, Document, Segment
+from memory.recall.search.vectors import Vectors
+from memory.work import leases
+
+logger = structlog.get_logger(__name__)
+
+# A segment is built from at most this many entries or characters, and merged up to this many
+# postings.
+BUILD_ENTRIES = 2048
+BUILD_CHARACTERS = 4_000_000
+MERGE_POSTINGS = 4_000_000
+# Passages or characters of a stored segment that are embedded between two commits; a new segment
+# with no more is embedded before it is stored. So vectors that a provider was paid for survive a
+# later failure.
+STEP_PASSAGES = 512
+STEP_CHARACTERS = 50_000
+# The range of an index's wait, if all threads that embed indexes are busy.
+BUSY_SECONDS = (10.0, 30.0)
+_MODELS = """
+SELECT s.id, substring(b.data FOR %s), EXISTS (
+    SELECT 1 FROM memory_searchblock p WHERE p.segment_id = s.id AND p.number > s.blocks + 1)
+FROM memory_searchsegment s JOIN memory_searchblock b
+    ON b.segment_id = s.id AND b.number = s.blocks + 1
+WHERE s.user_id = %s AND s.version = %s
+"""
+
+
+def keep_up(user_pk: int) -> None:
+    """Index the due part of a user's log, and merge, unless another worker does.
+
+    Each step commits by itself, and only under a lease that is still held: a killed worker leaves
+    what it has done, and repeating a step does no harm.
+    """
+    index = leases.claim(waiting().filter(user_id=user_pk))
+    if index is None:
+        return
+    with leases.kept(index):
+        try:
+            while _step(index):
+                pass
+        except leases.LeaseLost:
+            logger.warning("lease_lost")
+        except EmbedderBusy as error:
+            wait = random.uniform(*BUSY_SECONDS)  # noqa: S311  # nosec B311 # no secret
+            until = timezone.now() + datetime.timedelta(seconds=wait)
+            leases.fail(index, "", until=until, counts=False)
+            logger.info("search_index_waits", user=user_pk, reason=str(error))
+        except Exception as error:
+            leases.fail(index, f"{type(error).__name__}: {error}")
+            raise
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The next segment to make: from the entries of a range, or from these segments.
+
+    For a single segment, the model's next vectors are computed, and the segment is stored again
+    once all are there.
+    """
+
+    covers: Range
+    merged: Sequence[SearchSegment] = ()
+
+
+def _step(index: SearchIndex) -> bool:
+    """Make one segment; return False if there was nothing to do and the index was given back."""
+    plan = _plan(index)
+    if plan is None:
+        with transaction.atomic():
+            leases.check(index)  # a concurrent append now waits, or is seen
+            if _plan(index) is None:
+                leases.write(
+                    index,
+                    due_at=None,
+                    lease_owner="",
+                    lease_expires_at=None,
+                    attempts=0,
+                    last_error="",
+                )
+                return False
+        return True
+    if not plan.merged:
+        _write(index, *_built(index, plan.covers))
+        return True
+    try:
+        if len(plan.merged) == 1:
+            _embed_next(index, plan.merged[0])
+            return True
+        merged = segments.merge([_stored(one) for one in plan.merged])
+    except ValueError as error:
+        logger.error("search_segments_unreadable", user=index.user_id, error=str(error))
+        with transaction.atomic():
+            leases.check(index)
+            _remove([one.pk for one in plan.merged])  # they are rebuilt
+    else:
+        _write(index, plan.covers, merged)
+    return True
+
+
+def _plan(index: SearchIndex) -> _Plan | None:
+    """Decide what to make next: a missing segment, then a merge, then missing vectors.
+
+    Segments with vectors of different models are not merged, since the vectors would be lost.
+    """
+    rows = list(
+        SearchSegment.objects.filter(user_id=index.user_id, version=VERSION).order_by("first_seq")
+    )
+    last = LogEntry.objects.filter(user_id=index.user_id).aggregate(last=Max("seq"))["last"] or 0
+    for missing in uncovered_ranges([(row.first_seq, row.last_seq) for row in rows], last):
+        if missing[1] < last or _is_long(index, missing):
+            return _Plan(missing)
+    kinds = _kinds(index)
+    for end in range(len(rows), 1, -1):
+        size = max(1, rows[end - 1].postings)
+        start = end - 1
+        while start and rows[start - 1].postings < 2 * size and _follow(rows, start):
+            if size + rows[start - 1].postings > MERGE_POSTINGS:
+                break
+            if kinds.get(rows[start - 1].pk) != kinds.get(rows[start].pk):
+                break
+            start -= 1
+            size += rows[start].postings
+        if start < end - 1:
+            merged = rows[start:end]
+            return _Plan((merged[0].first_seq, merged[-1].last_seq), merged)
+    made_by = embedder(_user(index))
+    if made_by is None:
+        return None
+    for row in reversed(rows):  # the newest are searched most
+        if row.pk not in kinds or kinds[row.pk].model != made_by.name:
+            return _Plan((row.first_seq, row.last_seq), [row])
+    return None
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """The vectors of a segment: their model and dimensions.
+
+    `embedded` is the segment's own key while it is being embedded again, so that it is not merged.
+    """
+
+    model: str
+    dimensions: int
+    embedded: int | None
+
+
+def _kinds(index: SearchIndex) -> dict[int, _Kind]:
+    with connection.cursor() as cursor:
+        cursor.execute(_MODELS, [vectors.BEGINNING, index.user_id, VERSION])
+        rows = cursor.fetchall()
+    found = {}
+    for segment, beginning, is_embedded in rows:
+        try:
+            model, dimensions = vectors.kind_of(bytes(beginning))
+        except ValueError:
+            model, dimensions = "", 0
+        found[segment] = _Kind(model, dimensions, segment if is_embedded else None)
+    return found
+
+
+def _user(index: SearchIndex) -> MemoryUser:
+    return MemoryUser.objects.only("time_zone", "workspace_id").get(pk=index.user_id)
+
+
+def _follow(rows: Sequence[SearchSegment], place: int) -> bool:
+    return rows[place - 1].last_seq + 1 == rows[place].first_seq
+
+
+def _is_long(index: SearchIndex, tail: Range) -> bool:
+    """Return whether the newest entries are worth a segment."""
+    if tail[1] - tail[0] + 1 >= TAIL:
+        return True
+    entries = LogEntry.objects.filter(user_id=index.user_id, seq__range=tail)
+    characters = entries.aggregate(sum=Sum(Length("content")))["sum"] or 0
+    return bool(characters >= TAIL_CHARACTERS)
+
+
+def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
+    """Return a segment of the first entries of the range, and the range that it covers.
+
+    If it is large, or the model fails, it has no vectors: they are computed in steps of their own.
+    Raises LeaseLost.
+    """
+    user = _user(index)
+    zone = zoneinfo.ZoneInfo(user.time_zone)
+    entries = LogEntry.objects.filter(user=user, seq__range=missing).order_by("seq").only(*READ)
+    documents: list[Document] = []
+    characters = 0
+    last = missing[1]
+    for entry in entries[:BUILD_ENTRIES].iterator(chunk_size=200):
+        documents.extend(documents_of(entry, zone))
+        last = entry.seq
+        characters += len(entry.content or "")
+        if characters >= BUILD_CHARACTERS:
+            break
+    built = segments.build(documents)
+    texts = [one.text for one in documents]
+    if len(texts) > STEP_PASSAGES or sum(map(len, texts)) > STEP_CHARACTERS:
+        return (missing[0], last), built
+    try:
+        if made_by := embedder(user, lease=index):
+            made = vectors.quantised(made_by.name, made_by.embed(texts))
+            built = replace(built, vectors=made)
+    except EmbeddingFailed as error:
+        logger.warning("search_segment_without_vectors", user=index.user_id, error=str(error))
+    return (missing[0], last), built
+
+
+def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
+    """Embed the next passages of a stored segment; after the last, store it with its vectors.
+
+    Raises EmbeddingFailed; ValueError if the log has other passages; LeaseLost.
+    """
+    made_by = embedder(_user(index), lease=index)
+    if made_by is None:
+        raise EmbeddingFailed("There is no model any more.")
+    blocks = SearchBlock.objects.filter(segment=row)
+    documents = segments.decode(bytes(blocks.get(number=0).data), [])
+    done = _made_so_far(index, row, made_by.name)
+    first = sum(len(one.values) for one in done)
+    last = first + _step_size(documents, first)
+    made = made_by.embed(_passages(index, documents, first, last))
+    done.append(vectors.quantised(made_by.name, made))
+    if last == len(documents.seqs):
+        whole = vectors.joined(done)
+        if whole is None:
+            _forget_made(index, row)
+            raise EmbeddingFailed(
+                f"{made_by.name} gives vectors of {done[-1].dimensions} numbers, and gave others"
+                " before: set UAC_EMBEDDINGS_DIMENSIONS."
+            )
+        _write(index, (row.first_seq, row.last_seq), replace(_stored(row), vectors=whole))
+        return
+    with transaction.atomic():
+        leases.check(index)
+        number = row.blocks + 1 + len(done)
+        SearchBlock.objects.create(segment=row, number=number, data=vectors.encode(done[-1]))
+
+
+def _made_so_far(index: SearchIndex, row: SearchSegment, model: str) -> list[Vectors]:
+    """Return the vectors of a segment's first passages that are stored behind it.
+
+    Those of another model, or that cannot be read, are removed.
+    """
+    found = SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1).order_by("number")
+    try:
+        made = [vectors.decode(bytes(data)) for data in found.values_list("data", flat=True)]
+    except ValueError:
+        made = [None]
+    if all(one is not None and one.model == model for one in made):
+        return [one for one in made if one is not None]
+    _forget_made(index, row)
+    return []
+
+
+def _forget_made(index: SearchIndex, row: SearchSegment) -> None:
+    with transaction.atomic():
+        leases.check(index)
+        SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1)._raw_delete("default")
+
+
+def _step_size(documents: Segment, first: int) -> int:
+    """Return how many passages, from `first` on, are embedded in one step."""
+    here = slice(first, first + STEP_PASSAGES)
+    lengths = documents.ends[here].astype(np.int64) - documents.begins[here]
+    fitting = int(np.searchsorted(np.cumsum(lengths), STEP_CHARACTERS, side="right"))
+    return min(max(fitting, 1), len(lengths))
+
+
+def _passages(index: SearchIndex, documents: Segment, first: int, last: int) -> list[str]:
+    """Return the text of some passages of a segment; ValueError if the log has others."""
+    wanted = documents.seqs[first:last]
+    if not len(wanted):
+        return []
+    entries = LogEntry.objects.filter(
+        user=index.user_id,
+        seq__range=(int(wanted[0]), int(wanted[-1])),
+        redacted_at=None,
+        kind__in=CORPUS_OF,
+    )
+    found = [
+        (entry.seq, text)
+        for entry in entries.order_by("seq").only(*READ).iterator(chunk_size=200)
+        for _, _, text in passages_of(entry)
+    ]
+    skipped = first - int(np.searchsorted(documents.seqs, wanted[0]))
+    found = found[skipped : skipped + len(wanted)]
+    if [seq for seq, _ in found] != wanted.tolist():
+        raise ValueError(f"the log has other passages than {first} to {last} of the segment")
+    return [text for _, text in found]
+
+
+def _stored(row: SearchSegment) -> Segment:
+    blocks = SearchBlock.objects.filter(segment=row, number__lte=row.blocks + 1).order_by("number")
+    documents, *postings, last = (bytes(data) for data in blocks.values_list("data", flat=True))
+    return replace(segments.decode(documents, postings), vectors=vectors.decode(last))
+
+
+def _write(index: SearchIndex, covered: Range, segment: Segment) -> None:
+    """Store a segment in place of all that overlap it; raises LeaseLost."""
+    blocks = segments.encode(segment)
+    first, last = covered
+    with transaction.atomic():
+        leases.check(index)
+        _remove(
+            SearchSegment.objects.filter(
+                Q(first_seq__lte=last, last_seq__gte=first), user_id=index.user_id
+            ).values_list("pk", flat=True)
+        )
+        row = SearchSegment.objects.create(
+            user_id=index.user_id,
+            first_seq=first,
+            last_seq=last,
+            version=VERSION,
+            blocks=len(blocks) - 2,
+            postings=len(segment.places),
+        )
+        SearchBlock.objects.bulk_create(
+            SearchBlock(segment=row, number=number, data=data) for number, data in enumerate(blocks)
+        )
+
+
+def _remove(rows: Iterable[int]) -> None:
+    rows = list(rows)
+    SearchBlock.objects.filter(segment__in=rows)._raw_delete("default")
+    SearchSegment.objects.filter(pk__in=rows)._raw_delete("default")

@@ -1,0 +1,85 @@
+"""Results of a search: hits, explanations, and how far meaning was compared."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memory.models import LogEntry
+from memory.recall.search.documents import CorpusName
+from memory.recall.search.followups import Question
+
+
+@dataclass(frozen=True)
+class Term:
+    """The contribution of a word of the question to a hit.
+
+    `heard` is how often it occurs in the entry and, with less weight, around it; `score` is its
+    part of the score.
+    """
+
+    term: str
+    heard: float
+    score: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """An explanation of a hit's position.
+
+    It has the rank of its best passage among the entries of its corpus, whether its speaker is
+    named in the question, the terms, and the part of the score that meaning has.
+    """
+
+    rank: int
+    of: int
+    speaker_named: bool
+    terms: Sequence[Term]
+    meaning: float
+
+
+@dataclass(frozen=True)
+class Hit:
+    """An entry that was found, and the numbers of the entries that it rests on.
+
+    `score`, from 0 to 1, is that of its best passage. Of a long text only the matching passages are
+    returned, and `is_cut` is set.
+    """
+
+    entry: LogEntry
+    corpus: CorpusName
+    score: float
+    text: str
+    is_cut: bool
+    words: int
+    explanation: Explanation | None
+
+    @property
+    def rests_on(self) -> list[int]:
+        """The entry itself, and those that it was derived from."""
+        return [self.entry.seq, *self.entry.derived_from]
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """The model that compared meanings, the number of passages compared, and the problem, if any.
+
+    While segments of an earlier model are left, both models are named.
+    """
+
+    model: str | None
+    compared: int
+    problem: str | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """The result of a search.
+
+    It has the hits, best first; the terms looked for; the number of entries ranked; the part that
+    meaning had; and the question, as it was completed.
+    """
+
+    hits: Sequence[Hit]
+    terms: Sequence[str]
+    searched: Mapping[str, int]
+    meaning: Meaning
+    question: Question

@@ -1,0 +1,72 @@
+"""Sampling: the users whose histories a backtest runs over."""
+
+from itertools import islice
+from typing import Any
+
+from django.db import transaction
+from django.db.models import CharField, QuerySet, Value
+from django.db.models.functions import MD5, Cast, Concat
+
+from memory.models import Backtest, BacktestUser, MemoryUser, WorkspaceConstraintVersion
+from memory.project import Outline
+from memory.project.shapes import ShapeError, match, needs_of
+from memory.work import leases
+
+# The number of users matched against a shape at a time.
+BATCH = 500
+
+
+def in_order(version: WorkspaceConstraintVersion) -> QuerySet[Any]:
+    """Order the users with a project by the hash of version and user, as `place`.
+
+    The order is the same each time, and nobody can influence it.
+    """
+    seed = Value(str(version.pk))
+    return (
+        MemoryUser.objects.filter(workspace=version.constraint.workspace_id, head__isnull=False)
+        .annotate(place=MD5(Concat(seed, Cast("public_id", CharField()))))
+        .order_by("place")
+    )
+
+
+def pick(backtest: Backtest) -> None:
+    """Match users against the version's shapes until enough are found or none are left.
+
+    The progress is stored after each batch, so that another worker can continue. Raises LeaseLost.
+    """
+    assert backtest.version is not None
+    try:
+        needs = needs_of(backtest.version.source)
+    except ShapeError:  # judged by an earlier release: it fits nobody
+        needs = None
+    rest = in_order(backtest.version).filter(place__gt=backtest.cursor)
+    room = backtest.most_users - backtest.users.count()
+    # One query for all: ordering by hash sorts all users anyway.
+    order = rest.values_list("pk", "place").iterator(chunk_size=BATCH)
+    while not backtest.picked:
+        places = dict(islice(order, BATCH if needs and room else 0))
+        heads = MemoryUser.objects.filter(pk__in=places, head__isnull=False)
+        rows = heads.values_list("pk", "head__outline").iterator(chunk_size=100)
+        fits = {
+            pk for pk, outline in rows if needs and match(needs, Outline.from_json(outline)).applies
+        }
+        found = [pk for pk in places if pk in fits][:room]
+        last = len(places) < BATCH
+        if len(found) == room:  # the users after the last one were not matched
+            places = {pk: place for pk, place in places.items() if place <= places[found[-1]]}
+        room -= len(found)
+        with transaction.atomic():
+            backtest.cursor = max(places.values(), default=backtest.cursor)
+            backtest.picked = last or not room
+            backtest.looked_at += len(places)
+            backtest.attempts = 0
+            leases.write(
+                backtest,
+                cursor=backtest.cursor,
+                looked_at=backtest.looked_at,
+                picked=backtest.picked,
+                attempts=0,
+            )
+            BacktestUser.objects.bulk_create(
+                BacktestUser(backtest=backtest, user_id=pk) for pk in found
+            )

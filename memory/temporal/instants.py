@@ -1,0 +1,46 @@
+"""Instants: the moments that texts name, in the time zone of a user."""
+
+import datetime
+import re
+import zoneinfo
+
+from django.utils.dateparse import parse_datetime
+
+from memory.models import MemoryUser
+
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+NOON = datetime.time(12)
+MOMENT_FORMS = (
+    "Give a day (2026-03-01), or a moment (2026-03-01T09:00, where the user lives, or with its"
+    " offset, 2026-03-01T09:00+01:00)."
+)
+
+
+class BadMoment(ValueError):
+    """The text names no moment of this user's log."""
+
+
+def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
+    """Return the moment that a text names; for a day, its noon. Raises BadMoment.
+
+    Without an offset it is local time of the user.
+    """
+    return instant_in(user.time_zone, text)
+
+
+def instant_in(time_zone: str, text: str) -> datetime.datetime:
+    """Return the same in a given time zone; raises BadMoment."""
+    try:
+        zone = zoneinfo.ZoneInfo(time_zone)
+        if _DAY.fullmatch(text):
+            day = datetime.date.fromisoformat(text)
+            moment: datetime.datetime | None = datetime.datetime.combine(day, NOON)
+        else:
+            moment = parse_datetime(text)
+        if moment is not None:
+            moment = moment.replace(tzinfo=moment.tzinfo or zone)
+            moment.astimezone(zone)  # the calendar may end before
+            return moment.astimezone(datetime.UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise BadMoment(MOMENT_FORMS)

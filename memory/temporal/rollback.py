@@ -1,0 +1,246 @@
+"""Rollback: make an earlier version the newest one again; the log stays as it is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Min, QuerySet
+
+from memory import checkpoints
+from memory.models import Alert, Checkpoint, EntryOutcome, LogEntry, MemoryUser, RecordLocation
+from memory.models.alerts import LIVE_STATES, AlertKind
+from memory.models.checkpoints import Origin
+from memory.models.log import EntryKind, Outcome
+from memory.project import Outline, RecordId
+from memory.recall import answer_cache
+from memory.temporal import states
+from memory.temporal.differences import difference, differing_paths, records_in
+from memory.temporal.history import refuse_being_redacted, refuse_redacted
+from memory.work import lanes
+
+# The reason of entries that a rollback has excluded.
+UNDONE = "undone by the return to version"
+# The key of a verdict with the entries that a version reopened; and the reason of those of them
+# that were not covered when the reopening is undone.
+REOPENED = "reopened"
+AS_BEFORE = "as it was before it was reopened"
+
+
+class NothingToRestore(Exception):
+    """The head is this version already."""
+
+
+class NoSuchVersion(NothingToRestore):
+    """There is no such version."""
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """The effects of a rollback to an earlier version.
+
+    `records` are those that the version does not hold. `alerts` are live and rest on them, or
+    belong to constraints that it does not have: they will resolve. `may_resolve` rest on records
+    that differ in it. `entries` are those that later versions took in.
+    """
+
+    records: Sequence[RecordId]
+    alerts: Sequence[Alert]
+    may_resolve: Sequence[Alert]
+    entries: Sequence[int]
+
+
+def excluded_by_restoring(user: MemoryUser, version: int) -> Excluded:
+    """Return what a rollback to this version would exclude, without doing it.
+
+    Further alerts may resolve: the constraints run on the restored records. Raises
+    NothingToRestore, Redacted and BeingRedacted.
+    """
+    refuse_being_redacted(user)
+    head, target = _head_and_target(user, version)
+    if target.tree == head.tree and not _reopenings_since(target):
+        raise NothingToRestore(f"Version {head.version}, the newest, holds the same.")
+    back = difference(head, target)
+    gone = [change.record for change in back.retired]
+    changed = {change.record for change in back.changed}
+    outline = Outline.from_json(target.outline)
+    rules = {f"constraints/{name}.py" for name in outline.constraints}
+    live = Alert.objects.listed().filter(user=user, kind=AlertKind.FINDING, state__in=LIVE_STATES)
+    resolving, uncertain = [], []
+    for alert in live.order_by("opened_at", "pk").prefetch_related("duplicates"):
+        records = {_record_of(item) for item in alert.evidence}
+        lost = all(
+            cause.constraint.startswith("constraints/") and cause.constraint not in rules
+            for cause in alert.causes
+        )
+        if lost or records & set(gone):
+            resolving.append(alert)
+        elif records & changed:
+            uncertain.append(alert)
+    entries = _undone(target).order_by("seq").values_list("seq", flat=True)
+    return Excluded(gone, resolving, uncertain, list(entries))
+
+
+def _record_of(evidence: Mapping[str, Any]) -> RecordId:
+    return RecordId(evidence["domain"], evidence["collection"], evidence["key"])
+
+
+def _head_and_target(user: MemoryUser, version: int) -> tuple[Checkpoint, Checkpoint]:
+    head = user.head
+    target = Checkpoint.objects.filter(user=user, version=version).first()
+    if head is None or target is None:
+        raise NoSuchVersion(f"This user has no version {version}.")
+    refuse_redacted(target)
+    return head, target
+
+
+def restore(
+    user: MemoryUser, version: int, *, reopen: bool, by: str, reason: str = ""
+) -> Checkpoint:
+    """Roll back: make an earlier version the newest one again, as a new version; the log stays.
+
+    Entries that later versions took in are dismissed, with the reason. With `reopen` they are
+    pending again instead and are worked on anew, with the keys that they had; of messages, their
+    facts are. Entries that were reopened since get their earlier outcomes back. Work under way is
+    done again on the restored version.
+
+    Raises NothingToRestore, Redacted and BeingRedacted.
+    """
+    with transaction.atomic():
+        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        refuse_being_redacted(locked)
+        head, target = _head_and_target(locked, version)
+        reopenings = _reopenings_since(target)
+        if target.tree == head.tree and (reopen or not reopenings):
+            raise NothingToRestore(f"Version {head.version}, the newest, holds the same.")
+        restored = {"version": version, "by": by, "reason": reason, "reopened": reopen}
+        checkpoint = Checkpoint.objects.create(
+            user=locked,
+            version=head.version + 1,
+            parent=head,
+            tree=target.tree,
+            outline=target.outline,
+            seen_seq=head.seen_seq,
+            origin=Origin.RESTORED,
+            edits=[],
+            # This one does not undo what that version reopened.
+            verdict={
+                **{name: part for name, part in target.verdict.items() if name != REOPENED},
+                "restored": restored,
+            },
+        )
+        _move_records(head, target, checkpoint, reopen=reopen)
+        _undo_outcomes(target, restored)
+        if not reopen:
+            _undo_reopenings(target, reopenings, restored)
+        answer_cache.forget(locked)
+        checkpoints.make_head(locked, checkpoint)
+    return checkpoint
+
+
+def _move_records(
+    head: Checkpoint, target: Checkpoint, checkpoint: Checkpoint, *, reopen: bool
+) -> None:
+    differing = differing_paths(head, target)
+    were, back = records_in(head, differing), records_in(target, differing)
+    locations = RecordLocation.objects.filter(user=head.user_id)
+    for record, (path, _) in back.items():
+        if record in were and were[record][0] == path:
+            continue  # most of them: only their content differs
+        locations.filter(domain=record.domain, collection=record.collection, key=record.key).update(
+            path=path, retired_version=None
+        )
+    for record in were.keys() - back.keys():
+        row = locations.filter(domain=record.domain, collection=record.collection, key=record.key)
+        if not (reopen and row.filter(added_version__gt=target.version).delete()[0]):
+            row.update(retired_version=checkpoint.version)
+    if reopen:  # those that were retired again before
+        locations.filter(
+            added_version__gt=target.version, retired_version__lt=checkpoint.version
+        ).delete()
+
+
+def _undone(target: Checkpoint) -> QuerySet[EntryOutcome]:
+    """Select the outcomes of the entries that are in the project, but not in the target."""
+    messages = LogEntry.objects.filter(user=target.user_id, kind=EntryKind.MESSAGE)
+    outcomes = EntryOutcome.objects.filter(user=target.user_id, checkpoint__isnull=False)
+    return (
+        outcomes.filter(outcome=Outcome.COVERED)
+        .exclude(states.within(states.lineage(target), "checkpoint__"))
+        .exclude(seq__in=messages.values("seq"))
+    )
+
+
+def _reopenings_since(target: Checkpoint) -> list[Checkpoint]:
+    """Return later versions that reopened entries (`memory.reopening`), if not rolled back."""
+    later = Checkpoint.objects.filter(user=target.user_id, version__gt=target.version)
+    returns = later.filter(origin=Origin.RESTORED).exclude(verdict__has_key=REOPENED)
+    undone = list(returns.values_list("version", "verdict__restored__version"))
+    return [
+        one
+        for one in later.filter(verdict__has_key=REOPENED).order_by("version")
+        if not any(to < one.version < version for version, to in undone)
+    ]
+
+
+def _undo_reopenings(
+    target: Checkpoint, reopenings: Sequence[Checkpoint], restored: Mapping[str, Any]
+) -> None:
+    """Give entries the outcomes from before they were first reopened.
+
+    Those that the target does not hold are dismissed like everything that came since.
+    """
+    user = target.user
+    were: dict[int, tuple[str | None, int | None]] = {}
+    for one in reopenings:
+        for seq, outcome, version in one.verdict[REOPENED]["outcomes"]:
+            were.setdefault(seq, (outcome, version))
+    if not were:
+        return
+    numbers = {version for _, version in were.values() if version is not None}
+    made = Checkpoint.objects.filter(user=user, version__in=numbers)
+    versions: dict[int | None, Checkpoint] = {one.version: one for one in made}
+    held = states.lineage(target)
+
+    def again(outcome: str, version: int | None) -> tuple[str, str]:
+        if outcome != Outcome.COVERED:
+            return outcome, AS_BEFORE
+        if version is None or any(began <= version <= last for began, last in held):
+            return outcome, ""
+        return Outcome.DISMISSED, _undone_by(target, restored)
+
+    decided = []
+    for seq, (was, version) in sorted(were.items()):
+        if was is not None:  # and not pending
+            outcome, reason = again(was, version)
+            made_by = versions.get(version)
+            decided.append(
+                EntryOutcome(user=user, seq=seq, outcome=outcome, checkpoint=made_by, reason=reason)
+            )
+    EntryOutcome.objects.filter(user=user, seq__in=were).delete()
+    EntryOutcome.objects.bulk_create(decided)
+    lanes.recount(user.pk)
+
+
+def _undone_by(target: Checkpoint, restored: Mapping[str, Any]) -> str:
+    because = f": {restored['reason']}" if restored["reason"] else ""
+    return f"{UNDONE} {target.version}{because}"
+
+
+def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:
+    made = states.within(states.lineage(target), "checkpoint__")
+    outcomes = EntryOutcome.objects.filter(user=target.user_id, checkpoint__isnull=False)
+    undone = _undone(target)
+    # Entries of the target may have been excluded before: that is undone in turn.
+    outcomes.filter(made, outcome=Outcome.DISMISSED, reason__startswith=UNDONE).update(
+        outcome=Outcome.COVERED, reason=""
+    )
+    first = undone.aggregate(Min("seq"))["seq__min"]
+    if first is None:
+        return
+    if not restored["reopened"]:
+        # The version that took the entry in stays recorded: as of that version it is not pending.
+        undone.update(outcome=Outcome.DISMISSED, reason=_undone_by(target, restored))
+        return
+    undone.delete()
+    lanes.begin_again(target.user_id, first)
