@@ -17,7 +17,7 @@ from django.db.models import Sum
 
 from benchmarks import analytical
 from benchmarks.answering import Memory, ToolFailed, agrees, answer, compute
-from benchmarks.gate import days_before, satisfies
+from benchmarks.gate_programs import days_before, satisfies
 from benchmarks.harness import Client, alerts_of, run_on
 from memory.llm.language_models import LanguageModelError
 from memory.llm.llm_calls import CallSession

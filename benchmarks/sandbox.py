@@ -297,7 +297,7 @@ def docker_exec(container: str) -> float:
 
 def docker_run(image: str) -> float:
     """`docker run --rm -i` with the template, fed with what the host sends and read to its end."""
-    from workers.sandbox.interface import DEFAULT_LIMITS, LOAD_LIMITS
+    from workers.sandbox.limits import DEFAULT_LIMITS, LOAD_LIMITS
 
     requests = [
         {

@@ -120,7 +120,8 @@ class Work:
     def _ask(self, what: str, user: str, sandbox: "Sandbox") -> None:
         import datetime
 
-        from workers.sandbox.interface import Limits, SandboxError
+        from workers.sandbox.interface import SandboxError
+        from workers.sandbox.limits import Limits
 
         now = datetime.datetime.fromisoformat(NOW)
         if what == "constraints":

@@ -281,7 +281,7 @@ def files(source: str, days_apart: float) -> dict[str, str]:
 
 def years(rounds: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Forecast a day and a year, in turn, in containers that hold the project."""
-    from workers.sandbox.interface import Limits
+    from workers.sandbox.limits import Limits
     from workers.sandbox.runner import open_sandbox
 
     # So that the whole year is forecast, however busy the machine is.

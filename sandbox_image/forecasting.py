@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from .tracing import DAY, MINUTE, US, Clock, Day, Moment, Steps
+from .traced_values import DAY, MINUTE, US, Clock, Steps
+from .tracing import Day, Moment
 from .uac import protocol
 from .uac.alerts import Alert, TooManyAlertsError
 

@@ -4,6 +4,7 @@ from django.contrib import admin
 
 from memory.admin import (
     alerts,
+    api_keys,
     backtests,
     checkpoints,
     erasures,
@@ -11,6 +12,7 @@ from memory.admin import (
     forecasts,
     hosts,
     idempotency,
+    lanes,
     llm,
     log,
     merges,
@@ -38,6 +40,7 @@ admin.site.enable_nav_sidebar = False
 
 __all__ = [
     "alerts",
+    "api_keys",
     "backtests",
     "checkpoints",
     "erasures",
@@ -45,6 +48,7 @@ __all__ = [
     "forecasts",
     "hosts",
     "idempotency",
+    "lanes",
     "llm",
     "log",
     "merges",

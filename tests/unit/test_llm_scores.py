@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.analytical import equals_gold
-from benchmarks.gate import satisfies
+from benchmarks.gate_programs import satisfies
 from benchmarks.llm import calls_expected, conversation, read_cases
 from benchmarks.llm_parts import locomo_score, token_f1
 

@@ -7,11 +7,11 @@ from workers.checkpointing import policy
 from workers.checkpointing.findings import Finding
 from workers.execution.constraints import finding_of
 from workers.execution.errors import error_json, outcome_of, user_error_json
-from workers.sandbox.interface import (
+from workers.sandbox.interface import SandboxError
+from workers.sandbox.results import (
     ConstraintResult,
     ConstraintRun,
     FoundAlert,
-    SandboxError,
     TestResult,
     UserError,
 )

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from memory.project import RecordId
-from workers.sandbox.interface import UserError
+from workers.sandbox.results import UserError
 
 # Maximum number of findings of each check that are stored.
 MAX_FINDINGS = 20

@@ -44,16 +44,9 @@ from workers.checkpointing.wording import PARAPHRASE
 from workers.execution.outlook import alerts_of, day_of, foresee
 from workers.execution.projects import allowance_of, bytecode_of, load, loaded
 from workers.sandbox import runner
-from workers.sandbox.interface import (
-    DUMPED_BYTES,
-    Allowance,
-    ConstraintRun,
-    Dump,
-    Limits,
-    Sandbox,
-    SandboxError,
-    parts_of,
-)
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import DUMPED_BYTES, Allowance, Limits, parts_of
+from workers.sandbox.results import ConstraintRun, Dump
 
 # Number of a user's newest rejections read; an older message may be repeated to the model.
 MAX_REJECTIONS_READ = 100

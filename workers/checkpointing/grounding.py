@@ -18,15 +18,10 @@ from decimal import Decimal
 
 from memory.project.values import PartialDate, Record, RecordId, Ref, Struct, Value
 from memory.texts import with_few_marks
+from workers.checkpointing.clock_times import times_said
+from workers.checkpointing.dates import Said, absolute_dates, masked, yearless_dates
 from workers.checkpointing.findings import Finding
-from workers.checkpointing.moments import (
-    Said,
-    absolute_dates,
-    masked,
-    moments_said,
-    times_said,
-    yearless_dates,
-)
+from workers.checkpointing.moments import moments_said
 from workers.checkpointing.quantities import numbers_said, numerals, spelled
 
 # Text that may be a booking code, or the number of a passport or flight.

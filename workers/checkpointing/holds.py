@@ -40,7 +40,8 @@ from workers.checkpointing.updates import names_record
 from workers.checkpointing.words import names_one_of
 from workers.execution.constraints import finding_of
 from workers.execution.projects import compiled, loaded
-from workers.sandbox.interface import Allowance, Sandbox
+from workers.sandbox.interface import Sandbox
+from workers.sandbox.limits import Allowance
 
 # Edits that can end an alert.
 _ENDING = (Add, Update, Retire, RenameField, WriteConstraint, DeleteConstraint)

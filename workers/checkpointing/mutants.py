@@ -15,7 +15,8 @@ from memory.texts import parse_python
 from workers.checkpointing.boundaries import BoundaryMutant, boundary_mutants
 from workers.checkpointing.findings import Finding
 from workers.checkpointing.unreached import UnreachedAlert, alert_mutants
-from workers.sandbox.interface import Limits, Sandbox
+from workers.sandbox.interface import Sandbox
+from workers.sandbox.limits import Limits
 
 BOUNDARY_UNNOTICED = "boundary_unnoticed"
 ALERT_UNREACHED = "alert_unreached"

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from memory.project import Outline
 from memory.project.types import format_type, members_of
 from memory.texts import parse_python
+from workers.checkpointing.known_names import module_of
 from workers.checkpointing.policy_tables import LIBRARY
-from workers.checkpointing.repairs import module_of
 from workers.typecheck.checker import TypeFault
 
 _TESTS = re.compile(r"(?P<folder>workspace/)?tests/test_(?P<name>\w+)\.py")

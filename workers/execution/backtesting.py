@@ -31,7 +31,8 @@ from workers.execution import forecasting
 from workers.execution.constraints import finding_of, found_too_much
 from workers.execution.errors import error_json, user_error_json
 from workers.execution.projects import Compile, allowance_of, compiling, loaded
-from workers.sandbox.interface import Sandbox, SandboxError, UserError
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.results import UserError
 
 logger = structlog.get_logger(__name__)
 

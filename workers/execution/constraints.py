@@ -23,7 +23,8 @@ from workers.execution import failing
 from workers.execution.errors import error_json, outcome_of, user_error_json
 from workers.execution.foreign import run_old_constraints
 from workers.execution.projects import allowance_of, loaded
-from workers.sandbox.interface import ConstraintResult, FoundAlert, SandboxError
+from workers.sandbox.interface import SandboxError
+from workers.sandbox.results import ConstraintResult, FoundAlert
 from workers.sandbox.runner import runner_name
 from workers.service import hosting
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from sandbox_image.uac import protocol
-from workers.sandbox.interface import SandboxError, UserError
+from workers.sandbox.interface import SandboxError
+from workers.sandbox.results import UserError
 
 # Outcomes of a workspace's limits, and the beginnings of their messages. A result may also be too
 # large for the protocol, which no setting can change.

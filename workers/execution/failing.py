@@ -11,7 +11,7 @@ from memory.models import Checkpoint, WorkspaceConstraint
 from memory.project import Domain, Outline
 from memory.recall import retrieval
 from workers.execution.errors import user_error_json
-from workers.sandbox.interface import ConstraintResult
+from workers.sandbox.results import ConstraintResult
 
 # Errors of Python for an operation on None, which name its type.
 _ON_NONE = ("TypeError", "AttributeError")

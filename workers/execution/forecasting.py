@@ -24,7 +24,8 @@ from memory.texts import parse_python
 from memory.work import leases
 from workers.execution.errors import user_error_json
 from workers.execution.projects import allowance_of, loaded
-from workers.sandbox.interface import ConstraintForecast, SandboxError
+from workers.sandbox.interface import SandboxError
+from workers.sandbox.results import ConstraintForecast
 
 logger = structlog.get_logger(__name__)
 

@@ -12,13 +12,8 @@ from memory import checkpoints
 from memory.models import Checkpoint
 from memory.project import Outline
 from memory.project.legacy import LIVE, original_path, surroundings
-from workers.sandbox.interface import (
-    ConstraintResult,
-    FoundAlert,
-    Sandbox,
-    SandboxError,
-    UserError,
-)
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.results import ConstraintResult, FoundAlert, UserError
 
 MAX_ALERTS = 1000
 MAX_MESSAGE = 10_000

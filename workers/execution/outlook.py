@@ -19,7 +19,9 @@ from memory.project import Outline
 from memory.temporal import forecasts
 from workers.execution.constraints import finding_of
 from workers.execution.projects import allowance_of, loaded
-from workers.sandbox.interface import Bindings, ConstraintResult, Limits, Sandbox, SandboxError
+from workers.sandbox.interface import Bindings, Sandbox, SandboxError
+from workers.sandbox.limits import Limits
+from workers.sandbox.results import ConstraintResult
 
 # Shared by all constraints: the author of one waits for the forecast.
 FORECAST_SECONDS = 5.0

@@ -9,7 +9,8 @@ from memory.models import Checkpoint, Workspace, WorkspaceConstraint
 from memory.models.workspace_constraints import FOLDER
 from memory.project.paths import is_code
 from workers.sandbox import runner
-from workers.sandbox.interface import Allowance, Limits, Sandbox, SandboxError, Shape
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import Allowance, Limits, Shape
 
 # Compiles path → source for the image of that digest, in a sandbox of that shape.
 Compile = Callable[[Mapping[str, str], str, Shape], dict[str, str]]

@@ -9,7 +9,9 @@ from memory.work import hosts, runs
 from workers.checkpointing.policy import check_query
 from workers.execution.errors import error_json
 from workers.execution.projects import allowance_of, loaded
-from workers.sandbox.interface import Allowance, Evaluation, SandboxError
+from workers.sandbox.interface import SandboxError
+from workers.sandbox.limits import Allowance
+from workers.sandbox.results import Evaluation
 from workers.sandbox.runner import runner_name
 from workers.service import hosting
 

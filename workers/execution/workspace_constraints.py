@@ -32,7 +32,8 @@ from workers.checkpointing.policy import check_workspace_policy
 from workers.checkpointing.type_check import type_errors_of_files
 from workers.execution.projects import allowance_of
 from workers.sandbox import runner
-from workers.sandbox.interface import Allowance, Bindings, Sandbox, SandboxError
+from workers.sandbox.interface import Bindings, Sandbox, SandboxError
+from workers.sandbox.limits import Allowance
 
 logger = structlog.get_logger(__name__)
 

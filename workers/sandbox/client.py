@@ -9,41 +9,44 @@ import datetime
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import NoneType
-from typing import Any, Protocol, TypeVar
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sandbox_image.uac import protocol
 from sandbox_image.uac.protocol import ProtocolError
 from workers.metrics.sandbox_metrics import measured
-from workers.sandbox.interface import (
+from workers.sandbox.answers import (
+    read_constraint_result,
+    read_error,
+    read_forecast,
+    read_pair,
+    read_rests_on,
+    read_usage,
+    take_field,
+    take_integer,
+    take_objects,
+)
+from workers.sandbox.channel import Channel
+from workers.sandbox.interface import Bindings, SandboxError
+from workers.sandbox.limits import (
     COMPILE_LIMITS,
     COMPILED_BYTES,
     DEFAULT_LIMITS,
     DUMP_LIMITS,
     FOREIGN_LIMITS,
     LOAD_LIMITS,
-    Bindings,
-    ConstraintForecast,
-    ConstraintResult,
+    Limits,
+    parts_of,
+)
+from workers.sandbox.results import (
     ConstraintRun,
     Dump,
     Evaluation,
-    Evidence,
-    EvidenceColumns,
     ForecastRun,
-    ForeseenChange,
-    ForeseenFinding,
-    FoundAlert,
-    Limits,
     Loaded,
-    RestsOn,
-    SandboxError,
     TestResult,
     TestRun,
-    Usage,
     UserError,
-    parts_of,
 )
 
 HELLO_BYTES = 4096
@@ -64,34 +67,6 @@ MAX_VALUES = 1_000_000
 MAX_FOREIGN_VALUES = 2_000_000
 MAX_ESCAPES = 1_000_000
 MAX_COMPILED_VALUES = 100  # plus as many per file as JSON needs: a file is one text
-
-Value = TypeVar("Value")
-
-
-class Channel(Protocol):
-    """A channel of bytes to and from the runner in a sandbox."""
-
-    def send(self, data: bytes, deadline: float) -> None:
-        """Write all data; raise EOFError if the runner is gone, TimeoutError past the deadline."""
-        ...
-
-    def receive(self, count: int, deadline: float) -> bytes:
-        """Receive `count` bytes, or fewer at the end of the stream.
-
-        Raises TimeoutError past the deadline.
-        """
-        ...
-
-    def has_ended(self) -> bool:
-        """Return whether the runner has exited, without waiting.
-
-        Its remaining output stays readable.
-        """
-        ...
-
-    def close(self) -> None:
-        """Destroy the sandbox with everything in it; may be called again."""
-        ...
 
 
 class ChannelSandbox:
@@ -162,10 +137,10 @@ class ChannelSandbox:
             files=dict(files),
         )
         with self._checking():
-            bytecode = _take(_take(answer, "result", dict), "bytecode", dict)
+            bytecode = take_field(take_field(answer, "result", dict), "bytecode", dict)
             if bytecode.keys() != files.keys():
                 raise ProtocolError("bytecode of other files than asked for")
-            return {path: _take(bytecode, path, str) for path in bytecode}
+            return {path: take_field(bytecode, path, str) for path in bytecode}
 
     @measured("load")
     def load(
@@ -187,11 +162,11 @@ class ChannelSandbox:
             removed=list(removed),
         )
         with self._checking():
-            result = _take(answer, "result", dict)
+            result = take_field(answer, "result", dict)
             return Loaded(
-                modules=_integer(result, "modules"),
-                executed=_integer(result, "executed"),
-                usage=_usage(answer),
+                modules=take_integer(result, "modules"),
+                executed=take_integer(result, "executed"),
+                usage=read_usage(answer),
             )
 
     def prepare(
@@ -232,15 +207,15 @@ class ChannelSandbox:
             **_instant(now, time_zone),
         )
         with self._checking():
-            result = _take(answer, "result", dict)
+            result = take_field(answer, "result", dict)
             if "value" not in result:
                 raise ProtocolError("no value")
             protocol.check_typed_json(result["value"])
             return Evaluation(
                 value=result["value"],
-                type=_take(result, "type", str),
-                evidence=_rests_on(_take(result, "evidence", dict)),
-                usage=_usage(answer),
+                type=take_field(result, "type", str),
+                evidence=read_rests_on(take_field(result, "evidence", dict)),
+                usage=read_usage(answer),
             )
 
     @measured("constraints")
@@ -263,12 +238,12 @@ class ChannelSandbox:
             **_instant(now, time_zone),
         )
         with self._checking():
-            results = tuple(_constraint_result(item) for item in _take_objects(answer, "result"))
+            results = tuple(read_constraint_result(item) for item in take_objects(answer, "result"))
             self._note(result.error for result in results)
             told = [result.path for result in results]
             if told != list(paths) if paths is not None else not _are_constraints(told, bindings):
                 raise ProtocolError("results of other constraints than asked for")
-            return ConstraintRun(results=results, usage=_usage(answer))
+            return ConstraintRun(results=results, usage=read_usage(answer))
 
     @measured("forecast")
     def forecast(
@@ -292,7 +267,7 @@ class ChannelSandbox:
             **_instant(now, time_zone),
         )
         with self._checking():
-            results = tuple(_forecast(item) for item in _take_objects(answer, "result"))
+            results = tuple(read_forecast(item) for item in take_objects(answer, "result"))
             self._note(result.error for result in results)
             if [result.path for result in results] != list(paths):
                 raise ProtocolError("forecasts of other constraints than asked for")
@@ -306,7 +281,7 @@ class ChannelSandbox:
                 told = [*(change.at for change in one.changes), one.until or last]
                 if not all(first <= moment[:10] <= last for moment in told):
                     raise ProtocolError("a forecast of other days than asked for")
-            return ForecastRun(results=results, usage=_usage(answer))
+            return ForecastRun(results=results, usage=read_usage(answer))
 
     @measured("tests")
     def run_tests(
@@ -322,17 +297,17 @@ class ChannelSandbox:
         with self._checking():
             results = tuple(
                 TestResult(
-                    name=_take(item, "name", str),
-                    error=_error(item.get("error")),
-                    same_evidence=_pair(item.get("same_evidence")),
+                    name=take_field(item, "name", str),
+                    error=read_error(item.get("error")),
+                    same_evidence=read_pair(item.get("same_evidence")),
                 )
-                for item in _take_objects(answer, "result")
+                for item in take_objects(answer, "result")
             )
             self._note(result.error for result in results)
             asked = {result.name.partition("::")[0] for result in results}
             if paths is not None and not asked <= set(paths):
                 raise ProtocolError("results of other tests than asked for")
-            return TestRun(results=results, usage=_usage(answer))
+            return TestRun(results=results, usage=read_usage(answer))
 
     @measured("dump")
     def dump(self, paths: Sequence[str] | None = None, *, limits: Limits = DUMP_LIMITS) -> Dump:
@@ -344,19 +319,19 @@ class ChannelSandbox:
             paths=None if paths is None else list(paths),
         )
         with self._checking():
-            result = _take(answer, "result", dict)
-            counts = _take(result, "counts", dict)
+            result = take_field(answer, "result", dict)
+            counts = take_field(result, "counts", dict)
             for domain in counts:
-                for collection in _take(counts, domain, dict):
-                    _integer(counts[domain], collection)
-            records = _take(result, "records", dict)
+                for collection in take_field(counts, domain, dict):
+                    take_integer(counts[domain], collection)
+            records = take_field(result, "records", dict)
             if paths is not None and records.keys() != set(paths):
                 raise ProtocolError("records of other files than asked for")
             for path in records:
-                for collection in _take(records, path, dict):
-                    _take_objects(records[path], collection)
+                for collection in take_field(records, path, dict):
+                    take_objects(records[path], collection)
                     protocol.check_typed_json(records[path][collection])
-            return Dump(counts=counts, records=records, usage=_usage(answer))
+            return Dump(counts=counts, records=records, usage=read_usage(answer))
 
     @measured("foreign")
     def run_foreign(
@@ -384,7 +359,7 @@ class ChannelSandbox:
             **_instant(now, time_zone),
         )
         with self._checking():
-            return _take(answer, "result", dict)
+            return take_field(answer, "result", dict)
 
     def _request(
         self,
@@ -413,7 +388,10 @@ class ChannelSandbox:
         with self._checking():
             if type(answer.get("id")) is not int or answer["id"] != self._id:
                 raise ProtocolError("not the id of the request")
-            outcome, message = _take(answer, "outcome", str), _take(answer, "message", str)
+            outcome, message = (
+                take_field(answer, "outcome", str),
+                take_field(answer, "message", str),
+            )
             if "load" in parameters:
                 loads = answer.get("loaded") is not True
                 if not loads:
@@ -424,8 +402,8 @@ class ChannelSandbox:
                 return answer
             if outcome not in protocol.OUTCOMES:
                 raise ProtocolError("no outcome")
-            usage = _usage(answer) if "stdout" in answer else None
-            error = _error(answer.get("error"))
+            usage = read_usage(answer) if "stdout" in answer else None
+            error = read_error(answer.get("error"))
         self._spent |= outcome in STOPPED
         # Compiling and loading run no loops of user code, so a timeout means a slow machine. And a
         # request that the runner cannot read before any user code ran was not forged by user code.
@@ -514,194 +492,8 @@ def _instant(now: datetime.datetime, time_zone: str) -> dict[str, str]:
     return {"now": now.astimezone(zone).isoformat(), "time_zone": time_zone}
 
 
-def _take(value: dict[str, Any], name: str, kind: type[Value]) -> Value:
-    """Return a field of an answer, of exactly this type."""
-    found = value.get(name)
-    if type(found) is not kind:
-        raise ProtocolError(f"{name} is no {kind.__name__}")
-    return found
-
-
-def _pair(value: Any) -> tuple[str, str] | None:
-    if value is None:
-        return None
-    if not (isinstance(value, list) and [type(item) for item in value] == [str, str]):
-        raise ProtocolError("no pair of texts")
-    return value[0], value[1]
-
-
-def _take_objects(value: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    found: list[Any] = _take(value, name, list)
-    if not all(isinstance(item, dict) for item in found):
-        raise ProtocolError(f"{name} is no list of objects")
-    return found
-
-
-def _number(value: dict[str, Any], name: str) -> float:
-    found = value.get(name)
-    if isinstance(found, bool) or not isinstance(found, (int, float)):
-        raise ProtocolError(f"{name} is no number")
-    if not 0 <= found <= protocol.MAX_INTEGER:  # false for numbers that are not finite
-        raise ProtocolError(f"{name} is no number from 0 to {protocol.MAX_INTEGER}")
-    return float(found)
-
-
-def _integer(value: dict[str, Any], name: str) -> int:
-    found = _take(value, name, int)
-    if not 0 <= found <= protocol.MAX_INTEGER:
-        raise ProtocolError(f"{name} is no integer from 0 to {protocol.MAX_INTEGER}")
-    return found
-
-
-def _usage(answer: dict[str, Any]) -> Usage:
-    return Usage(
-        stdout=_take(answer, "stdout", str),
-        load_seconds=_number(answer, "load_seconds"),
-        seconds=_number(answer, "seconds"),
-        cpu_seconds=_number(answer, "cpu_seconds"),
-        memory_bytes=_integer(answer, "memory_bytes"),
-    )
-
-
-def _error(value: Any) -> UserError | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise ProtocolError("error is no object")
-    return UserError(
-        type=_take(value, "type", str),
-        message=_take(value, "message", str),
-        path=None if value.get("path") is None else _take(value, "path", str),
-        line=None if value.get("line") is None else _integer(value, "line"),
-        traceback=_take(value, "traceback", str),
-    )
-
-
 def _are_constraints(paths: Sequence[str], bindings: Bindings | None) -> bool:
     """Return whether these can be all the project's constraints, each once, and any bound ones."""
     return len(set(paths)) == len(paths) and all(
         path.startswith(OWN_CONSTRAINTS) or path in (bindings or ()) for path in paths
     )
-
-
-def _constraint_result(value: dict[str, Any]) -> ConstraintResult:
-    return ConstraintResult(
-        path=_take(value, "path", str),
-        alerts=tuple(_alert(alert) for alert in _take_objects(value, "alerts")),
-        error=_error(value.get("error")),
-        seconds=_number(value, "seconds"),
-        left_out=_integer(value, "left_out"),
-        takes_now=_take(value, "takes_now", bool),
-    )
-
-
-def _forecast(value: dict[str, Any]) -> ConstraintForecast:
-    path, error = _take(value, "path", str), _error(value.get("error"))
-    if error is not None:
-        return ConstraintForecast(path=path, error=error)
-    findings = tuple(map(_foreseen_finding, _take_objects(value, "findings")))
-    changes = tuple(_foreseen_change(one, len(findings)) for one in _take_objects(value, "changes"))
-    moments = [one.at for one in changes]
-    until = None if value.get("until") is None else _moment(_take(value, "until", str))
-    if not moments or not all(map(_is_earlier, moments, moments[1:])):
-        raise ProtocolError("changes that are in no order, or none")
-    return ConstraintForecast(
-        path=path,
-        error=None,
-        takes_now=_take(value, "takes_now", bool),
-        findings=findings,
-        changes=changes,
-        until=until,
-        calls=_integer(value, "calls"),
-    )
-
-
-def _foreseen_finding(value: dict[str, Any]) -> ForeseenFinding:
-    key: Any = value.get("key")
-    records: list[Any] = _take(value, "records", list)
-    if type(key) not in (str, NoneType) or not (records or key):
-        raise ProtocolError("a finding without key and records")
-    if not all(
-        isinstance(record, list) and [*map(type, record)] == [str, str, str] for record in records
-    ):
-        raise ProtocolError("a finding with records that are none")
-    return ForeseenFinding(key, tuple(map(tuple, records)), _take(value, "wording", str))
-
-
-def _foreseen_change(value: dict[str, Any], findings: int) -> ForeseenChange:
-    error: Any = value.get("error")
-    if type(error) not in (str, NoneType):
-        raise ProtocolError("error is no str")
-    found = []
-    for one in _take(value, "found", list):
-        if not isinstance(one, list) or [*map(type, one)] != [int, str]:
-            raise ProtocolError("nothing that could be found")
-        if not 0 <= one[0] < findings or one[1] not in protocol.SEVERITIES:
-            raise ProtocolError("no such finding, or no severity")
-        found.append((one[0], one[1]))
-    return ForeseenChange(_moment(_take(value, "at", str)), error, tuple(found))
-
-
-def _is_earlier(one: str, other: str) -> bool:
-    """Return whether a day is before a day, or a moment before a moment."""
-    if (len(one) == len("2026-01-01")) != (len(other) == len("2026-01-01")):
-        return False
-    return datetime.datetime.fromisoformat(one) < datetime.datetime.fromisoformat(other)
-
-
-def _moment(text: str) -> str:
-    """Return the text; raise ProtocolError unless it is a day, or a moment in UTC (ISO)."""
-    try:
-        if len(text) == len("2026-01-01"):
-            datetime.date.fromisoformat(text)
-        elif datetime.datetime.fromisoformat(text).utcoffset() != datetime.timedelta():
-            raise ProtocolError("a moment that is not in UTC")
-    except ValueError:
-        raise ProtocolError("no moment") from None
-    return text
-
-
-def _alert(value: dict[str, Any]) -> FoundAlert:
-    severity, message, key = value.get("severity"), value.get("message"), value.get("key")
-    if severity not in protocol.SEVERITIES:
-        raise ProtocolError("no severity")
-    if type(message) is not str or type(key) not in (str, NoneType):
-        raise ProtocolError("message or key is no str")
-    evidence = tuple(map(_evidence, _take_objects(value, "evidence")))
-    if not evidence and not key:
-        raise ProtocolError("an alert without evidence and key")
-    return FoundAlert(severity, message, key, evidence)
-
-
-def _rests_on(value: dict[str, Any]) -> RestsOn:
-    records = tuple(map(_columns, _take_objects(value, "records")))
-    collections = [
-        (_take(one, "domain", str), _take(one, "collection", str), _integer(one, "count"))
-        for one in _take_objects(value, "collections")
-    ]
-    scope, count = _take(value, "scope", str), _integer(value, "count")
-    if scope not in protocol.SCOPES or count < sum(len(one.keys) for one in records):
-        raise ProtocolError("no scope, or fewer records than are named")
-    return RestsOn(scope=scope, count=count, records=records, collections=tuple(collections))
-
-
-def _columns(value: dict[str, Any]) -> EvidenceColumns:
-    keys, sources = _take(value, "keys", list), _take(value, "sources", list)
-    if len(keys) != len(sources) or not all(type(key) is str for key in keys):
-        raise ProtocolError("keys are no str, or not as many as sources")
-    if not all(map(protocol.are_sources, sources)):
-        raise ProtocolError("sources are no numbers of entries, or too many")
-    class_name, domain = _take(value, "class", str), _take(value, "domain", str)
-    collection = _take(value, "collection", str)
-    return EvidenceColumns(class_name, domain, collection, keys, sources)
-
-
-def _evidence(value: dict[str, Any]) -> Evidence:
-    # There may be thousands, and a request waits for them, so fields are read by position.
-    texts: list[Any] = [value.get(name) for name in ("class", "domain", "collection", "key")]
-    if not all(type(text) is str for text in texts):
-        raise ProtocolError("class, domain, collection or key is no str")
-    sources: Any = value.get("sources")
-    if not protocol.are_sources(sources):
-        raise ProtocolError("sources are no numbers of entries, or too many")
-    return Evidence._make([*texts, tuple(sources)])

@@ -29,7 +29,8 @@ from docker.types import LogConfig, Ulimit
 
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.image import default_image
-from workers.sandbox.interface import DEFAULT_SHAPE, MEBIBYTE, Sandbox, SandboxError, Shape
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import DEFAULT_SHAPE, MEBIBYTE, Shape
 
 logger = structlog.get_logger(__name__)
 

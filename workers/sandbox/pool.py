@@ -22,7 +22,8 @@ from typing import NamedTuple
 import structlog
 
 from workers.metrics import sandbox_metrics
-from workers.sandbox.interface import DEFAULT_SHAPE, Runner, Sandbox, SandboxError, Shape
+from workers.sandbox.interface import Runner, Sandbox, SandboxError
+from workers.sandbox.limits import DEFAULT_SHAPE, Shape
 
 logger = structlog.get_logger(__name__)
 

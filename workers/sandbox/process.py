@@ -27,7 +27,8 @@ import sandbox_image
 from workers.sandbox import confine
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.image import sources_digest
-from workers.sandbox.interface import DEFAULT_SHAPE, Sandbox, SandboxError, Shape
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import DEFAULT_SHAPE, Shape
 
 PACKAGE = Path(sandbox_image.__file__).parent
 CLOSE_SECONDS = 5.0

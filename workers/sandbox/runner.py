@@ -14,7 +14,8 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from memory.workspace_settings.sandbox_limits import effective
-from workers.sandbox.interface import Allowance, Runner, Sandbox, SandboxError, Shape
+from workers.sandbox.interface import Runner, Sandbox, SandboxError
+from workers.sandbox.limits import Allowance, Shape
 from workers.sandbox.pool import Lease, Pool, PoolLimits
 
 logger = structlog.get_logger(__name__)

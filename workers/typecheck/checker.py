@@ -24,7 +24,8 @@ import typecheck_image
 from sandbox_image.uac import protocol
 from workers.metrics.sandbox_metrics import measured
 from workers.sandbox.docker import ContainerChannel, check_confined, image_id
-from workers.sandbox.interface import SandboxError, Shape
+from workers.sandbox.interface import SandboxError
+from workers.sandbox.limits import Shape
 from workers.sandbox.runner import runner_name
 from workers.typecheck.image import typecheck_image_name
 

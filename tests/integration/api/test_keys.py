@@ -15,7 +15,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from memory import log, workspaces
-from memory.admin.workspaces import ApiKeyForm
+from memory.admin.api_keys import ApiKeyForm
 from memory.api.openapi import EXAMPLES, operations
 from memory.models import ApiKey, MemoryUser, Workspace
 from memory.models.log import EntryKind

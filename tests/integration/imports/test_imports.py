@@ -22,7 +22,7 @@ from workers import tasks
 from workers.checkpointing import gate
 from workers.checkpointing.findings import Verdict
 from workers.sandbox.client import ChannelSandbox
-from workers.sandbox.interface import FOREIGN_LIMITS
+from workers.sandbox.limits import FOREIGN_LIMITS
 
 pytestmark = pytest.mark.django_db
 

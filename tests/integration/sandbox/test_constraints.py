@@ -6,15 +6,9 @@ from typing import Any
 import pytest
 
 from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
-from workers.sandbox.interface import (
-    DEFAULT_LIMITS,
-    ConstraintResult,
-    Evidence,
-    Limits,
-    Loaded,
-    Sandbox,
-    SandboxError,
-)
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import DEFAULT_LIMITS, Limits
+from workers.sandbox.results import ConstraintResult, Evidence, Loaded
 
 HEAD = """\
 from uac import critical, info, warning

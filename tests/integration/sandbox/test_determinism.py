@@ -11,7 +11,8 @@ from sandbox_image.uac import protocol
 from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
 from workers.checkpointing.policy import check_query
 from workers.checkpointing.policy_tables import LIBRARY
-from workers.sandbox.interface import Limits, Sandbox, SandboxError
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import Limits
 
 
 def value(sandbox: Sandbox, code: str) -> Any:

@@ -30,7 +30,8 @@ from tests.integration.sandbox.engine import Runtime
 from tests.processes import me
 from tests.waiting import eventually
 from workers.sandbox import client, docker, runner
-from workers.sandbox.interface import MEBIBYTE, Limits, Sandbox, SandboxError, Shape
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import MEBIBYTE, Limits, Shape
 from workers.sandbox.runner import open_sandbox
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
@@ -612,7 +613,7 @@ sys.path.insert(0, {root!r})
 from django.conf import settings
 settings.configure(UAC_SANDBOX_IMAGE="", UAC_SANDBOX_RUNTIME={runtime!r})
 from workers.sandbox import docker
-from workers.sandbox.interface import Limits
+from workers.sandbox.limits import Limits
 from workers.sandbox.pool import Pool, PoolLimits
 
 docker.LABEL = {label!r}

@@ -27,7 +27,8 @@ from tests.waiting import eventually
 from workers.sandbox import docker
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.docker import ContainerChannel
-from workers.sandbox.interface import MEBIBYTE, Limits, Sandbox, SandboxError, Shape
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import MEBIBYTE, Limits, Shape
 from workers.sandbox.pool import Pool, PoolLimits
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]

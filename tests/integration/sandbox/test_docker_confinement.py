@@ -13,7 +13,8 @@ from tests.integration.sandbox.conftest import NOW, PROJECT
 from tests.integration.sandbox.containers import Containers
 from tests.integration.sandbox.engine import Runtime
 from workers.sandbox import docker
-from workers.sandbox.interface import MEBIBYTE, Limits, Sandbox, SandboxError
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import MEBIBYTE, Limits
 
 pytestmark = pytest.mark.docker
 

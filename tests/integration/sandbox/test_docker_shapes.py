@@ -9,7 +9,8 @@ from memory.workspace_settings.table import SETTINGS
 from tests.integration.sandbox.conftest import NOW, PROJECT
 from tests.integration.sandbox.test_docker_confinement import WRITABLE
 from workers.sandbox import docker
-from workers.sandbox.interface import MEBIBYTE, Limits, Sandbox, SandboxError, Shape
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import MEBIBYTE, Limits, Shape
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
 

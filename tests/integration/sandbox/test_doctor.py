@@ -17,8 +17,10 @@ from django.test import override_settings
 from tests.integration.sandbox.containers import Containers
 from tests.integration.sandbox.engine import Runtime
 from tests.integration.sandbox.test_docker import reconfigure, unconfined
-from workers.sandbox import doctor, image
-from workers.sandbox.doctor import CHECKS_INSIDE, CHECKS_OUTSIDE, CheckResult
+from workers.sandbox import doctor, doctor_outside, image
+from workers.sandbox.doctor import CheckResult
+from workers.sandbox.doctor_inside import CHECKS_INSIDE
+from workers.sandbox.doctor_outside import CHECKS_OUTSIDE
 from workers.sandbox.interface import Sandbox
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
@@ -141,7 +143,7 @@ def test_an_image_of_another_release_is_found(
 ) -> None:
     shutil.copytree(image.SOURCES, tmp_path / "sources")
     (tmp_path / "sources" / "runner.py").write_text("changed")
-    monkeypatch.setattr("workers.sandbox.doctor.SOURCES", tmp_path / "sources")
+    monkeypatch.setattr("workers.sandbox.doctor_inside.SOURCES", tmp_path / "sources")
     findings = examine()
     assert failed(findings) == ["image's content"]
     assert "runner.py" in findings["image's content"].found
@@ -193,7 +195,7 @@ def test_what_confines_less_than_it_should_is_found(
 def test_limits_that_the_runtime_ignores_are_found(
     other_engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "FORKS", 300)
+    monkeypatch.setattr(doctor_outside, "FORKS", 300)
     with Runtime("runsc-without-limits", other_engine).chosen():
         findings = examine()
     assert failed(findings) == ["container's memory", "container's processes"]

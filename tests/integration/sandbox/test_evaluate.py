@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from tests.integration.sandbox.conftest import NOW
-from workers.sandbox.interface import Evaluation, Limits, Sandbox, SandboxError
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import Limits
+from workers.sandbox.results import Evaluation
 
 LIMITS = Limits(wall_seconds=10, cpu_seconds=10)
 

@@ -8,7 +8,9 @@ import pytest
 from sandbox_image.evaluation import MAX_EVIDENCE, MAX_READ
 from sandbox_image.selection import Selection
 from tests.integration.sandbox.conftest import NOW, PROJECT
-from workers.sandbox.interface import Limits, RestsOn, Sandbox, SandboxError
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import Limits
+from workers.sandbox.results import RestsOn
 
 LIMITS = Limits(wall_seconds=10, cpu_seconds=10)
 TRIPS = ("travel", "trips", 3)

@@ -5,7 +5,9 @@ from typing import Any
 
 from tests.integration.sandbox.conftest import NOW, PROJECT
 from tests.integration.sandbox.test_workspace_constraints import BINDINGS, PATH, SOURCE
-from workers.sandbox.interface import ConstraintForecast, Limits, Sandbox
+from workers.sandbox.interface import Sandbox
+from workers.sandbox.limits import Limits
+from workers.sandbox.results import ConstraintForecast
 
 HEAD = """\
 import datetime

@@ -12,7 +12,8 @@ import pytest
 import workers
 from tests.integration.sandbox.conftest import NOW, PROJECT, WITHOUT_NAMESPACES, Runner
 from tests.waiting import scaled
-from workers.sandbox.interface import Limits, Sandbox, SandboxError
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import Limits
 
 # Environment variables of an ordinary Python image.
 PYTHON_IMAGE = {"GPG_KEY", "LANG", "PYTHON_SHA256", "PYTHON_VERSION"}

@@ -26,7 +26,8 @@ from tests.processes import Process, gone, me, mine
 from tests.waiting import eventually, scaled
 from workers.sandbox import process
 from workers.sandbox.client import ChannelSandbox
-from workers.sandbox.interface import Limits, Sandbox, SandboxError
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import Limits
 from workers.sandbox.process import ProcessChannel, image_digest
 from workers.sandbox.runner import open_sandbox
 
@@ -289,7 +290,7 @@ sys.path.insert(0, {root!r})
 {first}
 from workers.sandbox import process
 from workers.sandbox.client import ChannelSandbox
-from workers.sandbox.interface import Limits
+from workers.sandbox.limits import Limits
 
 now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 limits = Limits(wall_seconds=600, total_seconds=600, cpu_seconds=600)

@@ -7,7 +7,8 @@ import zlib
 import pytest
 
 from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
-from workers.sandbox.interface import Limits, Sandbox, SandboxError
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import Limits
 
 STATE = PROJECT["domains/travel/state.py"]
 

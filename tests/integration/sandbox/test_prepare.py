@@ -7,7 +7,9 @@ from collections.abc import Callable, Sized
 import pytest
 
 from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
-from workers.sandbox.interface import MEBIBYTE, ConstraintRun, Limits, Sandbox, SandboxError
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import MEBIBYTE, Limits
+from workers.sandbox.results import ConstraintRun
 
 STATE = PROJECT["domains/travel/state.py"]
 SPEAKS = """

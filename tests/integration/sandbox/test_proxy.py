@@ -23,11 +23,13 @@ from docker.errors import APIError
 
 from sandbox_image.uac import protocol
 from tests.waiting import eventually, scaled
-from workers.sandbox import docker
+from workers.sandbox import docker, proxy_requests
 from workers.sandbox import proxy as proxying
 from workers.sandbox.image import default_image
-from workers.sandbox.interface import MEBIBYTE, Shape
-from workers.sandbox.proxy import BODY_BYTES, Engine, Proxy
+from workers.sandbox.limits import MEBIBYTE, Shape
+from workers.sandbox.proxy import Proxy
+from workers.sandbox.proxy_engine import Engine
+from workers.sandbox.proxy_requests import BODY_BYTES
 from workers.typecheck.checker import SHAPE as TYPECHECK_SHAPE
 
 # The machine's engine itself, wherever other tests have pointed this process.
@@ -574,7 +576,7 @@ class TestBounds:
         self, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(
-            proxying, "CLIENT_SECONDS", scaled(120)
+            proxy_requests, "CLIENT_SECONDS", scaled(120)
         )  # the slow one keeps its place so long
         with proxy_to(str(fake.server_address), connections=1) as path:
             with socket.socket(socket.AF_UNIX) as slow:
@@ -587,7 +589,7 @@ class TestBounds:
     def test_of_time_hold_for_a_request_that_drips(
         self, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(proxying, "CLIENT_SECONDS", 0.5)
+        monkeypatch.setattr(proxy_requests, "CLIENT_SECONDS", 0.5)
         with (
             proxy_to(str(fake.server_address)) as path,
             socket.socket(socket.AF_UNIX) as slow,

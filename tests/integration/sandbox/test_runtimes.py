@@ -10,7 +10,8 @@ from tests.integration.sandbox.engine import Runtime
 from tests.integration.sandbox.test_docker import FILL, GIGABYTE, evaluate, worker_at_work
 from tests.waiting import eventually
 from workers.sandbox import docker
-from workers.sandbox.interface import Limits, SandboxError, Shape
+from workers.sandbox.interface import SandboxError
+from workers.sandbox.limits import Limits, Shape
 
 pytestmark = [pytest.mark.docker]
 

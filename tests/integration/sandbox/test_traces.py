@@ -3,7 +3,8 @@
 import pytest
 
 from tests.integration.sandbox.conftest import NOW
-from workers.sandbox.interface import Limits, Sandbox
+from workers.sandbox.interface import Sandbox
+from workers.sandbox.limits import Limits
 
 SCHEMA = """\
 import enum

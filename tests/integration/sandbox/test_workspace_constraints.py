@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.integration.sandbox.conftest import NOW, PROJECT
-from workers.sandbox.interface import DEFAULT_LIMITS, ConstraintResult, Limits, Sandbox
+from workers.sandbox.interface import Sandbox
+from workers.sandbox.limits import DEFAULT_LIMITS, Limits
+from workers.sandbox.results import ConstraintResult
 
 PATH = "workspace/constraints/soon.py"
 TESTS = "workspace/tests/test_soon.py"

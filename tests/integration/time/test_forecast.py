@@ -38,7 +38,8 @@ from tests.factories import make_checkpoint
 from tests.waiting import scaled
 from workers import tasks
 from workers.execution import forecasting
-from workers.sandbox.interface import ConstraintForecast, SandboxError, UserError
+from workers.sandbox.interface import SandboxError
+from workers.sandbox.results import ConstraintForecast, UserError
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db

@@ -16,7 +16,8 @@ from tests.factories import make_checkpoint, make_run
 from tests.integration.alerts.test_life import finding, record, run_finds
 from workers import tasks
 from workers.execution import constraints
-from workers.sandbox.interface import Allowance, SandboxError
+from workers.sandbox.interface import SandboxError
+from workers.sandbox.limits import Allowance
 
 pytestmark = pytest.mark.django_db
 

@@ -20,7 +20,7 @@ from tests.waiting import eventually
 from workers.execution.errors import REMEDY
 from workers.sandbox import docker, runner
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
-from workers.sandbox.interface import Shape
+from workers.sandbox.limits import Shape
 from workers.sandbox.pool import Pool, PoolLimits
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db]

@@ -4,7 +4,7 @@ import json
 
 from memory.project import RecordId
 from workers.checkpointing.findings import MAX_FINDINGS, Check, Finding, Verdict
-from workers.sandbox.interface import UserError
+from workers.sandbox.results import UserError
 
 WRONG = Finding(
     code="ungrounded_number",

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.checkpointing.moments import absolute_dates, moments_said, times_said
+from workers.checkpointing.clock_times import times_said
+from workers.checkpointing.dates import absolute_dates
+from workers.checkpointing.moments import moments_said
 
 AT = datetime.datetime(2026, 3, 4, 9, 30)  # noqa: DTZ001 - a Wednesday, on the speaker's clock
 

@@ -11,7 +11,9 @@ import pytest
 from sandbox_image.uac import protocol
 from workers.sandbox import client
 from workers.sandbox.client import ChannelSandbox
-from workers.sandbox.interface import Evaluation, Limits, SandboxError, Usage
+from workers.sandbox.interface import SandboxError
+from workers.sandbox.limits import Limits
+from workers.sandbox.results import Evaluation, Usage
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 HELLO = {"hello": protocol.VERSION, "python": "3.11.7", "hash_seed": "0"}

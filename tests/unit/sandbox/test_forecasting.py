@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox_image.forecasting import Forecaster, Horizon, Told
-from sandbox_image.tracing import DAY, Clock, Day, Steps, can_follow
+from sandbox_image.traced_values import DAY, Clock, Steps
+from sandbox_image.tracing import Day, can_follow
 from sandbox_image.uac import PartialDate
 from sandbox_image.uac.alerts import Alert, Severity
 from tests.properties import examples

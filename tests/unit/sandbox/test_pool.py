@@ -12,7 +12,8 @@ import pytest
 
 from tests.waiting import eventually
 from workers.sandbox import pool as pools
-from workers.sandbox.interface import DEFAULT_SHAPE, Sandbox, SandboxError, Shape
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import DEFAULT_SHAPE, Shape
 from workers.sandbox.pool import Lease, Pool, PoolLimits
 
 KEEPING = PoolLimits(least=2, most=4, least_others=1, lease_seconds=60, leases=3, reap=True)

@@ -1,0 +1,111 @@
+"""Import every recorded module, and compare what the project holds then."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.gate_execution import State, compared, executed
+from benchmarks.gate_faults import damaged, faults, faults_that_the_gate_finds, rows_of
+from benchmarks.gate_recordings import Recorded, import_module
+from benchmarks.harness import Client
+
+
+def modules(
+    client: Client, recorded: Recorded
+) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+    """Import every module; return a row for each, the figures, and what is wrong."""
+    rows: list[dict[str, Any]] = []
+    problems: list[str] = []
+    count: Counter[str] = Counter()
+    for index, case in enumerate(recorded.modules):
+        true = recorded.analytical.get(case["id"])
+        row, wrong = check_module(client, f"module-{index}", case, true, count)
+        rows.append(row)
+        problems += wrong
+    names = (
+        "modules",
+        "imported",
+        "repaired",
+        "rejected",
+        "false_rejections",
+        "silent_changes",
+        "crashes",
+    )
+    figures: dict[str, Any] = {name: count[name] for name in names}
+    faulty, planted = count["faulty"], count["planted"]
+    every, found = faulty + planted, count["found"]
+    figures["wrong_values_found_share"] = found / every if every else None
+    figures |= {"wrong_values_of_the_model": faulty, "wrong_values_planted": planted}
+    return rows, figures, problems
+
+
+def check_module(
+    client: Client,
+    user_id: str,
+    case: Mapping[str, Any],
+    true: Mapping[str, Any] | None,
+    count: Counter[str],
+) -> tuple[dict[str, Any], list[str]]:
+    """Import one module, and count what came of it; return its row, and what is wrong."""
+    status, body = import_module(client, user_id, case["code"])
+    runs, _ = executed(case["code"])
+    repairs = [
+        name for one in (body.get("report") or {}).get("repairs", []) for name in one["repairs"]
+    ]
+    row: dict[str, Any] = {
+        "module": case["id"][:40],
+        "executes": runs is not None,
+        "status": status,
+        "repairs": ", ".join(repairs),
+    }
+    count["modules"] += 1
+    if status == 422:
+        count["rejected"] += 1
+        row["reason"] = body["verdict"]["reason"][:90]
+        if runs is None:
+            return row, []
+        count["false_rejections"] += 1
+        return row, [f"{user_id}: executes, and was refused: {row['reason']}"]
+    if status != 200:
+        count["crashes"] += 1
+        return row, [f"{user_id}: {status} {body!r:.200}"]
+    count["imported"] += 1
+    count["repaired"] += bool(repairs)
+    state = State(client, user_id)
+    changed = find_changes(state, case["code"])
+    count["silent_changes"] += bool(changed)
+    problems = [f"{user_id}: {one}" for one in changed[:3]]
+    row["records"] = sum(map(len, state.holders.values()))
+    if true is not None:
+        row["faults"], excess = check_faults(state, true, count)
+        if excess:
+            problems.append(f"{user_id}: the gate finds what is no fault: {excess!r:.200}")
+    return row, problems
+
+
+def find_changes(state: State, source: str) -> list[str]:
+    """Return where the project differs from what executing the module gives."""
+    from workers.checkpointing.repairs import repair
+
+    expected, why = executed(repair(source).source)
+    return [f"does not execute: {why}"] if expected is None else compared(state, expected)
+
+
+def check_faults(
+    state: State, true: Mapping[str, Any], count: Counter[str]
+) -> tuple[str, set[Any]]:
+    """Count the faults of the module and planted ones, and those of them that the gate finds.
+
+    Returns how many of the module's own it finds, and what it finds among planted ones beyond them.
+    """
+    records = {one["id"]: one for one in true["records"]}
+    there = rows_of(state)
+    here, gate = faults(there, records), faults_that_the_gate_finds(there, records)
+    found = f"{len(here & gate)}/{len(here)}"
+    count["faulty"] += len(here)
+    count["found"] += len(here & gate)
+    wrong = damaged(list(records.values()))
+    here, gate = faults(wrong, records), faults_that_the_gate_finds(wrong, records)
+    count["planted"] += len(here)
+    count["found"] += len(here & gate)
+    return found, gate - here

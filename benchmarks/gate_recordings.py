@@ -1,0 +1,53 @@
+"""Recorded modules and programs, and the import of one module."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.harness import Client, require_data
+
+FILES = ("llm_modules.jsonl", "analytical.jsonl", "active_service.jsonl")
+MODULE = "module.py"
+WAIT = "?wait=30"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The cases of the recorded data; modules with known records come first."""
+
+    modules: Sequence[Mapping[str, Any]]
+    analytical: Mapping[str, Mapping[str, Any]]
+    services: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def read(cls, limit: int | None) -> "Recorded":
+        """Read all files; of modules and services at most the limit."""
+        modules, cases, services = (
+            [json.loads(line) for line in path.read_text().splitlines()]
+            for path in require_data(*FILES)
+        )
+        analytical = {case["case_id"]: case for case in cases}
+        modules.sort(key=lambda case: case["id"] not in analytical)
+        return cls(modules[:limit], analytical, services[:limit])
+
+
+def import_module(client: Client, user_id: str, source: str) -> tuple[int, Any]:
+    """Create a user and import one module; return the status and the decision.
+
+    A request that the API refuses at once is returned with its status.
+    """
+    status, body = client.post("users/", {"user_id": user_id, "time_zone": "UTC"})
+    assert status == 201, body
+    status, body = client.post(f"users/{user_id}/import/{WAIT}", {"files": {MODULE: source}})
+    if status == 202:
+        run = client.finished(body["id"])
+        output = run["output"] or {}
+        body = {
+            "accepted": run["outcome"] == "ok",
+            "verdict": output.get("verdict"),
+            "report": output.get("import"),
+            "error": run["error"],
+        }
+        status = {"ok": 200, "rejected": 422}.get(run["outcome"], 500)
+    return status, body

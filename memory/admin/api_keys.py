@@ -1,0 +1,240 @@
+"""API keys: created, replaced and revoked."""
+
+from collections.abc import Collection
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.html import format_html
+
+from memory.admin.base import MemoryAdmin, PresenceFilter
+from memory.admin.display import NOTHING, badge, counted
+from memory.models import ApiKey, MemoryUser
+from memory.models.workspaces import Scope
+from memory.staff import access
+from memory.workspaces import NotReplaced, UnknownUsers, create_key, persons, replace_key
+
+
+class ApiKeyForm(forms.ModelForm[ApiKey]):
+    """A key's name, scopes and expiry.
+
+    `grants_manage` tells whether this member of the staff may grant the scope `manage`.
+    """
+
+    grants_manage = False
+
+    scopes = forms.MultipleChoiceField(
+        choices=Scope.choices,
+        initial=[Scope.READ, Scope.WRITE],
+        widget=forms.CheckboxSelectMultiple,
+        help_text="What the key may do.",
+    )
+    users = forms.CharField(
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="The ids of the users of whom alone it may read and write, each on a line;"
+        " empty: of everybody.",
+    )
+
+    class Meta:
+        model = ApiKey
+        fields = ["workspace", "name", "scopes", "expires_at"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "users" in self.fields:
+            self.fields["users"].initial = "\n".join(_names(self.instance))
+        scopes = self.fields.get("scopes")  # those who may only look have no fields
+        if isinstance(scopes, forms.MultipleChoiceField) and not self.grants_manage:
+            scopes.choices = [one for one in Scope.choices if one[0] != Scope.MANAGE]
+
+    def clean(self) -> dict[str, Any] | None:
+        """Resolve the users in the key's workspace."""
+        cleaned = super().clean() or self.cleaned_data
+        workspace = cleaned.get("workspace") or getattr(self.instance, "workspace", None)
+        names = cleaned.get("users", "").split()
+        if "users" not in self.changed_data or workspace is None:
+            return cleaned
+        kept = self.instance.user_pks
+        try:
+            chosen = persons(workspace, names) if names else None
+        except UnknownUsers as error:
+            self.add_error("users", str(error))
+            return cleaned
+        if chosen is None and kept is not None:
+            self.add_error("users", "It is for certain users: name one at least, or revoke it.")
+        else:
+            self.instance.user_pks = chosen
+        return cleaned
+
+
+def _names(key: ApiKey) -> list[str]:
+    """Return the ids of the users whom a key is limited to."""
+    users = MemoryUser.objects.filter(pk__in=key.user_pks or ())
+    return list(users.order_by("user_id").values_list("user_id", flat=True))
+
+
+class RevokedFilter(PresenceFilter):
+    """A filter by whether the key was revoked."""
+
+    title = "whether it was revoked"
+    parameter_name = "revoked"
+    field, filled, empty = "revoked_at", "revoked", "not revoked"
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(MemoryAdmin[ApiKey]):
+    """API keys: shown once when created, revoked and never deleted.
+
+    A key may do what its creator may not, so creating one requires access to the content that it
+    reads, and for the scope `manage` the permission to grant it. Whoever may change keys can revoke
+    any.
+    """
+
+    form = ApiKeyForm
+    list_display = [
+        "name",
+        "workspace",
+        "standing",
+        "starts_with",
+        "may",
+        "expires_at",
+        "last_used_at",
+    ]
+    list_filter = [RevokedFilter, "workspace"]
+    list_select_related = ["workspace"]
+    search_fields = ["name", "prefix", "workspace__name"]
+    search_help_text = "By name, the visible beginning or workspace."
+    actions = ["replace", "revoke"]
+    when_empty = "There is no key yet."
+    readonly_fields = [
+        *("standing", "starts_with", "created_at", "revoked_at", "last_used_at", "replaced"),
+    ]
+
+    def actions_for(self, row: ApiKey) -> Collection[str]:
+        """Offer actions for a key that is not revoked, which is final."""
+        return [] if row.revoked_at else ["replace", "revoke"]
+
+    def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
+        """Show the fields of a new key, and also the state of an existing one."""
+        asked = ["workspace", "name", "scopes", "users", "expires_at"]
+        return [*asked, *self.readonly_fields] if obj else asked
+
+    def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> list[str]:
+        """Make the workspace of an existing key read-only."""
+        return [*self.readonly_fields, "workspace"] if obj else []
+
+    def get_form(
+        self, request: HttpRequest, obj: ApiKey | None = None, change: bool = False, **kwargs: Any
+    ) -> Any:
+        """Offer only the scopes that this member of the staff may grant."""
+        form: Any = super().get_form(request, obj, change, **kwargs)  # a class of this request
+        form.grants_manage = request.user.has_perm(access.GRANT_MANAGE)
+        return form
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Require access to content, which a key can read."""
+        return super().has_add_permission(request) and access.sees_content(request.user)
+
+    def has_change_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
+        """Require access to content, and for a managing key the permission to grant that scope."""
+        manages = obj is not None and Scope.MANAGE in obj.scopes
+        if manages and not request.user.has_perm(access.GRANT_MANAGE):
+            return False
+        return super().has_change_permission(request, obj) and access.sees_content(request.user)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return False: keys are revoked instead, so that the log's sources still link to them."""
+        return False
+
+    @admin.display(description="state")
+    def standing(self, key: ApiKey) -> str:
+        """Show whether the key is valid."""
+        if key.revoked_at:
+            return badge("revoked")
+        if key.expires_at and key.expires_at <= timezone.now():
+            return badge("expired")
+        return badge("valid")
+
+    @admin.display(description="begins with", ordering="prefix")
+    def starts_with(self, key: ApiKey) -> str:
+        """Show the public part of the key."""
+        return f"uac_{key.prefix}_…"
+
+    @admin.display(description="may")
+    def may(self, key: ApiKey) -> str:
+        """Show the key's scopes, and whether it is limited to certain users."""
+        scopes = ", ".join(key.scopes)
+        if key.user_pks is None:
+            return scopes
+        return f"{scopes}; for {counted(len(key.user_pks), 'user')} alone"
+
+    @admin.display(description="replaces")
+    def replaced(self, key: ApiKey) -> str:
+        """Name the key that it replaces."""
+        return self.starts_with(key.replaces) if key.replaces else NOTHING
+
+    def save_model(
+        self, request: HttpRequest, obj: ApiKey, form: forms.ModelForm[ApiKey], change: bool
+    ) -> None:
+        """Create a key and show its text, only this once, or store changes."""
+        if change:
+            super().save_model(request, obj, form, change)
+            return
+        created, text = create_key(
+            obj.workspace,
+            obj.name,
+            [Scope(scope) for scope in obj.scopes],
+            expires_at=obj.expires_at,
+            user_pks=obj.user_pks,
+        )
+        obj.pk, obj.prefix, obj.digest = created.pk, created.prefix, created.digest
+        obj._state.adding = False
+        messages.success(
+            request,
+            format_html(
+                'The key is <code class="secret">{}</code> Copy it now: it cannot be shown again.',
+                text,
+            ),
+        )
+
+    @admin.action(description="Replace the selected keys", permissions=["operate"])
+    def replace(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
+        """Create a new key for each valid one; the old one stays valid for another day."""
+        may_add = self.has_add_permission(request)
+        for key in queryset.select_related("workspace"):
+            if not (may_add and self.has_change_permission(request, key)):
+                messages.warning(request, f"{key} is left: it is not yours to give.")
+                continue
+            try:
+                new, text = replace_key(key)
+            except NotReplaced as error:
+                messages.warning(request, f"{key} is left: {error}")
+                continue
+            self.log_change(request, key, f"Replaced by uac_{new.prefix}_….")
+            messages.success(
+                request,
+                format_html(
+                    'Instead of {}, which holds until {} UTC: <code class="secret">{}</code>'
+                    " Copy it now: it cannot be shown again.",
+                    key,
+                    f"{ApiKey.objects.get(pk=key.pk).expires_at:%Y-%m-%d %H:%M}",
+                    text,
+                ),
+            )
+
+    @admin.action(description="Revoke the selected keys", permissions=["operate"])
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
+        """Revoke the keys at once."""
+        valid = list(queryset.filter(revoked_at=None))
+        left = queryset.count() - len(valid)
+        ApiKey.objects.filter(pk__in=[key.pk for key in valid]).update(revoked_at=timezone.now())
+        for key in valid:
+            self.log_change(request, key, "Revoked.")
+        if valid:
+            messages.success(request, f"{counted(len(valid), 'key')} revoked.")
+        if left:
+            messages.warning(request, f"{counted(left, 'key')} left: revoked already.")

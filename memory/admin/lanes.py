@@ -1,0 +1,107 @@
+"""Lanes of work on the memory of users."""
+
+from collections.abc import Collection
+
+from django.contrib import admin, messages
+from django.db.models import F, QuerySet
+from django.http import HttpRequest
+
+from memory.admin.base import PresenceFilter, ReadOnlyAdmin, link
+from memory.admin.display import NOTHING, badge, counted, inline, preformatted, shortened
+from memory.models import Lane
+from memory.work import lanes
+
+
+class DueFilter(PresenceFilter):
+    """A filter by whether work waits."""
+
+    title = "whether work waits"
+    parameter_name = "due"
+    field, filled, empty = "due_at", "work waits", "nothing waits"
+
+
+@admin.register(Lane)
+class LaneAdmin(ReadOnlyAdmin[Lane]):
+    """Pending work: since when it waits, which worker has it, and its last error."""
+
+    list_display = [
+        "work",
+        "user_link",
+        "standing",
+        "due_at",
+        "run_after",
+        "attempts",
+        "trouble",
+    ]
+    list_display_links = ["work"]
+    list_filter = ["name", DueFilter, "user__workspace"]
+    list_select_related = ["user"]
+    search_fields = ["user__user_id"]
+    search_help_text = "By user id."
+    ordering = [F("due_at").asc(nulls_last=True), "id"]
+    actions = ["try_now"]
+    when_empty = "There is no user yet."
+    fieldsets = [
+        (
+            None,
+            {
+                "fields": [
+                    *("user_link", "work", "standing"),
+                    *("due_at", "waiting", "waiting_since", "done_to"),
+                ]
+            },
+        ),
+        ("Tries", {"fields": ["attempts", "run_after", "error"]}),
+        (
+            "Worker",
+            {"fields": ["lease_owner", "lease_expires_at", "token", "hinted_at"]},
+        ),
+    ]
+
+    def actions_for(self, row: Lane) -> Collection[str]:
+        """Offer a retry if work waits."""
+        return ["try_now"] if row.due_at else []
+
+    @admin.display(description="work", ordering="name")
+    def work(self, lane: Lane) -> str:
+        """Name the kind of work."""
+        return lane.get_name_display()
+
+    @admin.display(description="user", ordering="user__user_id")
+    def user_link(self, lane: Lane) -> str:
+        """Link to the user."""
+        return link(lane.user)
+
+    @admin.display(description="state")
+    def standing(self, lane: Lane) -> str:
+        """Show whether work waits, is being done, or keeps failing."""
+        if lane.lease_owner:
+            return badge("running", "being worked on")
+        if lane.due_at is None:
+            return badge("idle")
+        return badge("failing") if lane.attempts else badge("waiting")
+
+    @admin.display(description="done up to")
+    def done_to(self, lane: Lane) -> str:
+        """Show the entry up to which nothing is pending in this lane."""
+        return f"#{lane.cursor_seq}"
+
+    @admin.display(description="last error")
+    def trouble(self, lane: Lane) -> str:
+        """Show the beginning of the last error."""
+        return inline(shortened(lane.last_error)) if lane.last_error else NOTHING
+
+    @admin.display(description="last error")
+    def error(self, lane: Lane) -> str:
+        """Show the last error."""
+        return preformatted(lane.last_error)
+
+    @admin.action(description="Try the selected work again now", permissions=["operate"])
+    def try_now(self, request: HttpRequest, queryset: QuerySet[Lane]) -> None:
+        """Skip the wait after failures; the dispatcher takes the work at its next tick."""
+        chosen = queryset.count()
+        number = lanes.hurry(queryset)
+        if number:
+            messages.success(request, f"{counted(number, 'lane')} will be tried again now.")
+        if number < chosen:
+            messages.warning(request, f"{counted(chosen - number, 'lane')} left: nothing waits.")

@@ -1,0 +1,229 @@
+"""Pages about one user: time line, query console, own constraints and downloads."""
+
+import functools
+import re
+from collections.abc import Callable, Collection
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.views.decorators.http import require_GET
+
+from memory.admin import console, own_constraints, timeline
+from memory.admin.base import heavy, may_see, page_url, rows_for, staff_of
+from memory.admin.display import visible
+from memory.admin.pauses import PausableAdmin
+from memory.admin.project import project_url
+from memory.admin.runs import may_ask
+from memory.api import computing
+from memory.api.rates import TooMuch
+from memory.export import archive, subject
+from memory.models import Checkpoint, Lane, MemoryUser
+from memory.models.staff import AuditKind
+from memory.staff import audit
+from memory.staff.access import CONTENT, PROMPTS, SUBJECT_ACCESS, sees_content
+from memory.staff.timeline import BadPlace
+from memory.temporal.history import BeingRedacted, refuse_being_redacted
+
+_NUMBER = re.compile(r"[0-9]{1,9}")
+
+
+class UserPages(PausableAdmin[MemoryUser]):
+    """The pages beside a user's form, each with its own permissions and audit entries."""
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the downloads, the time line and its related pages."""
+        views = {
+            "export": self.export_view,
+            "subject_access": self.subject_access_view,
+            "timeline": self.timeline_view,
+            "progress": self.progress_view,
+            "version": self.version_view,
+        }
+        pages = [
+            path(
+                f"<int:pk>/{name}/",
+                self.admin_site.admin_view(require_GET(view)),
+                name=f"memory_memoryuser_{name}",
+            )
+            for name, view in views.items()
+        ]
+        asking = path(
+            "<int:pk>/console/",
+            self.admin_site.admin_view(self.console_view),
+            name="memory_memoryuser_console",
+        )
+        writing = path(
+            "<int:pk>/constraint/",
+            self.admin_site.admin_view(self.constraint_view),
+            name="memory_memoryuser_constraint",
+        )
+        return [*pages, asking, writing, *super().get_urls()]
+
+    def constraint_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        """Show one of the user's own constraints, and propose changes."""
+        user = self.get_object(request, str(pk))
+        if user is None:
+            raise Http404("There is no such user.")
+        if not (self.has_view_permission(request, user) and own_constraints.may_write(request)):
+            raise PermissionDenied
+        kind = AuditKind.ACT if request.method == "POST" else AuditKind.VIEW
+        audit.note(request.user, kind, self._subject(user), "constraint")
+        return own_constraints.page(request, user, self.admin_site.each_context(request))
+
+    def console_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        """Show the query console, and run posted queries."""
+        user = self.get_object(request, str(pk))
+        if user is None:
+            raise Http404("There is no such user.")
+        if not (self.has_view_permission(request, user) and may_ask(request)):
+            raise PermissionDenied
+        asks = request.method == "POST"
+        kind, what = (AuditKind.ACT, "query") if asks else (AuditKind.VIEW, "console")
+        audit.note(request.user, kind, self._subject(user), what)
+        return console.console(request, user, self.admin_site.each_context(request))
+
+    def timeline_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        """Show the user's time line, page by page."""
+        user = self._seen(request, pk)
+        try:
+            line = timeline.line_context(request, user)
+        except BadPlace:
+            self.message_user(request, "There is no such place in the time line.", messages.ERROR)
+            return redirect("admin:memory_memoryuser_timeline", user.pk)
+        self._note_view(request, user, "time line")
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Time line",
+            "subtitle": visible(str(user)),
+            "user_name": visible(str(user)),
+            "opts": self.opts,
+            "media": self.media,
+            "user_url": page_url(user),
+            "person": user,
+            **line,
+        }
+        return TemplateResponse(request, "admin/memory/memoryuser/timeline.html", context)
+
+    def progress_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        """Return the work under way for the user to a script."""
+        if not may_see(request, Lane):
+            raise PermissionDenied
+        return timeline.progress_answer(request, self._seen(request, pk))
+
+    def version_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        """Redirect to the files of a version of the user by its number, or to its changes."""
+        user = self._seen(request, pk)
+        number = request.GET.get("version", "")
+        found = rows_for(request, Checkpoint).filter(user=user).only("pk")
+        version = found.filter(version=number).first() if _NUMBER.fullmatch(number) else None
+        if version is None:
+            raise Http404("There is no such version.")
+        sees_files = "changes" not in request.GET and sees_content(request.user)
+        return redirect(project_url(version.pk) if sees_files else page_url(version))
+
+    def _subject(self, row: MemoryUser) -> audit.Subject:
+        """Return the user as the subject of an audit entry, without another query."""
+        return audit.Subject(
+            model=str(self.opts.model_name),
+            row=str(row.pk),
+            number=1,
+            person=row.public_id,
+            workspace=row.workspace_id,
+        )
+
+    def _seen(self, request: HttpRequest, pk: int) -> MemoryUser:
+        """Return the user without the counts of the list. Raises Http404 and PermissionDenied."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        found = rows_for(request, MemoryUser).select_related("workspace", "head")
+        user = found.defer(*heavy("head")).filter(pk=pk).first()
+        if user is None:
+            raise Http404("There is no such user.")
+        return user
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: MemoryUser | None = None,
+    ) -> HttpResponse:
+        """Add the panel with the user's state and work under way."""
+        if obj is not None:
+            # The values of a refused form are shown in the form only.
+            stored = self.get_object(request, str(obj.pk)) if context.get("errors") else obj
+            panel = timeline.panel(request, stored or obj)
+            context["panel"] = {**panel, "ways": _ways(request, obj, panel["sees_line"])}
+        return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def export_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        """Return the newest version as a zip, and audit the download."""
+
+        def download(user: MemoryUser) -> HttpResponseBase:
+            refuse_being_redacted(user)
+            return archive.download(user, user.head)
+
+        # It contains everything that the files show.
+        return self._download(
+            request, pk, download, "Project downloaded.", needed=["memory.view_blob", CONTENT]
+        )
+
+    def subject_access_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        """Return everything stored about the person as a zip, and audit the download."""
+        return self._download(
+            request,
+            pk,
+            subject.download,
+            "All that is kept of the person downloaded.",
+            needed=[
+                *(f"memory.view_{model._meta.model_name}" for model in subject.PARTS),
+                *(CONTENT, PROMPTS, SUBJECT_ACCESS),
+            ],
+        )
+
+    def _download(
+        self,
+        request: HttpRequest,
+        pk: int,
+        download: Callable[[MemoryUser], HttpResponseBase],
+        note: str,
+        *,
+        needed: Collection[str],
+    ) -> HttpResponseBase:
+        user = self.get_object(request, str(pk))
+        if user is None:
+            raise Http404("There is no such user.")
+        if not (self.has_view_permission(request, user) and request.user.has_perms(needed)):
+            raise PermissionDenied
+        try:
+            answer = computing.download(staff_of(request), functools.partial(download, user))
+        except (BeingRedacted, TooMuch) as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return redirect("admin:memory_memoryuser_change", user.pk)
+        audit.note(request.user, AuditKind.DOWNLOAD, self._subject(user), note)
+        self.log_change(request, user, note)
+        return answer
+
+
+def _ways(request: HttpRequest, user: MemoryUser, sees_line: bool) -> list[tuple[str, str]]:
+    """Return the pages about the user that this member of the staff may see, with their names."""
+    line = reverse("admin:memory_memoryuser_timeline", args=[user.pk])
+    ways = [("Time line", line)] if sees_line else []
+    if user.head_id is None:
+        return ways
+    if may_ask(request):
+        ways.insert(0, ("Query console", console.console_url(user)))
+    if may_see(request, Checkpoint) and sees_content(request.user):
+        ways.append(("Project, file by file", project_url(user.head_id)))
+    if own_constraints.may_write(request):
+        address = own_constraints.own_constraint_url(user)
+        ways.append(("Constraints of this user's own", address))
+    return ways

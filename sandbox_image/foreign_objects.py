@@ -1,0 +1,331 @@
+"""Read the objects that a foreign project's modules hold."""
+
+import ast
+import base64
+import dataclasses
+import datetime
+import decimal
+import enum
+import inspect
+import json
+import re
+import sys
+import types
+import typing
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from .foreign_modules import execute_file, is_foreign_class
+from .uac import PartialDate, Record, Ref, protocol
+from .values import NotAValueError, ResultLimitError
+
+MAX_DEPTH = 40
+MAX_VALUES = 500_000
+
+
+def read_objects(files: Mapping[str, str], entries: list[str]) -> dict[str, Any]:
+    """Execute the modules in order and return the objects that they hold."""
+    return _Reader().read(files, entries)
+
+
+class _Reader:
+    """The objects that modules hold, as a graph: each object once, named by its number."""
+
+    def __init__(self) -> None:
+        self.objects: list[list[Any] | None] = []
+        self.classes: list[dict[str, Any]] = []
+        self.enums: list[dict[str, Any]] = []
+        self._numbers: dict[int, int] = {}
+        self._class_numbers: dict[type, int] = {}
+        self._enum_numbers: dict[type, int] = {}
+        self._pending: list[tuple[int, Any]] = []
+        self._values = 0
+
+    def read(self, files: Mapping[str, str], entries: list[str]) -> dict[str, Any]:
+        """Execute the modules in order and return the objects that they hold."""
+        modules, namespaces = [], []
+        for path in entries:
+            module = execute_file(path)
+            imported = _imported_names(files[path], vars(module))
+            annotations = vars(module).get("__annotations__", {})
+            own = [
+                (name, value)
+                for name, value in list(vars(module).items())
+                if not _is_system_name(name) and name not in imported
+            ]
+            names = [
+                [name, self.value(value, 0), _annotation(annotations.get(name))]
+                for name, value in own
+                if not _is_code(value)
+            ]
+            modules.append({"path": path, "names": names})
+            namespaces += [(names, name, value) for name, value in own if _is_namespace(value)]
+        self._read_pending()
+        for names, name, kind in namespaces:
+            if not any(issubclass(known, kind) for known in self._class_numbers):
+                names.append([name, ["dict", self._pairs(_attributes_of(kind), 0)], ""])
+        self._read_pending()
+        return {
+            "modules": modules,
+            "classes": self.classes,
+            "enums": self.enums,
+            "objects": self.objects,
+        }
+
+    def _read_pending(self) -> None:
+        for number, value in self._pending:  # grows meanwhile
+            self.objects[number] = self._contents(value)
+        self._pending.clear()
+
+    def value(self, value: Any, depth: int) -> Any:
+        """Return a scalar as it is, or a list of the kind of value and its parts."""
+        self._values += 1
+        if self._values > MAX_VALUES:
+            raise ResultLimitError(f"the project holds more than {MAX_VALUES} values")
+        if depth > MAX_DEPTH:
+            raise ResultLimitError(f"a value is nested more than {MAX_DEPTH} deep")
+        kind = type(value)
+        if value is None or kind is bool:
+            return value
+        if isinstance(value, enum.Enum):
+            return self._member(value)
+        if isinstance(value, str):
+            return _text(str.__str__(value))
+        if isinstance(value, int):
+            small = abs(value) <= protocol.MAX_SAFE_INTEGER
+            return int(value) if small else ["int", _digits(value)]
+        if isinstance(value, float):
+            number = float(value)
+            finite = number == number and abs(number) != float("inf")
+            return number if finite else ["float", repr(number)]
+        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+            return self._object(value)
+        if isinstance(value, dict):
+            return ["dict", self._pairs(value, depth)]
+        if isinstance(value, (list, tuple, range)):
+            shape = next(k for k in (list, tuple, range) if isinstance(value, k)).__name__
+            return [shape, [self.value(item, depth + 1) for item in value]]
+        if isinstance(value, (set, frozenset)):
+            items = [self.value(item, depth + 1) for item in value]
+            return ["set", sorted(items, key=lambda item: json.dumps(item, sort_keys=True))]
+        return self._scalar(value) or self._object(value)
+
+    def _pairs(self, value: Mapping[Any, Any], depth: int) -> list[Any]:
+        return [
+            [self.value(key, depth + 1), self.value(item, depth + 1)] for key, item in value.items()
+        ]
+
+    def _scalar(self, value: Any) -> list[Any] | None:
+        match value:
+            case datetime.datetime(tzinfo=ZoneInfo(key=zone)):
+                return ["zoned", [value.isoformat(), _text(str(zone))]]
+            case datetime.datetime():
+                return ["datetime", value.isoformat()]
+            case datetime.date():
+                return ["date", value.isoformat()]
+            case datetime.time(tzinfo=ZoneInfo(key=zone)):
+                return ["opaque", ["time", _text(f"{value.isoformat()} {zone}")]]
+            case datetime.time():
+                return ["time", value.isoformat()]
+            case datetime.timedelta():
+                return ["duration", [value.days, value.seconds, value.microseconds]]
+            case decimal.Decimal():
+                return ["decimal", str(value)]
+            case PartialDate():
+                return ["partial_date", str(value)]
+            case Ref():
+                return ["ref", [_text(value.class_name), _text(value.key)]]
+            case bytes() | bytearray():
+                return ["bytes", base64.b64encode(value).decode()]
+        return None
+
+    def _member(self, value: enum.Enum) -> list[Any]:
+        kind = type(value)
+        if value.name is None or isinstance(value, enum.Flag):
+            return ["opaque", [kind.__name__, _text(str(value))]]
+        if kind not in self._enum_numbers:
+            self._enum_numbers[kind] = len(self.enums)
+            members = [[name, self.value(one.value, 1)] for name, one in kind.__members__.items()]
+            self.enums.append({"name": kind.__name__, "members": members})
+        return ["enum", [self._enum_numbers[kind], _text(value.name)]]
+
+    def _object(self, value: Any) -> list[Any]:
+        if not is_foreign_class(type(value)):
+            return ["opaque", [type(value).__name__, _printed(value)]]
+        if id(value) not in self._numbers:
+            self._numbers[id(value)] = len(self.objects)
+            self._pending.append((len(self.objects), value))
+            self.objects.append(None)
+        return ["object", self._numbers[id(value)]]
+
+    def _contents(self, value: Any) -> list[Any]:
+        """Return the class of an object, its fields in order, and the key of a record."""
+        kind = type(value)
+        names = [name for name, _, _ in self._fields(kind)]
+        if not dataclasses.is_dataclass(kind) and not isinstance(value, tuple):
+            names += _attributes_of(kind)
+        held = list(vars(value)) if hasattr(value, "__dict__") else []
+        names += [name for name in held if name not in names and not _is_system_name(name)]
+        is_record = isinstance(value, Record)
+        own = [name for name in names if not (is_record and name in ("key", "sources"))]
+        fields = [
+            [_text(name), self.value(getattr(value, name), 1)]
+            for name in own
+            if hasattr(value, name)
+        ]
+        return [self._class(kind), fields, _text(value.key) if is_record else None]
+
+    def _class(self, kind: type) -> int:
+        if kind not in self._class_numbers:
+            self._class_numbers[kind] = len(self.classes)
+            is_record = issubclass(kind, Record)
+            told: dict[str, Any] = {"name": _text(kind.__name__), "is_record": is_record}
+            self.classes.append(told)
+            told["doc"] = _documentation(kind)
+            told["fields"] = [
+                [_text(name), _annotation(annotation), self._default(default)]
+                for name, annotation, default in self._fields(kind)
+                if not (is_record and name in ("key", "sources"))
+            ]
+        return self._class_numbers[kind]
+
+    def _fields(self, kind: type) -> list[tuple[str, Any, Any]]:
+        """Return the name, the annotation and the default of the fields that a class declares."""
+        if dataclasses.is_dataclass(kind):
+            return [
+                (field.name, field.type, _default_of(field)) for field in dataclasses.fields(kind)
+            ]
+        if issubclass(kind, tuple):
+            defaults = getattr(kind, "_field_defaults", {})
+            declared = getattr(kind, "__annotations__", {})
+            return [
+                (name, declared.get(name), defaults.get(name, dataclasses.MISSING))
+                for name in getattr(kind, "_fields", ())
+            ]
+        slots = getattr(kind, "__slots__", ())
+        return [(name, None, dataclasses.MISSING) for name in slots if not name.startswith("__")]
+
+    def _default(self, default: object) -> list[Any]:
+        """Return a list of the default if it is a plain value, else an empty one."""
+        if default is None or type(default) in (bool, int, float, str):
+            return [self.value(default, 1)]
+        if isinstance(default, (enum.Enum, datetime.date, datetime.time, decimal.Decimal)):
+            return [self.value(default, 1)]
+        return [["list", []]] if default == [] and type(default) is list else []
+
+
+def _default_of(field: "dataclasses.Field[Any]") -> Any:
+    return [] if field.default_factory is list else field.default
+
+
+def _imported_names(source: str, held: Mapping[str, Any]) -> set[str]:
+    """Return the names that a module only imports, and binds to nothing else."""
+    imported: set[str] = set()
+    bound: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+            if isinstance(node, ast.ImportFrom) and "*" in names:
+                names = _names_of_all(node.module or "", held)
+            imported |= names
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound.add(node.id)
+    return imported - bound
+
+
+def _names_of_all(module: str, held: Mapping[str, Any]) -> set[str]:
+    """Return the names that came with `from module import *`."""
+    found = set()
+    for name, one in list(sys.modules.items()):
+        if name == module or name.endswith(f".{module}"):
+            there = vars(one)
+            found |= {key for key, value in held.items() if key in there and there[key] is value}
+    return found
+
+
+def _is_system_name(name: str) -> bool:
+    return name.startswith("__") or not name.isidentifier()
+
+
+def _is_code(value: object) -> bool:
+    """Return whether a name holds a part of the program rather than data."""
+    if isinstance(value, (type, ModuleType, types.GenericAlias, types.UnionType)):
+        return True
+    if isinstance(value, (typing.TypeVar, re.Pattern)) or type(value).__module__ == "typing":
+        return True
+    return callable(value) and not dataclasses.is_dataclass(value)
+
+
+def _is_namespace(value: object) -> bool:
+    """Return whether a class of the foreign project holds data itself instead of describing it."""
+    return (
+        isinstance(value, type)
+        and is_foreign_class(value)
+        and not dataclasses.is_dataclass(value)
+        and not issubclass(value, (enum.Enum, tuple, dict, BaseException, Record))
+        and bool(_attributes_of(value))
+    )
+
+
+def _attributes_of(kind: type) -> dict[str, Any]:
+    """Return the data of the foreign project's classes among a class's ancestors."""
+    return {
+        name: value
+        for one in reversed(kind.__mro__)
+        if is_foreign_class(one)
+        for name, value in vars(one).items()
+        if not _is_system_name(name)
+        and not name.startswith("_")
+        and not callable(value)
+        and not hasattr(value, "__get__")
+    }
+
+
+def _documentation(kind: type) -> str:
+    text = inspect.cleandoc(kind.__doc__) if isinstance(kind.__doc__, str) else ""
+    generated = text.startswith(f"{kind.__name__}(")
+    return "" if generated else protocol.storable(text.partition("\n\n")[0])[:500]
+
+
+def _annotation(annotation: object) -> str:
+    """Return an annotation as `memory.project.types` reads it; "" if it knows no such type."""
+    if isinstance(annotation, str):
+        return protocol.storable(annotation)[:500]
+    if annotation is None or annotation is type(None):
+        return "None" if annotation is not None else ""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        parts = [_annotation(argument) for argument in arguments]
+        return " | ".join(parts) if all(parts) else ""
+    if origin in (list, set, frozenset) and len(arguments) == 1:
+        inner = _annotation(arguments[0])
+        return f"list[{inner}]" if inner else ""
+    if origin is None and isinstance(annotation, type):
+        library = annotation.__module__ in ("datetime", "decimal")
+        return f"{annotation.__module__}.{annotation.__name__}" if library else annotation.__name__
+    name = getattr(annotation, "__forward_arg__", "")
+    return name if isinstance(name, str) else ""
+
+
+def _text(text: str) -> str:
+    if not protocol.is_storable(text):
+        raise NotAValueError(
+            "a text with a null character or half a surrogate pair cannot be kept: remove these"
+        )
+    return text
+
+
+def _digits(value: int) -> str:
+    try:
+        return str(int(value))
+    except ValueError:
+        raise ResultLimitError("an integer is too long to print") from None
+
+
+def _printed(value: object) -> str:
+    try:
+        return protocol.storable(str(value))[:2000]
+    except Exception:
+        return ""

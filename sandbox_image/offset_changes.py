@@ -1,0 +1,60 @@
+"""Changes of a time zone's offset."""
+
+import datetime
+import functools
+from collections.abc import Iterator
+from contextlib import suppress
+
+from .traced_values import DAY, US
+
+
+def list_offset_changes(moment: datetime.datetime) -> Iterator[int]:
+    """Yield how far off the zone's next changes of offset are.
+
+    The distances are in microseconds, by the zone's wall clock and in UTC.
+    """
+    zone = moment.tzinfo
+    if zone is None or isinstance(zone, datetime.timezone):
+        return
+    wall = moment.replace(tzinfo=None)
+    yield from _soonest_change(zone, True, wall)
+    with suppress(OverflowError):
+        yield from _soonest_change(
+            zone, False, moment.astimezone(datetime.UTC).replace(tzinfo=None)
+        )
+
+
+def _soonest_change(
+    zone: datetime.tzinfo, by_wall: bool, after: datetime.datetime
+) -> Iterator[int]:
+    for year in (after.year, after.year + 1):
+        for change in _changes(zone, by_wall, year):
+            if change > after:
+                yield (change - after) // US
+                return
+
+
+@functools.lru_cache(maxsize=256)
+def _changes(zone: datetime.tzinfo, by_wall: bool, year: int) -> tuple[datetime.datetime, ...]:
+    """Return when the zone's offset changes in a year."""
+    if not datetime.MINYEAR < year < datetime.MAXYEAR:
+        return ()
+
+    def offset(at: datetime.datetime) -> datetime.timedelta | None:
+        if by_wall:
+            return at.replace(tzinfo=zone).utcoffset()
+        return at.replace(tzinfo=datetime.UTC).astimezone(zone).utcoffset()
+
+    found = []
+    day = datetime.timedelta(days=1)
+    at = datetime.datetime(year, 1, 1)  # noqa: DTZ001
+    while at.year == year:
+        if offset(at) != offset(at + day):
+            before, after = 0, DAY
+            while after - before > 1:
+                middle = (before + after) // 2
+                same = offset(at + middle * US) == offset(at)
+                before, after = (middle, after) if same else (before, middle)
+            found.append(at + after * US)
+        at += day
+    return tuple(found)

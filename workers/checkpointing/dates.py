@@ -1,0 +1,171 @@
+"""Dates in a text: those with a year and those without, and the collection of all of them."""
+
+import calendar
+import datetime
+import functools
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+MONTHS = {
+    name.lower(): number
+    for names in (calendar.month_name, calendar.month_abbr)
+    for number, name in enumerate(names)
+    if name
+} | {"sept": 9}
+
+MONTH = rf"(?P<month>{'|'.join(sorted(MONTHS, key=len, reverse=True))})\b\.?"
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?(?![\d:])"
+_AND = r"\s*(?:,|-|–|—|/|&|to|and|or|until|till|through)\s*(?:the\s+)?"
+_DAYS = rf"(?P<days>{_DAY}(?:{_AND}{_DAY}){{0,7}})"
+YEAR = r"(?P<year>(?:1[5-9]|2[01])\d\d\b|['’]\d\d\b)"
+FLAGS = re.IGNORECASE | re.ASCII
+
+_YEAR_FIRST = re.compile(
+    r"(?<!\d)(\d{4})\s*[-/.年년]\s*(\d{1,2})\s*[-/.月월]\s*(\d{1,2})(?!\d)", re.IGNORECASE
+)
+_COMPACT = re.compile(r"(?<!\d)((?:19|20)\d\d)(\d\d)(\d\d)(?!\d)", FLAGS)
+_YEAR_LAST = re.compile(r"(?<![\d.,])(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{2})(?!\d)", FLAGS)
+_YEAR_AND_MONTH = re.compile(r"(?<![\d-])(\d{4})-(\d{2})(?![\d-])", FLAGS)
+DAY_MONTH = re.compile(rf"\b{_DAYS}\.?\s+(?:of\s+)?{MONTH}(?:,?\s*(?:of\s+)?{YEAR})?", FLAGS)
+MONTH_DAY = re.compile(rf"\b{MONTH}\s+(?:the\s+)?{_DAYS}(?:,?\s*{YEAR})?", FLAGS)
+_MONTH_YEAR = re.compile(rf"\b{MONTH},?\s*(?:of\s+)?{YEAR}", FLAGS)
+
+
+@dataclass(frozen=True)
+class Said:
+    """Dates and times that a text mentions.
+
+    A date without a year is resolved into `days`; `any_month` has year and day of dates whose
+    month could not be read.
+    """
+
+    days: set[datetime.date] = field(default_factory=set)
+    months: set[tuple[int, int]] = field(default_factory=set)
+    years: set[int] = field(default_factory=set)
+    any_month: set[tuple[int, int]] = field(default_factory=set)
+    times: set[tuple[int, int]] = field(default_factory=set)
+
+    def has_day(self, day: datetime.date) -> bool:
+        """Return whether the text mentions this day."""
+        return day in self.days or (day.year, day.day) in self.any_month
+
+    def has_day_of_year(self, month: int, day: int) -> bool:
+        """Return whether the text mentions this day, of any year."""
+        return (month, day) in self._parts[2]
+
+    def has_month(self, year: int, month: int) -> bool:
+        """Return whether the text mentions this month, or a day in it."""
+        return (year, month) in self.months or (year, month) in self._parts[1]
+
+    def has_year(self, year: int) -> bool:
+        """Return whether the text mentions this year, or a date within it."""
+        return year in self.years or year in self._parts[0]
+
+    def update(self, other: "Said") -> None:
+        """Add the dates and times of another text."""
+        self.days.update(other.days)
+        self.months.update(other.months)
+        self.years.update(other.years)
+        self.any_month.update(other.any_month)
+        self.times.update(other.times)
+        self.__dict__.pop("_parts", None)
+
+    @functools.cached_property
+    def _parts(self) -> tuple[set[int], set[tuple[int, int]], set[tuple[int, int]]]:
+        """The years, months, and days of a year; computed only once all texts were added."""
+        return (
+            {day.year for day in self.days} | {year for year, _ in self.months},
+            {(day.year, day.month) for day in self.days},
+            {(day.month, day.day) for day in self.days},
+        )
+
+
+@dataclass(frozen=True)
+class Dated:
+    """A date within a text, from `start` to `end`: a day, a month, or a day of some year."""
+
+    text: str
+    start: int
+    end: int
+    days: frozenset[datetime.date]
+    months: frozenset[tuple[int, int]] = frozenset()  # year and month
+    days_of_year: frozenset[tuple[int, int]] = frozenset()  # month and day
+
+
+def absolute_dates(text: str) -> Iterator[Dated]:
+    """Yield the dates with a year in a text, each with all its readings."""
+    taken = bytearray(len(text))
+
+    def free(match: re.Match[str]) -> bool:
+        start, end = match.span()
+        inside = any(taken[start:end])
+        taken[start:end] = b"\1" * (end - start)
+        return not inside
+
+    for pattern in (_YEAR_FIRST, _COMPACT):
+        for match in pattern.finditer(text):
+            days = frozenset(valid_days([int(match[1])], int(match[2]), int(match[3])))
+            if days and free(match):
+                yield Dated(match[0], *match.span(), days)
+    for match in _YEAR_LAST.finditer(text):
+        first, second = int(match[1]), int(match[3])
+        years = list(read_years(match[4]))
+        days = frozenset([*valid_days(years, first, second), *valid_days(years, second, first)])
+        if days and free(match):
+            yield Dated(match[0], *match.span(), days)
+    for pattern in (DAY_MONTH, MONTH_DAY):
+        for match in pattern.finditer(text):
+            if match["year"]:
+                month, years = MONTHS[match["month"].lower()], list(read_years(match["year"]))
+                numbers = [int(number) for number in re.findall(r"\d+", match["days"])]
+                days = frozenset(day for one in numbers for day in valid_days(years, month, one))
+                if days and free(match):
+                    yield Dated(match[0], *match.span(), days)
+    for match in _MONTH_YEAR.finditer(text):
+        if free(match):
+            month = MONTHS[match["month"].lower()]
+            months = frozenset((year, month) for year in read_years(match["year"]))
+            yield Dated(match[0], *match.span(), frozenset(), months)
+    for match in _YEAR_AND_MONTH.finditer(text):
+        if 1 <= int(match[2]) <= 12 and free(match):
+            yield Dated(
+                match[0], *match.span(), frozenset(), frozenset([(int(match[1]), int(match[2]))])
+            )
+
+
+def masked(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Return the text with the parts replaced by a character of no word or number."""
+    characters = list(text)
+    for start, end in spans:
+        characters[start:end] = ";" * (end - start)
+    return "".join(characters)
+
+
+def yearless_dates(text: str) -> Iterator[Dated]:
+    """Yield the dates without a year in a text."""
+    for pattern in (DAY_MONTH, MONTH_DAY):
+        for match in pattern.finditer(text):
+            if not match["year"]:
+                month = MONTHS[match["month"].lower()]
+                days = frozenset((month, int(day)) for day in re.findall(r"\d+", match["days"]))
+                yield Dated(match[0], *match.span(), frozenset(), days_of_year=days)
+
+
+def valid_days(years: list[int], month: int, day: int) -> Iterator[datetime.date]:
+    """Yield this day of each year that has it."""
+    for year in years:
+        try:
+            yield datetime.date(year, month, day)
+        except ValueError:
+            continue
+
+
+def read_years(text: str) -> Iterator[int]:
+    """Return the years that a text may mean: two digits mean this century or the last."""
+    digits = text.lstrip("'’")
+    if len(digits) == 4:
+        yield int(digits)
+    else:
+        yield 2000 + int(digits)
+        yield 1900 + int(digits)

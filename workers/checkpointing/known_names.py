@@ -1,0 +1,32 @@
+"""Names that have only one meaning, with the modules from which they are imported."""
+
+from collections.abc import Mapping
+
+from workers.checkpointing.policy_tables import LIBRARY
+
+KNOWN_NAMES = {
+    **dict.fromkeys(("dataclass", "field"), "dataclasses"),
+    **dict.fromkeys(("date", "datetime", "time", "timedelta", "timezone"), "datetime"),
+    **dict.fromkeys(("Enum", "IntEnum", "StrEnum", "auto"), "enum"),
+    **dict.fromkeys(
+        ("Any", "ClassVar", "Dict", "List", "Literal", "Optional", "Set", "Tuple", "Union"),
+        "typing",
+    ),
+    "Decimal": "decimal",
+    **dict.fromkeys(("Callable", "Iterable", "Iterator", "Mapping", "Sequence"), "collections.abc"),
+}
+# Names that our own messages tell people to write, above all `Iterator[Alert]`.
+_OF_CONSTRAINTS = dict.fromkeys(LIBRARY["uac"], "uac")
+_OF_TESTS = {**_OF_CONSTRAINTS, **dict.fromkeys(LIBRARY["uac.testing"], "uac.testing")}
+
+
+def library_of(path: str) -> Mapping[str, str]:
+    """Return the names of our library that a file of a project may import, with their modules."""
+    if path.startswith("constraints/"):
+        return _OF_CONSTRAINTS
+    return _OF_TESTS if path.startswith("tests/") else {}
+
+
+def module_of(name: str) -> str | None:
+    """Return the module from which constraints and tests import a name; None if unknown."""
+    return {**KNOWN_NAMES, **_OF_TESTS}.get(name)

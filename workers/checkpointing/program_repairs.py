@@ -1,0 +1,227 @@
+"""Repairs of a program that parses and is bound to fail when it runs."""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+
+from workers.checkpointing.known_names import KNOWN_NAMES
+from workers.checkpointing.text_repairs import Rules, parse_valid
+
+
+def add_missing_imports(source: str, known: Mapping[str, str]) -> str:
+    """Import names that have only one meaning: `Optional`, `field`, `date` …"""
+    tree = parse_valid(source)
+    if tree is None:
+        return source
+    bound = set(_bound(tree))
+    used = {
+        node.id: node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    if "*" in bound:
+        return source
+    lines = []
+    for name in sorted(used.keys() - bound):
+        if name == "datetime" and _is_module(tree, name):
+            lines.append("import datetime\n")
+        elif name in known:
+            lines.append(f"from {known[name]} import {name}\n")
+        elif name in {"dataclasses", "decimal", "enum", "typing"}:
+            lines.append(f"import {name}\n")
+    return _after_docstring(source, tree, "".join(lines))
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.ClassDef(name=name) | ast.arg(arg=name):
+                yield name
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                for alias in aliases:
+                    yield alias.asname or alias.name.partition(".")[0]
+            case ast.ExceptHandler(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                yield name
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name
+
+
+def _is_module(tree: ast.Module, name: str) -> bool:
+    """Return whether a name is followed by `.date(…)` and the like, as a module is."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == name
+        and node.attr in {"date", "datetime", "time", "timedelta", "timezone"}
+        for node in ast.walk(tree)
+    )
+
+
+def _after_docstring(source: str, tree: ast.Module, text: str) -> str:
+    """Insert lines after the docstring and the imports from `__future__`."""
+    if not text:
+        return source
+    line = 0
+    for statement in tree.body:
+        is_docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        is_future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+        if not is_docstring and not is_future:
+            break
+        line = statement.end_lineno or line
+    lines = source.splitlines(keepends=True)
+    if line and not lines[line - 1].endswith("\n"):
+        lines[line - 1] += "\n"
+    return "".join([*lines[:line], text, *lines[line:]])
+
+
+def _late_annotations(source: str) -> str:
+    """Defer annotations that name something not yet defined, or hidden.
+
+    That is a class that is defined further down; or a field called `date` before an annotation
+    `date | None`.
+    """
+    tree = parse_valid(source)
+    if tree is None or any(
+        isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body
+    ):
+        return source
+    later = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        hidden: set[str] = set()
+        for item in node.body:
+            if not isinstance(item, ast.AnnAssign) or not isinstance(item.target, ast.Name):
+                continue
+            hidden |= {item.target.id} if item.value is not None else set()
+            if _evaluated(item.annotation) & (later | (hidden & KNOWN_NAMES.keys())):
+                future = "from __future__ import annotations\n"
+                return _after_docstring(source, tree, future)
+        later.discard(node.name)
+    return source
+
+
+def _evaluated(annotation: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)}
+
+
+def _mutable_defaults(source: str) -> str:
+    """Make a new list for each object if a dataclass's default is a list, which Python refuses."""
+    tree = parse_valid(source)
+    if tree is None:
+        return source
+    values = [
+        item.value
+        for class_ in _dataclasses(tree)
+        for item in class_.body
+        if isinstance(item, ast.AnnAssign)
+        and isinstance(item.value, ast.List | ast.Dict | ast.Set)
+        and "ClassVar" not in _text(item.annotation)
+    ]
+    new = [f"field(default_factory=lambda: {_text(value)})" for value in values]
+    return _replaced(source, zip(values, new, strict=True))
+
+
+def _text(node: ast.expr) -> str:
+    return ast.unparse(node)
+
+
+def _keyword_only(source: str) -> str:
+    """Make fields keyword-only if one without a default follows one with a default.
+
+    Python refuses such a dataclass; if every call names its arguments, their order does not matter.
+    """
+    tree = parse_valid(source)
+    if tree is None:
+        return source
+    by_keyword = {
+        name: all(not call.args and all(keyword.arg for keyword in call.keywords) for call in calls)
+        for name, calls in _calls(tree).items()
+    }
+    classes = {class_.name: class_ for class_ in _dataclasses(tree)}
+    edits: list[tuple[ast.expr, str]] = []
+    for class_ in classes.values():
+        decorator = next(d for d in class_.decorator_list if _is_dataclass(d))
+        if by_keyword.get(class_.name, True) and _is_out_of_order(class_, classes):
+            name = _text(decorator.func if isinstance(decorator, ast.Call) else decorator)
+            given = (
+                [f"{keyword.arg}={_text(keyword.value)}" for keyword in decorator.keywords]
+                if isinstance(decorator, ast.Call)
+                else []
+            )
+            edits.append((decorator, f"{name}({', '.join([*given, 'kw_only=True'])})"))
+    return _replaced(source, edits)
+
+
+def _is_out_of_order(class_: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
+    if any("kw_only" in _text(decorator) for decorator in class_.decorator_list):
+        return False
+    seen_default = False
+    for has_default in _defaults(class_, classes, 0):
+        if seen_default and not has_default:
+            return True
+        seen_default |= has_default
+    return False
+
+
+def _defaults(
+    class_: ast.ClassDef, classes: Mapping[str, ast.ClassDef], depth: int
+) -> Iterator[bool]:
+    """Yield for each field, those of the bases first, whether it has a default."""
+    for base in class_.bases:
+        if isinstance(base, ast.Name) and base.id in classes and depth < 20:
+            yield from _defaults(classes[base.id], classes, depth + 1)
+    for item in class_.body:
+        if isinstance(item, ast.AnnAssign) and "ClassVar" not in _text(item.annotation):
+            call = item.value if isinstance(item.value, ast.Call) else None
+            if call is not None and _text(call.func).endswith("field"):
+                given = {keyword.arg for keyword in call.keywords}
+                yield bool(given & {"default", "default_factory"})
+            else:
+                yield item.value is not None
+
+
+def _dataclasses(tree: ast.Module) -> list[ast.ClassDef]:
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and any(map(_is_dataclass, node.decorator_list))
+    ]
+
+
+def _is_dataclass(decorator: ast.expr) -> bool:
+    name = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return _text(name) in {"dataclass", "dataclasses.dataclass"}
+
+
+def _calls(tree: ast.Module) -> dict[str, list[ast.Call]]:
+    calls: dict[str, list[ast.Call]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            calls.setdefault(node.func.id, []).append(node)
+    return calls
+
+
+def _replaced(source: str, edits: Iterable[tuple[ast.expr, str]]) -> str:
+    """Return the source with some expressions replaced."""
+    lines = source.splitlines(keepends=True)
+    for node, text in sorted(edits, key=lambda edit: _place(edit[0]), reverse=True):
+        assert node.end_lineno is not None
+        first, last = lines[node.lineno - 1].encode(), lines[node.end_lineno - 1].encode()
+        before, after = first[: node.col_offset].decode(), last[node.end_col_offset :].decode()
+        lines[node.lineno - 1 : node.end_lineno] = [f"{before}{text}{after}"]
+    return "".join(lines)
+
+
+def _place(node: ast.expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+PROGRAM_RULES: Rules = {
+    "mutable_defaults": _mutable_defaults,
+    "keyword_only": _keyword_only,
+    "late_annotations": _late_annotations,
+}

@@ -1,0 +1,114 @@
+"""Checks of the host: the runner's setting, the engine, the image, control groups, the runtime."""
+
+import os
+
+from django.conf import settings
+from docker.errors import DockerException, ImageNotFound
+from requests.exceptions import RequestException
+
+from workers.sandbox.doctor_probes import Doubtful, Failed, connect_engine, image_name
+
+# The oldest API of the Docker engine tested with this release.
+TESTED_API = (1, 41)
+
+
+def check_runner() -> str:
+    """Return the configured runner; raise Doubtful for one without containers."""
+    name = settings.UAC_SANDBOX_RUNNER
+    if name == "process":
+        raise Doubtful(
+            "UAC_SANDBOX_RUNNER=process: user code runs without containers",
+            "set it to docker; process is for development",
+        )
+    if name == "auto":
+        raise Doubtful(
+            "UAC_SANDBOX_RUNNER=auto: where Docker fails, user code runs without containers",
+            "set it to docker where people's code runs",
+        )
+    return f"UAC_SANDBOX_RUNNER={name}"
+
+
+def check_engine() -> str:
+    """Return the engine and its version, if it answers and is new enough."""
+    where = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    try:
+        with connect_engine() as client:
+            version = client.version()
+    except (DockerException, RequestException, OSError) as error:
+        said = str(error)
+        if "Permission denied" in said or "Errno 13" in said:
+            raise Failed(
+                f"{where} refuses this user ({os.geteuid()})",
+                "run the sandbox workers, and this, as a user who may use the engine (a member of"
+                " the group docker, which is as powerful as root), or set DOCKER_HOST to another",
+            ) from None
+        raise Failed(
+            f"no engine answers at {where}: {said}",
+            "start the Docker engine (systemctl start docker), or set DOCKER_HOST to where one is",
+        ) from None
+    found = f"{where}: Docker {version['Version']}, API {version['ApiVersion']}"
+    if tuple(map(int, version["ApiVersion"].split("."))) < TESTED_API:
+        raise Doubtful(found, "tested with API 1.41 and newer: upgrade the engine")
+    return f"{found}, Linux {version['KernelVersion']}"
+
+
+def check_image() -> str:
+    """Return the image of the sandboxes, if the engine has it."""
+    name = image_name()
+    try:
+        with connect_engine() as client:
+            image = client.images.get(name)
+    except ImageNotFound:
+        raise Failed(
+            f"the engine has no image {name}",
+            "build it with `python -m workers.sandbox.build` (make image), or name another in"
+            " UAC_SANDBOX_IMAGE",
+        ) from None
+    return f"{name}, {image.id}"
+
+
+def check_control_groups() -> str:
+    """Return the version of the control groups, if the engine enforces limits with them."""
+    with connect_engine() as client:
+        info = client.info()
+    found = f"version {info.get('CgroupVersion', '1')}, driver {info.get('CgroupDriver')}"
+    missing = [
+        name
+        for key, name in (
+            ("MemoryLimit", "memory"),
+            ("SwapLimit", "swap"),
+            ("PidsLimit", "processes"),
+            ("CpuCfsQuota", "CPU"),
+        )
+        if not info.get(key)
+    ]
+    if missing:
+        raise Failed(
+            f"{found}; the engine cannot limit: {', '.join(missing)}",
+            "boot the kernel with `cgroup_enable=memory swapaccount=1`, or with control groups of"
+            " version 2, and restart the engine",
+        )
+    return f"{found}; limits memory, swap, processes and CPU"
+
+
+def check_runtime() -> str:
+    """Return the runtime of the sandboxes, if the engine has it."""
+    with connect_engine() as client:
+        info = client.info()
+    runtimes = info.get("Runtimes") or {}
+    name = settings.UAC_SANDBOX_RUNTIME or info.get("DefaultRuntime", "")
+    if name not in runtimes:
+        raise Failed(
+            f"the engine has no runtime {name}, but {', '.join(sorted(runtimes))}",
+            "add it to /etc/docker/daemon.json as docs/runtimes.md shows and send dockerd a SIGHUP,"
+            " or name another in UAC_SANDBOX_RUNTIME",
+        )
+    about = runtimes[name] or {}
+    arguments = about.get("runtimeArgs") or []
+    if any(argument.lstrip("-").startswith("ignore-cgroups") for argument in arguments):
+        raise Failed(
+            f"{name} runs with {' '.join(arguments)}: nothing limits memory and processes",
+            "take --ignore-cgroups out of the runtimeArgs in /etc/docker/daemon.json",
+        )
+    path = about.get("path", name)
+    return " ".join([name, *([] if path == name else [path]), *arguments])

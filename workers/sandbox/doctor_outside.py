@@ -1,0 +1,149 @@
+"""Checks from outside of a sandbox: limits of a container, strangers, leftovers."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import docker as engine
+from docker.errors import NotFound
+
+from workers.sandbox import docker
+from workers.sandbox.doctor_probes import (
+    Failed,
+    connect_engine,
+    default_shape,
+    image_name,
+    open_empty,
+    value_of,
+)
+from workers.sandbox.limits import MEBIBYTE
+
+# Too little for the interpreter and the memory that it is told to fill; enough for a container to
+# start.
+SMALL_MIB = 64
+SCRATCH_MIB = 4
+FORKS = 600
+# Exit statuses of a program that could not fork, and of one that was killed.
+REFUSED_TO_FORK = 3
+KILLED = 128 + signal.SIGKILL
+# Exit status of gVisor if it has no thread left for itself.
+GVISOR_FAILED = 2
+ENGINE_WAIT_SECONDS = 60
+
+
+def _memory_of_a_container() -> str:
+    code = f"x = bytearray({4 * SMALL_MIB * MEBIBYTE})\nfor n in range(0, len(x), 4096): x[n] = 1"
+    if (status := _run(code, SMALL_MIB)) != KILLED:
+        raise Failed(
+            f"a container of {SMALL_MIB} MiB that took {4 * SMALL_MIB} MiB ended with {status}",
+            "have the engine enforce limits of memory (gVisor: never --ignore-cgroups)",
+        )
+    return "a container that exceeds its memory is killed"
+
+
+def _processes_of_a_container() -> str:
+    code = (
+        f"import os, sys, time\nfor n in range({FORKS}):\n"
+        f"    try: pid = os.fork()\n    except OSError: sys.exit({REFUSED_TO_FORK})\n"
+        "    if pid == 0: time.sleep(30); os._exit(0)"
+    )
+    ends = {REFUSED_TO_FORK, KILLED} | ({GVISOR_FAILED} if docker.is_gvisor() else set())
+    if (status := _run(code, default_shape().memory_mib)) not in ends:
+        raise Failed(
+            f"a container that forked {FORKS} times ended with {status}",
+            "have the engine enforce limits of processes (gVisor: never --ignore-cgroups)",
+        )
+    return f"a container cannot start {FORKS} processes"
+
+
+def _run(code: str, memory_mib: int) -> int:
+    """Return the exit status of a container that runs this program instead of the runner."""
+    config = docker.container_config(image_name(), 0, default_shape())
+    config["Entrypoint"] = ["python3", "-S", "-c", code]
+    config["HostConfig"]["Memory"] = config["HostConfig"]["MemorySwap"] = memory_mib * MEBIBYTE
+    with connect_engine() as client, _created(client, config) as container:
+        client.api.start(container)
+        return int(client.api.wait(container, timeout=ENGINE_WAIT_SECONDS)["StatusCode"])
+
+
+@contextmanager
+def _created(client: engine.DockerClient, config: dict[str, Any]) -> Iterator[str]:
+    """Create a container, yield its id, and remove it in the end if it still exists."""
+    created = client.api.create_container_from_config(config)  # type: ignore[no-untyped-call]
+    try:
+        yield created["Id"]
+    finally:
+        with suppress(NotFound):
+            client.api.remove_container(created["Id"], force=True)
+
+
+def _strangers() -> str:
+    """Two sandboxes must have different users and hash seeds."""
+    code = "import os\n[os.getuid(), hash('a string')]"
+    with open_empty() as one, open_empty() as same, open_empty(hash_seed=1) as other:
+        users, hashes = zip(
+            *(value_of(sandbox, code) for sandbox in (one, same, other)), strict=True
+        )
+    if len(set(users)) == 1:  # they are drawn at random, so two may rarely be the same
+        raise Failed(
+            f"all containers run as user {users[0]}",
+            "have the engine and its runtime obey the user that a container is created with",
+        )
+    if hashes[0] != hashes[1] or hashes[0] == hashes[2]:
+        raise Failed(
+            "hash seeds are not obeyed",
+            "have the engine pass the environment on, and rebuild the image",
+        )
+    return f"users {', '.join(map(str, users))}; two hash seeds"
+
+
+def _scratch() -> str:
+    """The writable folder that a workspace may have must be small, and empty at every use."""
+    code = (
+        f"written, most = 0, {4 * SCRATCH_MIB * MEBIBYTE}\n"
+        f"try:\n    with open('{docker.SCRATCH}/file', 'wb', 0) as file:\n"
+        "        while written < most: written += file.write(bytes(65536))\n"
+        "except OSError: pass\nwritten"
+    )
+    with open_empty(shape=replace(default_shape(), tmpfs_mib=SCRATCH_MIB)) as sandbox:
+        written = value_of(sandbox, code)
+        left = value_of(sandbox, f"import os\nos.listdir('{docker.SCRATCH}')")
+    if not 0 < written <= SCRATCH_MIB * MEBIBYTE or left:
+        raise Failed(
+            f"to a folder of {SCRATCH_MIB} MiB {written} bytes could be written, and {len(left)}"
+            " files stayed for the next use",
+            "have the engine and its runtime obey `Tmpfs`, or let no workspace have such a folder"
+            " (UAC_SANDBOX_TMPFS_MIB_MOST=0)",
+        )
+    return f"a folder of {SCRATCH_MIB} MiB takes no more, and is empty at the next use"
+
+
+def _leftovers() -> str:
+    with subprocess.Popen([sys.executable, "-c", ""]) as worker:  # nosec B603 # a constant
+        worker.wait()
+    config = docker.container_config(image_name(), 0, default_shape())
+    config["Labels"] = {docker.LABEL: docker.owner(worker.pid)}
+    with connect_engine() as client, _created(client, config) as container:
+        docker.reap()
+        # The container is gone, or about to be if another worker's `reap` found it first.
+        with suppress(NotFound):
+            if client.api.inspect_container(container)["State"]["Status"] != "removing":
+                raise Failed(
+                    "what a killed worker leaves is not found by its label",
+                    "run the sandbox workers in a PID namespace of the machine that the engine is"
+                    " on, and see why it loses labels",
+                )
+    return "what a killed worker leaves is found and removed"
+
+
+CHECKS_OUTSIDE: dict[str, Callable[[], str]] = {
+    "container's memory": _memory_of_a_container,
+    "container's processes": _processes_of_a_container,
+    "limit of files": _scratch,
+    "users and seeds": _strangers,
+    "leftovers": _leftovers,
+}

@@ -1,0 +1,79 @@
+"""What the doctor's checks share: how they fail, and sandboxes to try."""
+
+import datetime
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import docker as engine
+from django.conf import settings
+
+from memory.workspace_settings.sandbox_limits import effective
+from workers.sandbox import docker
+from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.image import default_image
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import Limits, Shape
+
+
+class Failed(Exception):
+    """A check failed: what was found, and what to do."""
+
+    def __init__(self, found: str, fix: str) -> None:
+        super().__init__(found)
+        self.found = found
+        self.fix = fix
+
+
+class Doubtful(Failed):
+    """A check passed with something that could be better."""
+
+
+def value_of(sandbox: Sandbox, code: str, **limits: Any) -> Any:
+    """Return the value of code that runs in a sandbox, by default with wide limits of time."""
+    now = datetime.datetime.now(datetime.UTC)
+    wide = {"wall_seconds": 20, "cpu_seconds": 20} | limits
+    return sandbox.evaluate(code, now=now, time_zone="UTC", limits=Limits(**wide)).value
+
+
+@contextmanager
+def open_empty(*, hash_seed: int = 0, shape: Shape | None = None) -> Iterator[ChannelSandbox]:
+    """Open a sandbox with an empty project."""
+    try:
+        sandbox = docker.start(hash_seed=hash_seed, shape=shape or default_shape())
+    except SandboxError as error:
+        raise Failed(error.message, _fix_of_start(error.message)) from None
+    try:
+        sandbox.load({})
+        yield sandbox
+    finally:
+        sandbox.close()
+
+
+def _fix_of_start(message: str) -> str:
+    if "is not confined" in message:
+        return (
+            "an engine that cannot read workers/sandbox/seccomp.json starts containers without it:"
+            " upgrade it; gVisor needs --oci-seccomp and runsc or gvisor in its name"
+            " (docs/runtimes.md)"
+        )
+    if "rebuild its image" in message:
+        return "build the image with `python -m workers.sandbox.build`"
+    return "see the message, and dockerd's log"
+
+
+def default_shape() -> Shape:
+    """Return the container shape of workspaces without limits of their own."""
+    return Shape.of(effective({}))
+
+
+def image_name() -> str:
+    """Return the name of the image of sandboxes."""
+    return settings.UAC_SANDBOX_IMAGE or default_image()
+
+
+@contextmanager
+def connect_engine() -> Iterator[engine.DockerClient]:
+    """Open a client of the engine, and close it afterwards."""
+    with closing(engine.from_env(timeout=docker.ENGINE_SECONDS)) as client:
+        yield client

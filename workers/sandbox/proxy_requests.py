@@ -1,0 +1,117 @@
+"""Read a client's requests strictly: refuse every request that is ambiguous in any way."""
+
+import re
+import socket
+import time
+from dataclasses import dataclass
+from urllib.parse import parse_qsl
+
+# Maximum size of a request's head, and of its body (the template has some 20 KB).
+HEAD_BYTES = 16 * 1024
+BODY_BYTES = 128 * 1024
+READ_BYTES = 256 * 1024
+# Seconds for a client to send its whole request, and to take its answer.
+CLIENT_SECONDS = 10
+
+# The API version that the template is written for, and newer ones: older ones differ in meaning.
+REQUEST_LINE = re.compile(
+    r"([A-Z]{3,7}) (?:/v1\.(?:4[1-9]|[5-9][0-9]))?"
+    r"(/(?:[A-Za-z0-9_.:/-]|%40)*)(?:\?([!-~]*))? HTTP/1\.1"
+)
+HEADER = re.compile(r"([A-Za-z0-9-]+):[ \t]*([\t -~]*)")
+
+
+class RequestDenied(Exception):
+    """A request that is refused, and the status that says so."""
+
+    def __init__(self, reason: str, status: int = 403) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Request:
+    """A client's request; `rest` holds bytes that came after it."""
+
+    method: str
+    path: str  # without the version of the API
+    query: dict[str, str]
+    body: bytes
+    rest: bytes
+
+
+def receive(connection: socket.socket, deadline: float) -> bytes:
+    """Return the next bytes, empty at the end; raise TimeoutError after the deadline."""
+    connection.settimeout(max(deadline - time.monotonic(), 0.001))
+    return connection.recv(READ_BYTES)
+
+
+def read_head(connection: socket.socket, deadline: float) -> tuple[bytes, bytes]:
+    """Read up to the empty line that ends a head; return it, and the bytes after it."""
+    data = b""
+    while (end := data.find(b"\r\n\r\n")) < 0:
+        if len(data) > HEAD_BYTES:
+            raise RequestDenied("the head of the request is too large", 431)
+        more = receive(connection, deadline)
+        if not more:
+            raise EOFError
+        data += more
+    if end > HEAD_BYTES:
+        raise RequestDenied("the head of the request is too large", 431)
+    return data[: end + 4], data[end + 4 :]
+
+
+def read_request(connection: socket.socket) -> Request:
+    """Read one request.
+
+    Raises RequestDenied if it is ambiguous in any way, EOFError if none comes.
+    """
+    deadline = time.monotonic() + CLIENT_SECONDS
+    head, rest = read_head(connection, deadline)
+    try:
+        first, *lines = head[:-4].decode("ascii").split("\r\n")
+    except UnicodeDecodeError:
+        raise RequestDenied("the head of the request is not ASCII", 400) from None
+    found = REQUEST_LINE.fullmatch(first)
+    if found is None:
+        raise RequestDenied(f"{first[:100]!r} is no request that sandbox workers send")
+    method, path, query = found.groups()
+    if "//" in path or "/." in path or "./" in path:
+        raise RequestDenied(f"the path {path[:100]} is not written plainly")
+    length = _length(lines)
+    while len(rest) < length:
+        more = receive(connection, deadline)
+        if not more:
+            raise EOFError
+        rest += more
+    return Request(method, path, _query(query or ""), rest[:length], rest[length:])
+
+
+def _length(lines: list[str]) -> int:
+    headers: dict[str, str] = {}
+    for line in lines:
+        header = HEADER.fullmatch(line)
+        if header is None:
+            raise RequestDenied("a header that is none", 400)
+        name = header[1].lower()
+        if name in headers:
+            raise RequestDenied(f"the header {name} comes twice", 400)
+        headers[name] = header[2].strip()
+    if "transfer-encoding" in headers or "expect" in headers or "trailer" in headers:
+        raise RequestDenied("a body whose length is not said before it", 411)
+    length = headers.get("content-length", "0")
+    if not re.fullmatch(r"\d{1,9}", length, re.ASCII):
+        raise RequestDenied("Content-Length is no number", 400)
+    if int(length) > BODY_BYTES:
+        raise RequestDenied("the body is too large", 413)
+    return int(length)
+
+
+def _query(text: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text), max_num_fields=9)
+    except ValueError:
+        raise RequestDenied("parameters that cannot be read", 400) from None
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise RequestDenied("a parameter comes twice", 400)
+    return dict(pairs)

@@ -1,0 +1,112 @@
+"""Compare the body of a `create` with the template of sandboxes."""
+
+import contextlib
+import json
+import re
+from typing import Any
+
+from django.conf import settings
+
+from workers.sandbox.docker import LABEL, SCRATCH, SCRATCH_OPTIONS, USER_IDS, container_config
+from workers.sandbox.limits import MEBIBYTE, Shape
+from workers.sandbox.proxy_requests import RequestDenied
+
+# Boot id, namespace, process id (Linux has none above 2**22), and the process's start time.
+OWNER = re.compile(r"[0-9a-f-]{36}/pid:\[\d{1,20}\]/\d{1,7}/\d{0,20}", re.ASCII)
+
+
+def from_template(body: bytes) -> dict[str, Any]:
+    """Return the template that the body of a `create` equals; RequestDenied if it equals none.
+
+    Values that differ from sandbox to sandbox (the image's id, user, hash seed, owner, and the
+    sizes of memory, processes and scratch) are read, checked against their bounds and put into the
+    template.
+    """
+    given = _parsed(body)
+    try:
+        host, (seed, *_) = given["HostConfig"], given["Env"]
+        user, labels = given["User"], given["Labels"]
+        hash_seed = int(_match(r"PYTHONHASHSEED=(\d{1,10})", seed, "Env"))
+        user_id = int(_match(r"(\d{5}):\d{5}", user, "User"))
+        image = _match(r"(sha256:[0-9a-f]{64})", given["Image"], "Image")
+        if list(labels) != [LABEL] or not OWNER.fullmatch(labels[LABEL]):
+            raise RequestDenied("create: Labels are not those of a sandbox")
+        if user_id not in USER_IDS or hash_seed >= 2**32:
+            raise RequestDenied("create: User or hash seed is out of bounds")
+        size = re.fullmatch(rf"{re.escape(SCRATCH_OPTIONS)},size=([0-9]{{1,12}})", _scratch(host))
+        shape = Shape(
+            memory_mib=_within("Memory", host["Memory"] // MEBIBYTE, _most("MEMORY_MIB")),
+            # The template adds gVisor's own processes, so subtract them again.
+            pids=_within("PidsLimit", host["PidsLimit"] - _pids_added(), _most("PIDS")),
+            tmpfs_mib=_within("Tmpfs", int(size[1]) // MEBIBYTE, _most("TMPFS_MIB")) if size else 0,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RequestDenied(f"create: is not the template: {error!r:.100}") from None
+    template = container_config(image, hash_seed, shape)
+    template |= {"User": f"{user_id}:{user_id}", "Labels": labels}
+    if differing := _difference(template, given):
+        raise RequestDenied(f"create: {differing} is not as in the template")
+    return template
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    """Parse a JSON object in which no key comes twice, so that all readers read the same."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise RequestDenied("create: a key comes twice", 400)
+        return found
+
+    def no_constant(name: str) -> None:
+        raise RequestDenied(f"create: {name} is no JSON", 400)
+
+    try:
+        given = json.loads(body.decode(), object_pairs_hook=unique, parse_constant=no_constant)
+    except (ValueError, RecursionError):
+        raise RequestDenied("create: the body is no JSON", 400) from None
+    if not isinstance(given, dict):
+        raise RequestDenied("create: the body is no object", 400)
+    return given
+
+
+def _match(pattern: str, text: str, field: str) -> str:
+    if (found := re.fullmatch(pattern, text, re.ASCII)) is None:
+        raise RequestDenied(f"create: {field} is not that of a sandbox")
+    return found[1]
+
+
+def _within(field: str, number: int, most: int) -> int:
+    if type(number) is not int or not 1 <= number <= most:
+        raise RequestDenied(f"create: {field} is out of bounds (1 to {most})")
+    return number
+
+
+def _most(name: str) -> int:
+    """Return the largest limit that a workspace, or the type checker's sandboxes, may be given."""
+    return max(int(getattr(settings, f"UAC_SANDBOX_{name}_MOST")), 1024 * (name == "MEMORY_MIB"))
+
+
+def _pids_added() -> int:
+    return int(container_config("", 0, Shape(pids=0))["HostConfig"]["PidsLimit"])
+
+
+def _scratch(host: dict[str, Any]) -> str:
+    return str(host["Tmpfs"].get(SCRATCH, ""))
+
+
+def _difference(expected: Any, given: Any, place: str = "") -> str:
+    """Return where two JSON values first differ in value or type; "" if they are equal."""
+    if isinstance(expected, dict) and isinstance(given, dict):
+        for name in sorted({*expected, *given}):
+            here = f"{place}.{name:.40}".lstrip(".")
+            if name not in expected or name not in given:
+                return here
+            if differing := _difference(expected[name], given[name], here):
+                return differing
+        return ""
+    # Python treats 1, 1.0 and true as equal, but not every reader does.
+    with contextlib.suppress(RecursionError):  # nested as deeply as the parser allows
+        if json.dumps(expected, sort_keys=True) == json.dumps(given, sort_keys=True):
+            return ""
+    return place or "the body"
