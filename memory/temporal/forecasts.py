@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from memory.alerting.findings import ConstraintFinding
 from memory.canonical import canonical_json, sha256
-from memory.constraints.applicability import Applicability as Standing
+from memory.constraints.applicability import Applicability
 from memory.models import Checkpoint, Forecast, MemoryUser
 from memory.models.alerts import Severity, severity_rank
 from memory.models.workspace_constraints import FOLDER
@@ -35,7 +35,7 @@ MAX_EVENTS = 5000
 RULES = 1
 
 
-def basis_of(user: MemoryUser, standings: Iterable[Standing]) -> str:
+def basis_of(user: MemoryUser, standings: Iterable[Applicability]) -> str:
     """Return a hash of a forecast's inputs other than the version.
 
     These are the user's time zone, the workspace constraints with the records that they get, and
@@ -63,7 +63,7 @@ def after_run(
     user: MemoryUser,
     checkpoint: Checkpoint,
     instant: datetime.datetime,
-    standings: Sequence[Standing],
+    standings: Sequence[Applicability],
 ) -> None:
     """Schedule the next run of the constraints by the forecast, or request a new forecast.
 

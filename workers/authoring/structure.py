@@ -38,6 +38,9 @@ MAX_ENTRIES = 40
 # Limits for one window: answers of the model, judgements and refusals by the gate, and the size of
 # the conversation.
 MAX_TURNS = 40
+# Answers of the model for a small window: this many, and one more for each entry. A model that
+# understands nothing comes to many small windows, since each failure halves them.
+BASE_TURNS = 12
 MAX_JUDGED = 12
 MAX_REFUSALS = 4
 MAX_CHARACTERS = 200_000
@@ -111,7 +114,8 @@ class _Session:
 
     def _talk(self) -> None:
         self._conversation.tell(prompts.STRUCTURE, self._question())
-        for _ in range(MAX_TURNS):
+        most = min(MAX_TURNS, BASE_TURNS + len(self._entries))
+        for _ in range(most):
             if self._conversation.characters > MAX_CHARACTERS:
                 break
             self._refused = False
@@ -120,7 +124,7 @@ class _Session:
                 if self._done:
                     return
         raise NotSettled(
-            f"structure: the model has not finished in {MAX_TURNS} answers, or in"
+            f"structure: the model has not finished in {most} answers, or in"
             f" {MAX_CHARACTERS:,} characters; the last problem: {self._conversation.last_problem}"
         )
 

@@ -11,12 +11,13 @@ import ast
 import datetime
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import PurePosixPath
 
 from memory import checkpoints
 from memory.alerting.findings import HELD, RESOLVES, ConstraintFinding, most_severe
 from memory.constraints import applicability
-from memory.constraints.applicability import Applicability as Standing
+from memory.constraints.applicability import Applicability
 from memory.models import Alert, Checkpoint, MemoryUser
 from memory.models.alerts import Severity, severity_rank
 from memory.project import (
@@ -43,6 +44,9 @@ from workers.execution.projects import compiled, loaded
 from workers.sandbox.interface import Sandbox
 from workers.sandbox.limits import Allowance
 
+# Maximum number of records of a collection that the entries of a rename are compared with. Each has
+# the words of its class and collection.
+MAX_COMPARED = 200
 # Edits that can end an alert.
 _ENDING = (Add, Update, Retire, RenameField, WriteConstraint, DeleteConstraint)
 
@@ -66,7 +70,8 @@ class ModelChange:
 
 
 def held(candidate: ModelChange) -> Iterator[Finding]:
-    """Yield a finding for each critical alert and each rule that the edits silence.
+    """Yield a finding for each critical alert and each rule that the edits silence, and for each
+    field that they rename without a reason.
 
     The finding blocks if no cited entry mentions the alert or rule, and is only reported if one
     does. Afterwards the sandbox holds the candidate again, and constraints of the workspace beside
@@ -75,12 +80,16 @@ def held(candidate: ModelChange) -> Iterator[Finding]:
     user, parent = candidate.user, candidate.parent
     outline = Outline.from_json(parent.outline)
     applying = _applying(user, outline)
-    if not (outline.constraints or applying):
+    renames = [edit for edit in candidate.edits if isinstance(edit, RenameField)]
+    if not (outline.constraints or applying or renames):
         return
     try:
         sources = read_sources(user, {seq for edit in candidate.edits for seq in edit.sources})
     except TooMuchCited as error:
         yield error.finding
+        return
+    yield from _unexplained_renames(candidate, renames, sources)
+    if not (outline.constraints or applying):
         return
     constraints = [one.constraint for one in applying]
     with loaded(parent, candidate.allowance, constraints) as sandbox:
@@ -90,7 +99,7 @@ def held(candidate: ModelChange) -> Iterator[Finding]:
     yield from _weaker_rules(candidate, outline, before, after, sources)
 
 
-def _applying(user: MemoryUser, outline: Outline) -> list[Standing]:
+def _applying(user: MemoryUser, outline: Outline) -> list[Applicability]:
     return [one for one in applicability.applicabilities(user, outline) if one.applies]
 
 
@@ -107,7 +116,7 @@ def _find_after(candidate: ModelChange) -> Found:
 def _find(
     candidate: ModelChange,
     sandbox: Sandbox,
-    applying: Sequence[Standing] = (),
+    applying: Sequence[Applicability] = (),
     paths: Sequence[str] | None = None,
 ) -> Found:
     """Return the findings of constraints in a sandbox, by fingerprint.
@@ -237,6 +246,42 @@ def _about(path: str, outline: Outline) -> list[str]:
     """Return the texts by which people may refer to a constraint."""
     name = PurePosixPath(path).stem
     return [name.replace("_", " "), outline.constraints.get(name, "")]
+
+
+# Renames
+
+
+def _unexplained_renames(
+    candidate: ModelChange, renames: Sequence[RenameField], sources: Mapping[int, Source]
+) -> Iterator[Finding]:
+    """Yield a finding for each rename whose cited entries neither use the new name nor name a
+    record of the domain."""
+    if not renames:
+        return
+    project = checkpoints.open_project(candidate.parent, candidate.user)
+    for edit in renames:
+        cited = [sources[seq] for seq in edit.sources if seq in sources]
+        domain = project.outline.domains.get(edit.domain)
+        places = [*domain.collections, *domain.singletons] if domain else []
+        records = [
+            record
+            for name in places
+            for record in islice(project.records(edit.domain, name), MAX_COMPARED)
+        ]
+        if any(
+            names_one_of(source.said, [edit.new_name.replace("_", " ")])
+            or any(names_record(source, *one) for one in records)
+            for source in cited
+        ):
+            continue
+        yield Finding(
+            code="unexplained_rename",
+            message=f"{edit.domain}, {edit.class_name}: no entry that the edit cites uses the name"
+            f" {edit.new_name}, or speaks of such a record",
+            fix="keep the name, or cite the entry that gives a reason for another one",
+            field=edit.name,
+            entry=max(edit.sources, default=None),
+        )
 
 
 # Rules

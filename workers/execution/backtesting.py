@@ -17,7 +17,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from memory.constraints import applicability
-from memory.constraints.applicability import Applicability as Standing
+from memory.constraints.applicability import Applicability
 from memory.models import Backtest, BacktestUser, Checkpoint, MemoryUser
 from memory.models.backtests import BacktestState, UserState
 from memory.models.log import By
@@ -133,7 +133,7 @@ class _Stretch:
 
     checkpoint: Checkpoint
     key: str
-    standing: Standing | None
+    standing: Applicability | None
     start: datetime.datetime
     end: datetime.datetime
     problem: BacktestIssue | None = None

@@ -10,7 +10,7 @@ from memory.alerting import reconcile
 from memory.alerting.failures import PROJECT
 from memory.alerting.findings import ConstraintFinding, failure
 from memory.constraints import applicability
-from memory.constraints.applicability import Applicability as Standing
+from memory.constraints.applicability import Applicability
 from memory.models import Checkpoint, Run, WorkspaceConstraint
 from memory.models.alerts import AlertKind, Severity
 from memory.models.runs import RunOutcome
@@ -190,11 +190,11 @@ def report_failure(run: Run, error: Mapping[str, Any]) -> None:
     leases.check(run)
 
 
-def _ended(standings: Sequence[Standing]) -> dict[str, str]:
+def _ended(standings: Sequence[Applicability]) -> dict[str, str]:
     return {one.constraint.path: one.ended for one in standings if not one.applies}
 
 
-def _existing(outline: Outline, standings: Sequence[Standing]) -> list[str]:
+def _existing(outline: Outline, standings: Sequence[Applicability]) -> list[str]:
     own = [f"constraints/{name}.py" for name in outline.constraints]
     theirs = [standing.constraint.path for standing in standings if standing.applies]
     return [*own, *outline.legacy_constraints, *theirs, PROJECT]
@@ -203,7 +203,7 @@ def _existing(outline: Outline, standings: Sequence[Standing]) -> list[str]:
 def _finish(
     run: Run,
     findings: Sequence[ConstraintFinding],
-    standings: Sequence[Standing],
+    standings: Sequence[Applicability],
     *,
     completed: Sequence[str],
     result: runs.Result,
@@ -250,7 +250,7 @@ def _findings(
 
 
 def _project_failure(
-    run: Run, error: SandboxError, standings: Sequence[Standing]
+    run: Run, error: SandboxError, standings: Sequence[Applicability]
 ) -> ConstraintFinding:
     """Return the staff's alert for a project that does not load: none of its constraints runs."""
     assert run.checkpoint is not None
@@ -295,7 +295,7 @@ def result_json(result: ConstraintResult) -> dict[str, Any]:
     }
 
 
-def _standing_json(standing: Standing) -> dict[str, Any]:
+def _standing_json(standing: Applicability) -> dict[str, Any]:
     constraint = standing.constraint
     return {
         "path": constraint.path,

@@ -16,7 +16,7 @@ from django.utils import timezone
 from memory import checkpoints
 from memory.canonical import canonical_json, sha256
 from memory.constraints import applicability
-from memory.constraints.applicability import Applicability as Standing
+from memory.constraints.applicability import Applicability
 from memory.models import Checkpoint, Forecast, MemoryUser
 from memory.project import Outline
 from memory.temporal import forecasts
@@ -138,7 +138,7 @@ def _make(forecast: Forecast) -> None:
 def _look_ahead(
     user: MemoryUser,
     checkpoint: Checkpoint,
-    standings: Sequence[Standing],
+    standings: Sequence[Applicability],
     paths: Sequence[str],
     start: datetime.datetime,
     end: datetime.datetime,
@@ -196,7 +196,7 @@ def keys_of(
     user: MemoryUser,
     checkpoint: Checkpoint,
     outline: Outline,
-    standings: Sequence[Standing],
+    standings: Sequence[Applicability],
     own: Sequence[str] | None = None,
 ) -> dict[str, str]:
     """Return path → hash of everything except the clock that a constraint's findings depend on.

@@ -164,6 +164,30 @@ def test_rename_hides_no_value(allergy: Alert, say: Say, propose: Propose) -> No
     }
 
 
+def test_rename_without_a_reason_is_refused(
+    allergy: Alert, say: Say, propose: Propose, fields_of: Records
+) -> None:
+    # Given entries about something else, about the record, and with the new name
+    jazz, pills, kin = map(say, (JAZZ, "I threw my penicillin away", "She is a relative of mine"))
+    where = {"domain": "health", "class_name": "Allergy", "name": "person"}
+    rename = {"op": "rename_field", **where, "new_name": "relative"}
+    # When a model renames a field and cites the first one
+    run = propose({**rename, "sources": [jazz]}, trigger=RunTrigger.MODEL)
+    # Then it is refused, and the record stays as it is
+    (finding,) = findings(run)
+    assert (finding["code"], finding["field"], finding["entry"]) == (
+        "unexplained_rename",
+        "person",
+        jazz,
+    )
+    assert fields_of("health.allergies")["pen"]["person"] == "Paul"
+    # And with either of the others it is not
+    assert propose({**rename, "sources": [pills]}, trigger=RunTrigger.MODEL).outcome == "ok"
+    back = {**rename, "name": "relative", "new_name": "person"}
+    assert propose({**back, "sources": [pills]}, trigger=RunTrigger.MODEL).outcome == "ok"
+    assert propose({**rename, "sources": [kin]}, trigger=RunTrigger.MODEL).outcome == "ok"
+
+
 def test_a_field_within_a_value_is_renamed_and_its_name_hides_no_value(
     say: Say, propose: Propose
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from memory.project import EnumMember, RecordId
-from memory.project.values import Value
+from memory.project.values import PartialDate, Value
 from workers.checkpointing.findings import Finding
 from workers.checkpointing.grounding import Claim, Source
 from workers.checkpointing.wording import unsaid_texts
@@ -79,9 +79,14 @@ def test_translation_is_declared_and_reported() -> None:
     [
         # A label classifies the rest.
         ({"name": "jazz", "category": "music"}, []),
-        ({"category": "music", "since": datetime.date(2026, 3, 4)}, []),
+        ({"category": "music", "since": datetime.date(2026, 5, 8)}, []),
+        ({"category": "music", "since": PartialDate("2025")}, []),
         # A record with nothing but labels has to be supported by them.
         ({"category": "drug", "severity": "high", "is_safe": True}, ["category", "severity"]),
+        # Every entry has a day.
+        ({"category": "drug", "since": datetime.date(2026, 3, 4)}, ["category"]),
+        ({"category": "drug", "at": AT}, ["category"]),
+        ({"category": "drug", "since": PartialDate("2026-03")}, ["category"]),
         ({"kind": EnumMember("Kind", "DRUG")}, []),
         # A sentence must be supported by itself.
         ({"name": "jazz", "remark": "must never ever take penicillin again"}, ["remark"]),
