@@ -109,7 +109,7 @@ class Model:
         if "remember" not in request.tools:
             reply = answer(request)
         else:
-            texts = [(seq, _words(text)) for seq, text in lines_in(request)]
+            texts = list(lines_in(request))
             reply = called("remember", {"facts": [_cited(fact.text, texts) for fact in self.facts]})
             self.finding.count(request, reply)
         self.uac.count(request, reply)
@@ -126,13 +126,13 @@ class Model:
         return reply
 
 
-def _cited(text: str, lines: Sequence[tuple[int, set[str]]]) -> dict[str, Any]:
+def _cited(text: str, lines: Sequence[tuple[int, str]]) -> dict[str, Any]:
     """Return a fact with the message that has most of its words."""
     words = _words(text)
-    seq, best = max(lines, key=lambda line: len(words & line[1]))
+    seq, line = max(lines, key=lambda line: len(words & _words(line[1])))
     # The recording does not tell whether a number or a date is in that very message.
-    unsaid = _needs_reason(text) or ONE_IN * len(words & best) < len(words)
-    derived = {"derived": "As said in the session."} if unsaid else {}
+    unsaid = _needs_reason(text) or ONE_IN * len(words & _words(line)) < len(words)
+    derived = {"derived": f"As said in the session: {line}"} if unsaid else {}
     return {"text": text, "sources": [seq], **derived}
 
 

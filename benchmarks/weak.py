@@ -45,8 +45,15 @@ if TYPE_CHECKING:
 
 SEED = 20260301
 FACT = re.compile(r"\[(session_\d+), [^\]]*\] (.*)", re.DOTALL)
+# What the recorded model wrote before its facts: "The current date is January 20, 2023."
+PREAMBLE = re.compile(
+    r"(?:The (?:current (?:date|time)|conversation (?:occur|t[ao]+k)|session (?:date|occur)"
+    r"|date of the)"
+    r"|This conversation occur|Based on the conversation|As of .*\bfacts\b|Below is)"
+)
 # Number of sessions of one user of the parrot.
 SESSIONS_OF_A_USER = 10
+FOUND_IN = {"facts": "true facts", "preambles": "preambles of the recording"}
 # A session with more calls of a model than this never ends.
 MAX_CALLS = 200
 
@@ -216,18 +223,22 @@ def true_facts(
                 for turn in conversation[session]
             ]  # fmt: skip
             for text in texts:
-                count["facts"] += 1
-                count["refused"] += not any(turn.says(text) for turn in turns)
+                kind = "preambles" if PREAMBLE.match(text) else "facts"
+                count[kind] += 1
+                count[f"{kind}_refused"] += not any(turn.says(text) for turn in turns)
                 words = chance.choice(said).split()
                 length = chance.randint(3, 15)
                 start = chance.randrange(max(1, len(words) - length))
                 snatch = " ".join(words[start : start + length])
                 count["snatches"] += 1
                 count["snatches_accepted"] += chance.choice(turns).says(snatch)
-    rows = [{"model": "true facts", "sessions": count["facts"], "refused": count["refused"]}]
+    rows = [
+        {"model": name, "sessions": count[kind], "refused": count[f"{kind}_refused"]}
+        for kind, name in FOUND_IN.items()
+    ]
     return rows, {
         "true_facts": count["facts"],
-        "true_facts_refused_share": round(count["refused"] / max(1, count["facts"]), 4),
+        "true_facts_refused_share": round(count["facts_refused"] / max(1, count["facts"]), 4),
         "snatches_accepted_share": round(count["snatches_accepted"] / max(1, count["snatches"]), 3),
     }
 
@@ -267,7 +278,7 @@ def main() -> None:
     )
     figures = {name: driver.damage[name] for name in names} | figures
     figures |= {
-        "sessions": sum(row["sessions"] for row in rows if row["model"] != "true facts"),
+        "sessions": sum(row["sessions"] for row in rows[len(FOUND_IN) :]),
         "calls": driver.calls,
         "most_calls_of_a_session": driver.most_calls,
         "minutes": round((time.monotonic() - started) / 60, 1),

@@ -75,7 +75,7 @@ REMEMBER = Tool(
                             "type": "string",
                             "description": "Only where a number or date in `text` follows from what"
                             " is said and is not said itself, or where `text` is in other words"
-                            " altogether or in another language: how it follows.",
+                            " altogether or in another language: how it follows, with a quotation.",
                         },
                     },
                     "required": ["text", "sources"],

@@ -66,7 +66,7 @@ EDIT = {
         "derived": {
             "type": "object",
             "description": "Fields whose value follows from what is said and is not said, each with"
-            " the reason.",
+            " the reason; of a text in other words, a quotation of the entry.",
         },
         "reason": _TEXT,
         "about": _text("What the parties disagree on."),

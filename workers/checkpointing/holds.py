@@ -255,11 +255,23 @@ def _unexplained_renames(
     candidate: ModelChange, renames: Sequence[RenameField], sources: Mapping[int, Source]
 ) -> Iterator[Finding]:
     """Yield a finding for each rename whose cited entries neither use the new name nor name a
-    record of the domain."""
+    record of the domain.
+
+    A field that the same edits define may have any name.
+    """
     if not renames:
         return
     project = checkpoints.open_project(candidate.parent, candidate.user)
+    known = {
+        (domain, class_.name, field.name)
+        for domain, schema in project.outline.domains.items()
+        for class_ in schema.classes.values()
+        for field in class_.fields
+    }
     for edit in renames:
+        if (edit.domain, edit.class_name, edit.name) not in known:
+            continue
+        known.add((edit.domain, edit.class_name, edit.new_name))
         cited = [sources[seq] for seq in edit.sources if seq in sources]
         domain = project.outline.domains.get(edit.domain)
         places = [*domain.collections, *domain.singletons] if domain else []

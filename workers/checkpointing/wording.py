@@ -3,19 +3,28 @@
 Dates, numbers and codes are compared one by one (`grounding`). At least a quarter of all other
 words must be in the entries: all but four in a thousand true facts of recorded conversations pass,
 and twelve in thirteen random snatches do not. The speaker and the time count as words of the
-entry, since "Gina is well" may be all of a fact. A paraphrase or translation is marked as derived.
+entry, since "Gina is well" may be all of a fact. A paraphrase or translation is marked as derived,
+with a reason that quotes an entry: any other reason could be given without having read one.
 """
 
 import datetime
 import zoneinfo
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from decimal import Decimal
 from functools import lru_cache
 
 from memory.project.values import PartialDate, Struct, Value
 from memory.recall.search.words import terms, terms_of_day
 from workers.checkpointing.findings import Finding
-from workers.checkpointing.grounding import LABEL_WORDS, Claim, Source, any_starts_with, plain
+from workers.checkpointing.grounding import (
+    LABEL_WORDS,
+    Claim,
+    Source,
+    any_starts_with,
+    plain,
+    words_of,
+)
+from workers.checkpointing.words import content_words, is_sign
 
 # Reciprocal of the share of a text's words that its cited entries must contain.
 ONE_IN = 4
@@ -27,8 +36,12 @@ _USER = frozenset(terms("user users"))
 PARAPHRASE = "paraphrase"
 FIX = (
     "cite the entry that says it; if it is said in other words or in another language, name the"
-    " field in `derived` with the reason"
+    " field in `derived` with a reason that quotes the entry:"
+    " \"German: 'Ich koche gern Nudeln'\""
 )
+# Shortest quotation of an entry, in words and, of a script without spaces, in signs.
+QUOTED_WORDS = 3
+QUOTED_SIGNS = 6
 
 
 class Wording:
@@ -36,19 +49,39 @@ class Wording:
 
     def __init__(self, sources: Iterable[Source], zone: zoneinfo.ZoneInfo) -> None:
         self._terms: set[str] = set()
+        self._days: set[str] = set()
         self._texts: list[str] = []
         for source in sources:
             self._texts.append(plain(source.whole))
             self._terms |= _terms_of(source.whole)
-            self._terms |= set(terms_of_day(source.at.astimezone(zone).date()))
+            self._days |= set(terms_of_day(source.at.astimezone(zone).date()))
         self._in_order = sorted(self._terms)
 
     def says(self, text: str) -> bool:
-        """Return whether the entries contain enough words of a text, or all of a wordless one."""
+        """Return whether the entries contain enough words of a text, or all of a wordless one.
+
+        The entries' days count as words, but are not enough: every entry has one.
+        """
         wanted = _terms_of(text)
         if not wanted:
-            return any(plain(text) in said for said in self._texts)
-        return ONE_IN * sum(map(self._has, wanted)) >= len(wanted)
+            words = _spaced(text)
+            return any(
+                words in _spaced(said) if words.strip() else plain(text) in said
+                for said in self._texts
+            )
+        found = set(filter(self._has, wanted))
+        return bool(found) and ONE_IN * len(found | (wanted & self._days)) >= len(wanted)
+
+    def is_quoted_in(self, reason: str) -> bool:
+        """Return whether a text repeats some words of an entry in a row, or a short one in full."""
+        given = _tokens(reason)
+        for said in map(_tokens, self._texts):
+            least = QUOTED_SIGNS if any(is_sign(token[0]) for token in said) else QUOTED_WORDS
+            size = min(least, len(said))
+            common = _runs(said, size) & _runs(given, size)
+            if any(content_words(run) or any(map(is_sign, "".join(run))) for run in common):
+                return True
+        return False
 
     def _has(self, term: str) -> bool:
         if term in self._terms:
@@ -67,7 +100,7 @@ def unsaid_texts(
     A sentence has to be supported by itself. A name or label (`category="drug"`) of a new record
     has to be supported if nothing else of the record is (the day of an entry supports nothing:
     every entry has one); `updates` judges those of an updated record. A field that an edit marks
-    as derived is reported, and refuses nothing.
+    as derived, with a reason that quotes an entry, is reported and refuses nothing.
     """
     zone = zoneinfo.ZoneInfo(time_zone)
     for claim in claims:
@@ -79,15 +112,17 @@ def unsaid_texts(
         wording = Wording(cited, zone)
         days = {source.at.astimezone(zone).date() for source in cited}
         unsaid = {name for name, some in texts.items() if not all(map(wording.says, some))}
-        labels = {name for name in unsaid if all(map(_is_label, texts[name]))}
+        labels = {name for name, some in texts.items() if all(map(_is_label, some))}
         if (
             not claim.is_new
-            or labels != texts.keys()
+            or any(_is_telling(text) for name in texts.keys() - unsaid for text in texts[name])
             or any(_counts(value, days) for value in claim.fields.values())
         ):
             unsaid -= labels
+        else:
+            unsaid |= labels
         for name in sorted(unsaid):
-            yield _finding(claim, name)
+            yield _finding(claim, name, wording)
 
 
 def _counts(value: Value, days: Set[datetime.date]) -> bool:
@@ -115,6 +150,15 @@ def texts_of(value: Value) -> Iterator[str]:
                 yield from texts_of(item)
 
 
+def _is_telling(text: str) -> bool:
+    """Return whether a text is more than words that occur in any text."""
+    return bool(_terms_of(text)) or not words_of(text)
+
+
+def _spaced(text: str) -> str:
+    return f" {' '.join(words_of(text))} "
+
+
 def _is_label(text: str) -> bool:
     return len(text.split()) <= LABEL_WORDS
 
@@ -127,14 +171,26 @@ def _terms_of(text: str) -> frozenset[str]:
     )
 
 
-def _finding(claim: Claim, name: str) -> Finding:
+def _tokens(text: str) -> list[str]:
+    """Return the words of a text, and, of those in a script without spaces, each sign."""
+    return [
+        token for word in words_of(text) for token in (word if any(map(is_sign, word)) else [word])
+    ]
+
+
+def _runs(tokens: Sequence[str], size: int) -> set[tuple[str, ...]]:
+    """Return all runs of this many tokens."""
+    return {tuple(tokens[start : start + size]) for start in range(len(tokens) - size + 1)}
+
+
+def _finding(claim: Claim, name: str, wording: Wording) -> Finding:
     cited = ", ".join(map(str, claim.sources)) or "none"
     place = f"{'.'.join(claim.record_id)}, field {name},"
-    if name in claim.derived:
+    reason = claim.derived.get(name)
+    if reason is not None and wording.is_quoted_in(reason):
         return Finding(
             code=PARAPHRASE,
-            message=f"{place} is in other words than the entries that it cites ({cited}):"
-            f" {claim.derived[name]}",
+            message=f"{place} is in other words than the entries that it cites ({cited}): {reason}",
             record=claim.record_id,
             field=name,
             entry=max(claim.sources, default=None),
@@ -142,7 +198,8 @@ def _finding(claim: Claim, name: str) -> Finding:
         )
     return Finding(
         code="ungrounded_text",
-        message=f"{place} shares too few words with the entries that it cites ({cited})",
+        message=f"{place} shares too few words with the entries that it cites ({cited})"
+        + ("" if reason is None else ", and its reason in `derived` quotes none of them"),
         fix=FIX,
         record=claim.record_id,
         field=name,

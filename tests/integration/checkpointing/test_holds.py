@@ -188,6 +188,32 @@ def test_rename_without_a_reason_is_refused(
     assert propose({**rename, "sources": [kin]}, trigger=RunTrigger.MODEL).outcome == "ok"
 
 
+def test_field_that_the_same_edits_define_may_get_any_name(
+    allergy: Alert, say: Say, propose: Propose
+) -> None:
+    # Given a model that defines a class, and has second thoughts on the name of a field
+    where = {"domain": "music", "sources": [say(JAZZ)]}
+    field = {"name": "tune", "type": "str"}
+    define = {"op": "define_class", **where, "name": "Taste", "fields": [field]}
+    rename = {"op": "rename_field", **where, "class_name": "Taste"}
+    likes = {"op": "add", **where, "class_name": "Taste", "key": "jazz", "fields": {"ilk": "jazz"}}
+    # Then it needs no reason
+    run = propose(
+        define, {**rename, "name": "tune", "new_name": "ilk"}, likes, trigger=RunTrigger.MODEL
+    )
+    assert run.outcome == "ok", run.error
+    # But a field with records gets no new name in two steps either
+    where |= {"domain": "health", "class_name": "Allergy"}
+    steps = [("person", "jazz"), ("jazz", "group")]
+    twice = propose(
+        *({"op": "rename_field", **where, "name": name, "new_name": new} for name, new in steps),
+        trigger=RunTrigger.MODEL,
+    )
+    assert [(one["code"], one["field"]) for one in findings(twice)] == [
+        ("unexplained_rename", "jazz")
+    ]
+
+
 def test_a_field_within_a_value_is_renamed_and_its_name_hides_no_value(
     say: Say, propose: Propose
 ) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.weak import PREAMBLE
 from memory.project import RecordId
 from workers.checkpointing.grounding import Claim, Source, ungrounded
 from workers.checkpointing.wording import Wording
@@ -111,6 +112,8 @@ def test_what_a_model_understood_shares_words_and_what_it_snatched_does_not() ->
     earlier: list[Source] = []
     for said, texts in sessions():
         turns = [Wording([source], zone) for source in said.values()]
+        # "The current date is …" is what the recorded model wrote before its facts.
+        texts = [text for text in texts if not PREAMBLE.match(text)]
         some = chance.sample(texts, max(1, len(texts) // 5))
         facts += len(some)
         wrongly_refused += sum(not any(turn.says(text) for turn in turns) for text in some)

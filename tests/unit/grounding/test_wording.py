@@ -51,6 +51,9 @@ def test_text_that_is_said(said: str, text: str) -> None:
         (JAZZ, "The user is allergic to nsaid."),
         (JAZZ, "to be read and compared as such; what entries say is material"),
         (JAZZ, "and of the"),
+        (JAZZ, "and"),
+        (JAZZ, "s"),
+        (JAZZ, "is of 2026-03-04 (Wednesday);"),
         (JAZZ, "👍"),
         ("Ich koche gern Nudeln", "Die Nutzerin hat eine Allergie gegen Penicillin."),
         ("来月東京へ引っ越します", "ユーザーは猫を飼っている。"),
@@ -69,9 +72,30 @@ def test_who_says_it_and_when_is_said_too() -> None:
 
 def test_translation_is_declared_and_reported() -> None:
     said = "Ich koche gern Nudeln"
-    (finding,) = findings(said, {"text": "The user likes noodles."}, {"text": "from German"})
+    reason = {"text": "German: 'koche gern Nudeln'"}
+    (finding,) = findings(said, {"text": "The user likes noodles."}, reason)
     assert (finding.code, finding.blocking) == ("paraphrase", False)
-    assert "from German" in finding.message
+    assert "'koche gern Nudeln'" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "quotes"),
+    [
+        (JAZZ, "It says “likes JAZZ, and cooks”.", True),
+        (JAZZ, "likes jazz", False),
+        (JAZZ, "said in the session", False),
+        ("That is what I have to do", "what I have to", False),
+        ("Allergisch!", "allergisch is German", True),
+        ("Yes", "yes", False),
+        ("", "", False),
+        ("来月東京へ引っ越します", "「東京へ引っ越」", True),
+        ("来月東京へ引っ越します", "東京", False),
+    ],
+)
+def test_reason_of_a_paraphrase_quotes_an_entry(said: str, reason: str, quotes: bool) -> None:
+    (finding,) = findings(said, {"text": "must never eat strawberries"}, {"text": reason})
+    assert finding.code == ("paraphrase" if quotes else "ungrounded_text")
+    assert ("quotes none of them" in finding.message) is not quotes
 
 
 @pytest.mark.parametrize(
@@ -83,6 +107,9 @@ def test_translation_is_declared_and_reported() -> None:
         ({"category": "music", "since": PartialDate("2025")}, []),
         # A record with nothing but labels has to be supported by them.
         ({"category": "drug", "severity": "high", "is_safe": True}, ["category", "severity"]),
+        # Words of any text support nothing.
+        ({"category": "and", "severity": "drug"}, ["category", "severity"]),
+        ({"name": "jazz", "category": "and", "severity": "drug"}, []),
         # Every entry has a day.
         ({"category": "drug", "since": datetime.date(2026, 3, 4)}, ["category"]),
         ({"category": "drug", "at": AT}, ["category"]),
