@@ -2,6 +2,7 @@
 
 import ast
 import re
+import threading
 import unicodedata
 
 # Control characters except tab and line ends, bidirectional embeddings, overrides and isolates,
@@ -24,6 +25,9 @@ _TOO_MANY_MARKS = re.compile(f"([{_MARKS}]{{{MAX_MARKS}}})[{_MARKS}]+")
 # Of one file: signs other than letters, digits, blanks and underscores. Each may be a node of the
 # syntax tree, which takes a kilobyte, and some microseconds in which no other thread runs.
 MAX_SIGNS = 400_000
+# Python before 3.11.8 counts the depth of syntax trees for all threads together: of two that parse
+# at the same time, one gets a SystemError (https://github.com/python/cpython/issues/106905).
+_parsing = threading.RLock()
 _NO_SIGNS = bytes(
     number for number in range(256) if number >= 128 or re.match(rb"[\w \t]", bytes([number]))
 )
@@ -45,13 +49,15 @@ def parse_python(source: str, path: str = "<unknown>") -> ast.Module:
     code than can be parsed without stopping all other threads for seconds and filling the memory.
     """
     _refuse_unparsed(source, path)
-    return ast.parse(source, path)
+    with _parsing:
+        return ast.parse(source, path)
 
 
 def parse_expression(source: str) -> ast.Expression:
     """Parse an expression like `parse_python` parses a module."""
     _refuse_unparsed(source, "<unknown>")
-    return ast.parse(source, mode="eval")
+    with _parsing:
+        return ast.parse(source, mode="eval")
 
 
 def _refuse_unparsed(source: str, path: str) -> None:

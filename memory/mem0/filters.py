@@ -10,6 +10,7 @@ from rest_framework.exceptions import ValidationError
 from memory.mem0.errors import CannotBeMapped
 from memory.mem0.memories import APP, FILTERED
 from memory.recall.search.filters import MAX_DEPTH, METADATA, BadFilter, condition
+from memory.texts import parse_expression
 
 MAX_QUERY = 4000
 USER = "user_id"
@@ -67,7 +68,7 @@ def compiled(filters: dict[str, Any], time_zone: str) -> RawSQL | None:
 def from_query(text: str) -> dict[str, Any]:
     """Parse filters from a URL, where mem0's client writes them as a Python literal."""
     try:
-        read = ast.literal_eval(text) if len(text) <= MAX_QUERY else None
+        read = ast.literal_eval(parse_expression(text.strip())) if len(text) <= MAX_QUERY else None
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         read = None
     if not isinstance(read, dict):

@@ -5,7 +5,10 @@ the process serves.
 """
 
 import datetime
+import gc
 import itertools
+import sys
+import threading
 import time
 from collections.abc import Callable
 
@@ -140,6 +143,39 @@ class TestCode:
     @pytest.mark.parametrize("text", ["word " * 200_000, "Ärger und Ölflecken " * 50_000])
     def test_a_long_text_is_no_code(self, text: str) -> None:
         assert texts.parse_python(f"note = {text!r}\n").body
+
+    def test_threads_parse_at_the_same_time(self) -> None:
+        """The collector runs code while a syntax tree is made, and other threads go on then."""
+        source = f"[{','.join(f'f(g({number}), [(1, [2])])' for number in range(300))}]"
+        failed: list[Exception] = []
+
+        def parse() -> None:
+            for _ in range(10):
+                try:
+                    texts.parse_expression(source)
+                except SystemError as error:
+                    failed.append(error)
+
+        threads = [threading.Thread(target=parse) for _ in range(4)]
+        interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+
+        def collected(phase: str, info: dict[str, int]) -> None:
+            for _ in range(50):
+                pass
+
+        gc.callbacks.append(collected)
+        sys.setswitchinterval(1e-6)
+        gc.set_threshold(50)
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            gc.callbacks.remove(collected)
+            gc.set_threshold(*thresholds)
+            sys.setswitchinterval(interval)
+        assert not failed
 
 
 class TestFrames:

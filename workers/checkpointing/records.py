@@ -47,6 +47,9 @@ MAX_REBUILDS = 3
 MAX_CHECKPOINTS = 10
 TURN_SECONDS = 5.0
 
+# Errors that tell nothing about an entry: its work is tried again later.
+_TRANSIENT = (Error, MemoryError, SystemError)
+
 
 def checkpoint_pending(user_pk: int) -> None:
     """Settle the user's pending typed entries, batch by batch.
@@ -190,7 +193,7 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
             try:
                 compiled = compile_record(project, statements[entry.seq])
                 _refuse_collision(project, compiled, merged.get(entry.seq), user)
-            except Error:
+            except _TRANSIENT:
                 raise
             except Exception as error:
                 rejected[entry.seq] = _refusal(entry, error)
@@ -198,7 +201,7 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
             try:
                 for edit in compiled:
                     apply(project, edit)
-            except Error:
+            except _TRANSIENT:
                 raise
             except Exception as error:
                 # Some of its edits are in the project already: start again without the entry.
@@ -236,9 +239,9 @@ def _refuse_collision(
 def _refusal(entry: LogEntry, error: Exception) -> str:
     """Return why an entry could not become edits.
 
-    Any error other than EditError is a fault of ours. It would recur at every attempt, and one
-    entry must not block a user: the entry is rejected, kept in the log, and the fault is in the
-    server's log.
+    Any error other than EditError is a fault of the server's code. It would recur at every attempt,
+    and one entry must not block a user: the entry is rejected, kept in the log, and the fault is in
+    the server's log.
     """
     if isinstance(error, EditError):
         return str(error)

@@ -7,6 +7,8 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
+from memory.texts import parse_python
+
 _FOLDER = Path(__file__).parent
 
 
@@ -21,7 +23,7 @@ class LibraryConstraint:
     @property
     def doc(self) -> str:
         """The constraint's docstring: its alerts, its needs, and its limits."""
-        return ast.get_docstring(ast.parse(self.source)) or ""
+        return ast.get_docstring(parse_python(self.source)) or ""
 
     @property
     def summary(self) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.db import InterfaceError, OperationalError
@@ -215,6 +216,28 @@ def test_an_entry_on_which_the_server_itself_fails_does_not_block_the_others(
     assert [verdicts()[seq][0] for seq in seqs] == ["covered", "rejected", "covered"]
     assert "the server failed" in verdicts()[seqs[1]][1]
     assert list(fields_of("travel.trips")) == ["a", "b"]
+
+
+@pytest.mark.parametrize("error", [MemoryError, SystemError])
+def test_failure_that_tells_nothing_about_an_entry_is_tried_again(
+    user: MemoryUser,
+    checkpoint: Append,
+    verdicts: Verdicts,
+    fields_of: Records,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[Exception],
+) -> None:
+    # Given an interpreter that has no memory left, or is at fault itself
+    with monkeypatch.context() as broken:
+        broken.setattr(records, "compile_record", Mock(side_effect=error))
+        with pytest.raises(error):
+            checkpoint(trip(key="a"))
+    # Then the entry is not rejected, and the next attempt covers it
+    assert verdicts() == {}
+    Lane.objects.filter(user=user).update(run_after=timezone.now())
+    tasks.checkpoint_records(user.pk)
+    assert [outcome for outcome, _ in verdicts().values()] == ["covered"]
+    assert list(fields_of("travel.trips")) == ["a"]
 
 
 def test_large_entries_go_in_smaller_batches(
