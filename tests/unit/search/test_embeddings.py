@@ -97,6 +97,24 @@ def test_texts_are_embedded_as_each_by_itself() -> None:
     assert np.allclose(model.embed(texts), np.concatenate([model.embed([one]) for one in texts]))
 
 
+def test_a_vector_is_looked_up_once_however_often_a_text_repeats_a_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = static.load_wordllama()
+    fewer = model.embed(["1/" * 1000])
+    looked_up = []
+
+    def count(self: Any, texts: Any) -> Any:
+        looked_up.append(sum(len(tokens) for tokens, _ in texts))
+        return sums(self, texts)
+
+    sums = static.StaticEmbedder._sums
+    monkeypatch.setattr(static.StaticEmbedder, "_sums", count)
+
+    assert np.allclose(model.embed(["1/" * 2000]), fewer, atol=0.01)
+    assert sum(looked_up) < 10
+
+
 @pytest.mark.parametrize("text", ["🎸" * 10_000, "aGVsbG8gd29ybGQ" * 600, "字" * 10_000])
 def test_texts_of_many_tokens_take_little_memory(text: str) -> None:
     model = static.load_wordllama()

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 10_000
 MAX_TOKENS = 4096
 # Limits on the characters tokenized at a time (but at least one text), and on the tokens whose
-# vectors are looked up: that is some 30 MB.
+# vectors are looked up, which stops all other threads for milliseconds.
 _CHARACTERS = 50_000
-_TOKENS = 4 * MAX_TOKENS
+_TOKENS = MAX_TOKENS
 # The largest header of a file.
 _MAX_HEADER = 10_000_000
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4"}
@@ -58,11 +58,12 @@ class StaticEmbedder:
             # JSON may contain lone surrogates, which are not valid Unicode.
             clean = [cut[place].encode("utf-8", "replace").decode() for place in batch]
             encoded = self.tokenizer.encode_batch_fast(clean, add_special_tokens=False)
-            ids = [one.ids[:MAX_TOKENS] for one in encoded]
-            filled = [place for place, one in enumerate(ids) if one]
-            for group in _groups([len(ids[place]) for place in filled], _TOKENS):
+            # Each token once: a text that repeats some thousand times costs no more than they do.
+            counted = [np.unique(one.ids[:MAX_TOKENS], return_counts=True) for one in encoded]
+            filled = [place for place, (ids, _) in enumerate(counted) if len(ids)]
+            for group in _groups([len(counted[place][0]) for place in filled], _TOKENS):
                 places = filled[group.start : group.stop]
-                sums = self._sums([ids[place] for place in places])
+                sums = self._sums([counted[place] for place in places])
                 found[[batch[place] for place in places]] = sums
         # Only the direction counts, so a sum is as good as a mean.
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
@@ -71,13 +72,16 @@ class StaticEmbedder:
         unit: Floats = (found / np.where(lengths > 0, lengths, 1)).astype(np.float32)
         return unit
 
-    def _sums(self, ids: Sequence[Sequence[int]]) -> Floats:
-        tokens = np.concatenate([np.asarray(one, np.int64) for one in ids])
-        starts = np.cumsum([0, *(len(one) for one in ids[:-1])])
+    def _sums(self, texts: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> Floats:
+        """Return the sum of each text's token vectors; a text is its tokens and their numbers."""
+        tokens = np.concatenate([ids for ids, _ in texts])
+        factors = np.concatenate([numbers for _, numbers in texts]).astype(np.float32)
+        starts = np.cumsum([0, *(len(ids) for ids, _ in texts[:-1])])
         rows = tokens if self.rows is None else self.rows[tokens]
-        vectors = self.vectors[rows].astype(np.float32)
         if self.weights is not None:
-            vectors *= self.weights[tokens].astype(np.float32)[:, None]
+            factors *= self.weights[tokens].astype(np.float32)
+        vectors = self.vectors[rows].astype(np.float32)
+        vectors *= factors[:, None]
         sums: Floats = np.add.reduceat(vectors, starts, axis=0)
         return sums
 
