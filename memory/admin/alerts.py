@@ -558,6 +558,7 @@ class EventCounterAdmin(ReadOnlyAdmin[EventCounter]):
     """The number of events by workspace."""
 
     list_display = ["workspace_name", "last_seq"]
+    list_display_links = ["last_seq"]
     list_select_related = ["workspace"]
     search_fields = ["workspace__name"]
     search_help_text = "By workspace."

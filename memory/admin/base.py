@@ -12,6 +12,7 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME, ActionForm
 from django.contrib.admin.utils import NotRelationField, get_model_from_relation, quote
 from django.contrib.admin.utils import get_fields_from_path as fields_of_path
 from django.contrib.admin.views.main import ChangeList
+from django.contrib.admin.widgets import AdminSplitDateTime
 from django.core.exceptions import FieldDoesNotExist
 from django.db import models
 from django.db.models import QuerySet
@@ -72,6 +73,15 @@ _MAX_PAGES = 1000
 _KEPT = "kept_rows"
 
 
+class LabelledSplitDateTime(AdminSplitDateTime):
+    """The input of a moment, whose two parts have names for screen readers."""
+
+    def __init__(self, attrs: dict[str, Any] | None = None) -> None:
+        super().__init__(attrs)
+        for part, label in zip(self.widgets, ("Date", "Time"), strict=True):
+            part.attrs["aria-label"] = label
+
+
 class NotedActionForm(ActionForm):
     """The choice of an action for the selected rows, with its reason."""
 
@@ -116,6 +126,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     list_max_show_all = 200
     paginator = BoundedPaginator
     show_full_result_count = False
+    formfield_overrides = {models.DateTimeField: {"widget": LabelledSplitDateTime}}
     actions: Sequence[Any] = []
     when_empty = "There is nothing here yet."
 

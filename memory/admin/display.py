@@ -135,7 +135,7 @@ def preformatted(text: str) -> SafeString | str:
     """Return text in a block that keeps its lines."""
     if not text:
         return NOTHING
-    return format_html('<pre class="block">{}</pre>', _beginning(text))
+    return format_html('<pre class="block" tabindex="0">{}</pre>', _beginning(text))
 
 
 def source(text: str, *, marked: Collection[int] = ()) -> SafeString | str:

@@ -74,6 +74,7 @@ class MailCursorAdmin(ReadOnlyAdmin[MailCursor]):
     """The last event that each subscription was sent."""
 
     list_display = ["name", "workspace_name", "seq", "escalations_seq"]
+    list_display_links = ["seq"]
     list_select_related = ["subscription__staff", "subscription__workspace", "workspace"]
     search_fields = ["subscription__staff__username", "workspace__name"]
     search_help_text = "By user name or workspace."

@@ -15,6 +15,7 @@ class WorkspaceUseAdmin(ReadOnlyAdmin[WorkspaceUse]):
     """The usage of all tenants; a workspace's own page has its quotas."""
 
     list_display = [*SHOWN]
+    list_display_links = ["users"]
     list_select_related = ["workspace"]
     search_fields = ["workspace__name", "=workspace__public_id"]
     search_help_text = "By name or public id of the workspace."

@@ -96,6 +96,7 @@ def test_the_list_shows_its_rows(admin_client: Client, rows: Rows, model: type[M
 
     assert page_url(rows[model]) in links_in(page)
     assert " object (" not in page
+    assert re.findall(r"<a\b[^>]*>\s*<a\b", page) == []  # no link is within another
 
 
 @pytest.mark.parametrize("model", MODELS, ids=name_of)
