@@ -91,14 +91,12 @@ class Watch:
         first, last = self.samples[name][0], self.samples[name][-1]
         return (last.cpu - first.cpu) / (last.at - first.at)
 
-    def memory(self, name: str, what: str = "pss") -> tuple[int, int, int]:
-        """Return the average MiB of some samples at the beginning, in the middle and at the end."""
+    def memory(self, name: str, what: str = "pss") -> list[int]:
+        """Return the average MiB of some samples at the beginning, at each quarter, at the end."""
         taken = [getattr(sample, what) for sample in self.samples[name]]
         few = max(1, len(taken) // 10)
-        middle = len(taken) // 2
-        parts = taken[:few], taken[max(0, middle - few // 2) :][:few], taken[-few:]
-        start, half, end = (round(sum(part) / len(part) / MIB) for part in parts)
-        return start, half, end
+        begins = [(len(taken) - few) * quarter // 4 for quarter in range(5)]
+        return [round(sum(taken[begin:][:few]) / few / MIB) for begin in begins]
 
 
 def _taken(process: psutil.Process) -> Sample:
@@ -273,14 +271,14 @@ class Played:
 
     def processes(self) -> list[dict[str, Any]]:
         """A line for each process: processors, and memory at the steady rate."""
-        parts = ("pss_start", "pss_middle", "pss_end")
+        parts = ("pss_start", "pss_1_4", "pss_half", "pss_3_4", "pss_end")
         return [
             {
                 "process": name,
                 "cpus_at_the_limit": round(self.flat_out.cpu(name), 2),
                 "cpus": round(self.steady.cpu(name), 2),
                 **dict(zip(parts, self.steady.memory(name), strict=True)),
-                "rss_end": self.steady.memory(name, "rss")[2],
+                "rss_end": self.steady.memory(name, "rss")[-1],
             }
             for name in self.steady.samples
         ]

@@ -230,11 +230,13 @@ def ask(client: Client, rounds: int, since: int) -> tuple[dict[str, list[float]]
         try:
             status, answer = do()
             fine = good(status, answer)
-        except (OSError, http.client.HTTPException):
-            fine = False
+        except (OSError, http.client.HTTPException) as error:
+            status, answer, fine = 0, repr(error), False
         taken = time.perf_counter() - began
         times[kind].append(1000 * taken)
-        unanswered += not fine or taken > UNANSWERED_SECONDS
+        if not fine or taken > UNANSWERED_SECONDS:
+            unanswered += 1
+            print(f"unanswered: {kind} after {taken:.1f} s: {status} {str(answer)[:400]}")
 
     for number in range(since, since + rounds):
         code = {"code": f"sum(p.cents for p in purchases) + {number}"}
