@@ -162,7 +162,7 @@ def measure(
 
 def run_constraints(sandbox: "Sandbox") -> int:
     """Run the constraints of the project; return the bytes of what they say."""
-    from workers.execution.constraints import result_json
+    from workers.execution.results import result_json
 
     ran = sandbox.run_constraints(now=datetime.datetime.fromisoformat(NOW), time_zone=ZONE)
     assert len(ran.results) == 3

@@ -184,21 +184,19 @@ def run_daily(user: MemoryUser) -> None:
         user.constraints_due_at = daily
 
 
-def run_again(user: MemoryUser, instant: datetime.datetime, *, soon: bool) -> None:
-    """Schedule the next run of the constraints, which have run as of `instant`.
+def next_run(user: MemoryUser, instant: datetime.datetime, *, soon: bool) -> datetime.datetime:
+    """Return when the constraints, which have run as of `instant`, run next by the clock.
 
     That is some minutes later if it is to be `soon`, because one of them takes the moment,
-    otherwise at the daily hour. What is due already stays due. Call it in the transaction that
-    writes the run's findings, under the lock of the user's row.
+    otherwise at the daily hour. What is due already stays due. The user's row must be locked.
     """
     now = timezone.now()
-    waiting = MemoryUser.objects.filter(
-        Q(constraints_due_at=None) | Q(constraints_due_at__gt=now), pk=user.pk
-    )
-    if soon:
-        step = datetime.timedelta(minutes=settings.UAC_INSTANT_MINUTES)
-        missed = max((now - instant) // step, 0)  # skipped times are not caught up with
-        due = instant + (missed + 1) * step
-        waiting.exclude(constraints_due_at__lte=due).update(constraints_due_at=due)
-    else:  # discard the wake-up time of an older version's forecast
-        waiting.update(constraints_due_at=next_daily_run(user, now))
+    due = user.constraints_due_at
+    if due is not None and due <= now:
+        return due
+    if not soon:  # discard the wake-up time of an older version's forecast
+        return next_daily_run(user, now)
+    step = datetime.timedelta(minutes=settings.UAC_INSTANT_MINUTES)
+    missed = max((now - instant) // step, 0)  # skipped times are not caught up with
+    following = instant + (missed + 1) * step
+    return following if due is None else min(due, following)

@@ -19,9 +19,9 @@ from memory.temporal import history, states
 from memory.work import leases, runs
 from workers import merging
 from workers.authoring import answering, completing, lane
-from workers.checkpointing import imports, proposals, records, redactions
+from workers.checkpointing import imports, proposals, records, redactions, workspace_constraints
 from workers.delivery import delivering, mailing
-from workers.execution import backtesting, constraints, forecasting, queries, workspace_constraints
+from workers.execution import backtesting, constraints, forecasting, queries
 from workers.service import dispatching, hosting
 
 logger = structlog.get_logger(__name__)

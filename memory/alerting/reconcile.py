@@ -51,6 +51,7 @@ from memory.models.alerts import (
     severity_rank,
 )
 from memory.models.checkpoints import Origin
+from memory.users import next_run
 
 # A run that lies further ahead than this was dated by a wrong clock: later runs by the right clock
 # are not older.
@@ -66,6 +67,7 @@ def apply(
     over_limit: Mapping[str, Sequence[ConstraintFinding]] | None = None,
     sources: Mapping[str, str] | None = None,
     ended: Mapping[str, str] = MappingProxyType({}),
+    takes_now: bool | None = None,
 ) -> bool:
     """Bring the user's alerts in line with the findings of one run of the constraints.
 
@@ -73,12 +75,13 @@ def apply(
     of an existing constraint that did not end stay as they are; for one that does not exist,
     `ended` may give the reason. `over_limit` are constraints that were stopped at the alert limit,
     each with a few of its findings, most severe first; `sources` the hashes of constraints that are
-    no files of the version.
+    no files of the version. With `takes_now`, which tells whether a constraint takes the moment,
+    the next run by the clock is scheduled, too.
 
     Returns False, and does nothing, if alerts of a newer version or instant are in place already.
     Runs in a transaction of the caller, together with `runs.finish`.
     """
-    user = _advance(run)
+    user = _advance(run, takes_now)
     if user is None:
         return False
     step = Step(user, CONSTRAINTS, run=run)
@@ -106,8 +109,11 @@ def apply(
     return True
 
 
-def _advance(run: Run) -> MemoryUser | None:
-    """Lock the user and set the version its alerts reflect; None if they reflect a newer one."""
+def _advance(run: Run, takes_now: bool | None) -> MemoryUser | None:
+    """Lock the user and set the version its alerts reflect, and when the constraints run next.
+
+    Returns None if the alerts reflect a newer version or instant.
+    """
     user = MemoryUser.objects.select_for_update(no_key=True).get(pk=run.user_id)
     version = run.checkpoint.version if run.checkpoint else 0
     newest = user.alerts_instant
@@ -116,7 +122,9 @@ def _advance(run: Run) -> MemoryUser | None:
     if (version, run.instant) < (user.alerts_version, newest):
         return None
     user.alerts_version, user.alerts_instant = version, run.instant
-    user.save(update_fields=["alerts_version", "alerts_instant"])
+    if takes_now is not None:
+        user.constraints_due_at = next_run(user, run.instant, soon=takes_now)
+    user.save(update_fields=["alerts_version", "alerts_instant", "constraints_due_at"])
     user.workspace = run.user.workspace
     return user
 

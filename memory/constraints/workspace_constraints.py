@@ -1,9 +1,9 @@
 """Workspace constraints: written once, judged, approved, and running for all users that they fit.
 
 A version is written and never changed. A worker judges it
-(`workers/execution/workspace_constraints.py`); somebody who may approves it, which makes it live.
-It then runs for its rollout percentage of the users, wherever a user's project has what it needs
-(`memory.constraints.applicability`). Each such change queues a run of the users' constraints.
+(`workers/checkpointing/workspace_constraints.py`); somebody who may approves it, which makes it
+live. It then runs for its rollout percentage of the users, wherever a user's project has what it
+needs (`memory.constraints.applicability`). Each such change queues a run of the users' constraints.
 """
 
 import datetime

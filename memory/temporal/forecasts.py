@@ -68,7 +68,7 @@ def after_run(
     """Schedule the next run of the constraints by the forecast, or request a new forecast.
 
     `instant` is that of the run just done. Call it in the transaction of that run, after
-    `users.run_again`.
+    `reconcile.apply`.
     """
     if not settings.UAC_FORECAST_DAYS:
         return

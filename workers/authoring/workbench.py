@@ -30,9 +30,9 @@ from memory.recall.search.words import STOP_WORDS
 from workers.checkpointing.apart import FIX, TOO_MUCH
 from workers.checkpointing.citations import TooMuchCited, read_sources
 from workers.checkpointing.grounding import words_of
-from workers.checkpointing.policy import check_policy
 from workers.checkpointing.repairs import repair_constraint
 from workers.checkpointing.words import names_one_of
+from workers.policy.checks import check_policy
 
 # Limits of what one answer of a tool shows.
 MAX_CHARACTERS = 8000

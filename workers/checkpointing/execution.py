@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from memory.texts import shortened
-from workers.checkpointing import policy
 from workers.checkpointing.findings import Finding
-from workers.execution.constraints import finding_of
 from workers.execution.errors import error_json, outcome_of, user_error_json
+from workers.execution.results import finding_of
+from workers.policy.checks import Violation
 from workers.sandbox.interface import SandboxError
 from workers.sandbox.results import (
     ConstraintResult,
@@ -21,7 +21,7 @@ OTHER_HASH_SEED = 1
 SAME_EVIDENCE = "same_evidence"
 
 
-def policy_findings(found: Iterable[policy.Violation]) -> Iterator[Finding]:
+def policy_findings(found: Iterable[Violation]) -> Iterator[Finding]:
     """Yield what the policy found as findings of the gate."""
     for one in found:
         yield Finding(code=one.code, path=one.path, line=one.line, message=one.message)

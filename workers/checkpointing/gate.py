@@ -9,7 +9,8 @@ import datetime
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import PurePosixPath
 
 from django.utils import timezone
@@ -38,14 +39,14 @@ from workers.checkpointing.findings import Check, Finding, Verdict
 from workers.checkpointing.holds import ModelChange, held
 from workers.checkpointing.mutants import BLOCKING_ONCE, surviving_mutants
 from workers.checkpointing.no_loss import domain_of, lost_records
-from workers.checkpointing.policy import check_policy
 from workers.checkpointing.type_check import type_errors, wants_type_check
 from workers.checkpointing.wording import PARAPHRASE
+from workers.execution.loading import LoadPlan, bytecode_of, load, loaded, plan_load, plan_run
 from workers.execution.outlook import alerts_of, day_of, foresee
-from workers.execution.projects import allowance_of, bytecode_of, load, loaded
+from workers.policy.checks import check_policy
 from workers.sandbox import runner
 from workers.sandbox.interface import Sandbox, SandboxError
-from workers.sandbox.limits import DUMPED_BYTES, Allowance, Limits, parts_of
+from workers.sandbox.limits import DUMPED_BYTES, Limits, parts_of
 from workers.sandbox.results import ConstraintRun, Dump
 
 # Number of a user's newest rejections read; an older message may be repeated to the model.
@@ -59,6 +60,34 @@ NOT_MENDED = "it stays as it is, and raises no new alert until you mend it"
 
 class GateUnavailable(Exception):
     """The sandbox was not available or broke: there is no verdict, and a retry may succeed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """A change that is judged by executing it: see `judge`. `plan` loads the version before it."""
+
+    plan: LoadPlan
+    parent: Checkpoint | None
+    change: Change
+    verdict: Verdict
+    judge_code: bool
+    of_model: Sequence[Edit]
+    dry_run: bool
+    at: datetime.datetime
+    written: Collection[str]
+
+    @cached_property
+    def sources(self) -> dict[str, str]:
+        """The changed files of the program, without those that are gone."""
+        # What is kept of another project as it came is no part of this one's program.
+        texts = self.change.files.items()
+        return {path: text for path, text in texts if text is not None and not is_legacy(path)}
+
+    @cached_property
+    def kept(self) -> dict[str, str]:
+        """Path → hash of the files that the change leaves alone."""
+        tree, changed = self.plan.checkpoint.tree, self.change.files
+        return {path: hash_ for path, hash_ in tree.items() if path not in changed}
 
 
 def judge(
@@ -94,92 +123,78 @@ def judge(
     The checks run from cheap to expensive and stop at the first that fails, because later ones
     would only report its consequences; but held edits and gaps in tests are reported together.
     """
-    sources = _program_of(change)
-    verdict = Verdict(checks=[*checks], counts=_count_changes(change, sources))
-    _check_files(change, sources, verdict)
+    verdict = Verdict(checks=[*checks])
+    case = _Case(
+        plan=plan_load(user, parent),
+        parent=parent,
+        change=change,
+        verdict=verdict,
+        judge_code=judge_code,
+        of_model=of_model,
+        dry_run=dry_run,
+        at=at or timezone.now(),
+        written=written,
+    )
+    verdict.counts = _count_changes(case)
+    _check_files(case)
     if judge_code and judge_grounding and verdict.accepted:
-        _check_grounding(user, parent, change, verdict, is_of_model=bool(of_model))
+        _check_grounding(case)
     if not verdict.accepted:
         return verdict
     try:
         if judge_code and wants_type_check(parent, change):
-            _check_types(parent, change, verdict)
+            _check_types(case)
         if verdict.accepted:
-            _execute(
-                user,
-                parent,
-                change,
-                sources,
-                verdict,
-                judge_code=judge_code,
-                of_model=of_model,
-                dry_run=dry_run,
-                at=at or timezone.now(),
-                written=written,
-            )
-        _check_failing_again(parent, change, verdict)
+            _execute(case)
+        _check_failing_again(case)
     except SandboxError as error:
         verdict.checks.append(_check_of_error(error, judge_code=judge_code))
     return verdict
 
 
-def _program_of(change: Change) -> dict[str, str]:
-    """Return the changed files of the program, without those that are gone."""
-    # What is kept of another project as it came is no part of this one's program.
-    return {
-        path: text
-        for path, text in change.files.items()
-        if text is not None and not is_legacy(path)
-    }
-
-
-def _count_changes(change: Change, sources: Mapping[str, str]) -> dict[str, int]:
+def _count_changes(case: _Case) -> dict[str, int]:
+    change = case.change
     return {
         "files_changed": len(change.files),
         "files_parsed": change.files_parsed,
         "files_rendered": change.files_rendered,
-        "files_checked": len(sources),
+        "files_checked": len(case.sources),
         "records_added": len(change.added),
         "records_updated": len(change.updated),
         "records_retired": len(change.retired),
     }
 
 
-def _check_files(change: Change, sources: Mapping[str, str], verdict: Verdict) -> None:
+def _check_files(case: _Case) -> None:
     """Check what the files say, without executing them."""
-    verdict.checks.append(Check("policy", list(_policy(sources))))
+    verdict = case.verdict
+    verdict.checks.append(Check("policy", list(_policy(case.sources))))
     if verdict.accepted:
-        verdict.checks.append(Check("no loss", list(lost_records(change, sources))))
+        verdict.checks.append(Check("no loss", list(lost_records(case.change, case.sources))))
 
 
-def _check_grounding(
-    user: MemoryUser,
-    parent: Checkpoint | None,
-    change: Change,
-    verdict: Verdict,
-    *,
-    is_of_model: bool,
-) -> None:
+def _check_grounding(case: _Case) -> None:
     """Check that the entries which the records cite say what they hold; raises GateUnavailable."""
+    user, is_of_model = case.plan.user, bool(case.of_model)
     try:
-        found = list(unfounded(user, parent, change, is_of_model=is_of_model))
+        found = list(unfounded(user, case.parent, case.change, is_of_model=is_of_model))
     except ReadingFailed as error:
         raise GateUnavailable(f"reading the entries that are cited: {error}") from error
-    verdict.checks.append(Check("grounding", found))
-    verdict.counts["paraphrases"] = sum(one.code == PARAPHRASE for one in found)
+    case.verdict.checks.append(Check("grounding", found))
+    case.verdict.counts["paraphrases"] = sum(one.code == PARAPHRASE for one in found)
 
 
-def _check_types(parent: Checkpoint | None, change: Change, verdict: Verdict) -> None:
+def _check_types(case: _Case) -> None:
     started = time.monotonic()
-    verdict.checks.append(Check("types", list(type_errors(parent, change))))
-    verdict.timings["types"] = time.monotonic() - started
+    case.verdict.checks.append(Check("types", list(type_errors(case.parent, case.change))))
+    case.verdict.timings["types"] = time.monotonic() - started
 
 
-def _check_failing_again(parent: Checkpoint | None, change: Change, verdict: Verdict) -> None:
+def _check_failing_again(case: _Case) -> None:
     """Check the types of constraints that were sent and fail as before, as if they were new."""
-    if verdict.accepted and (failing := _still_failing(verdict)):
-        anew = type_errors(parent, change, anew=failing)
-        verdict.checks.append(Check("types", list(anew)))
+    if case.verdict.accepted and (failing := _still_failing(case.verdict)):
+        anew = type_errors(case.parent, case.change, anew=failing)
+        case.verdict.checks.append(Check("types", list(anew)))
 
 
 def _check_of_error(error: SandboxError, *, judge_code: bool) -> Check:
@@ -236,81 +251,67 @@ def _policy(sources: Mapping[str, str]) -> Iterator[Finding]:
         yield from policy_findings(check_policy(path, source))
 
 
-def _execute(
-    user: MemoryUser,
-    parent: Checkpoint | None,
-    change: Change,
-    sources: Mapping[str, str],
-    verdict: Verdict,
-    *,
-    judge_code: bool,
-    of_model: Sequence[Edit],
-    dry_run: bool,
-    at: datetime.datetime,
-    written: Collection[str],
-) -> None:
+def _execute(case: _Case) -> None:
     """Compile the changed files, load the new version, and verify its content.
 
     A version that passes stays resident for a while: its constraints run next.
     """
     started = time.monotonic()
-    allowance = allowance_of(user.workspace)
-    with runner.lease(user.pk, allowance, fresh=True) as lease, ExitStack() as stack:
+    plan, verdict = case.plan, case.verdict
+    with runner.lease(plan.user.pk, plan.allowance, fresh=True) as lease, ExitStack() as stack:
         # The sandbox has not executed any user code yet, so its bytecode can be trusted.
         sandbox = lease.sandbox
         verdict.runner = sandbox.runner_name
         verdict.image_digest = sandbox.image_digest
-        verdict.bytecode = sandbox.compile(sources)
+        verdict.bytecode = sandbox.compile(case.sources)
         verdict.counts["files_compiled"] = len(verdict.bytecode)
         compiled = time.monotonic()
         verdict.timings["compile"] = compiled - started
 
-        before = bytecode_of(
-            parent, sandbox.image_digest, allowance.shape, without=change.files.keys()
-        )
-        bytecode = {**before, **verdict.bytecode}
+        before = bytecode_of(plan, sandbox.image_digest, case.kept.keys())
         sandboxes = [sandbox]
-        if judge_code:
-            other = runner.open_sandbox(hash_seed=OTHER_HASH_SEED, shape=allowance.shape)
+        if case.judge_code:
+            other = runner.open_sandbox(hash_seed=OTHER_HASH_SEED, shape=plan.allowance.shape)
             sandboxes.append(stack.enter_context(other))
         for one in sandboxes:
-            load(one, parent, bytecode)
+            load(one, plan, {**before, **verdict.bytecode})
         verdict.timings["load"] = time.monotonic() - compiled
-        verdict.checks.append(Check("execution", list(_state(sandbox, change))))
-        if judge_code and verdict.accepted:
-            verdict.checks.append(Check("tests", list(_tests(sandbox, change, allowance.limits))))
-        if judge_code and verdict.accepted:
-            found = _constraints(sandboxes, user, parent, change, allowance, verdict, at, written)
-            verdict.checks.append(Check("constraints", list(found)))
-        # Held edits are independent of the tests, so both are reported at once.
-        is_sound = verdict.accepted
-        if of_model and parent is not None and is_sound:
-            # This sandbox is not used afterwards.
-            candidate = ModelChange(
-                user=user,
-                parent=parent,
-                change=change,
-                edits=of_model,
-                sandbox=sandboxes[-1],
-                allowance=allowance,
-                now=timezone.now(),
-            )
-            verdict.checks.append(Check("holds", list(held(candidate))))
-        if judge_code and is_sound:
-            constraints = _changed_constraints(sources)
-            survivors = surviving_mutants(sandboxes[-1], constraints, sources, allowance.limits)
-            if of_model:
-                survivors = _blocking_once(user, survivors)
-            verdict.checks.append(Check("mutants", list(survivors)))
-        if of_model and verdict.day and (dry_run or not verdict.accepted):
-            paths = [f"constraints/{name}.py" for name in change.outline.constraints]
-            verdict.coming = foresee(sandbox, user, at, paths, allowance.limits)
+        _check_loaded(case, sandboxes)
         if verdict.accepted:
-            tree = parent.tree if parent else {}
-            kept = {path: tree[path] for path in tree.keys() - change.files.keys()}
-            changed = {path: text for path, text in change.files.items() if text is not None}
-            lease.tree = {**kept, **{path: sha256(text) for path, text in changed.items()}}
+            changed = {path: text for path, text in case.change.files.items() if text is not None}
+            lease.tree = {**case.kept, **{path: sha256(text) for path, text in changed.items()}}
     verdict.timings["total"] = time.monotonic() - started
+
+
+def _check_loaded(case: _Case, sandboxes: Sequence[Sandbox]) -> None:
+    """Check the new version by executing it in the sandboxes that hold it."""
+    verdict, change, limits = case.verdict, case.change, case.plan.allowance.limits
+    sandbox, last = sandboxes[0], sandboxes[-1]
+    verdict.checks.append(Check("execution", list(_state(sandbox, change))))
+    if case.judge_code and verdict.accepted:
+        verdict.checks.append(Check("tests", list(_tests(sandbox, change, limits))))
+    if case.judge_code and verdict.accepted:
+        verdict.checks.append(Check("constraints", list(_constraints(case, sandboxes))))
+    # Held edits are independent of the tests, so both are reported at once.
+    is_sound = verdict.accepted
+    if case.of_model and case.parent is not None and is_sound:
+        candidate = ModelChange(
+            plan=plan_run(case.plan.user, case.parent),
+            change=change,
+            edits=case.of_model,
+            sandbox=last,  # it is not used afterwards
+            now=timezone.now(),
+        )
+        verdict.checks.append(Check("holds", list(held(candidate))))
+    if case.judge_code and is_sound:
+        constraints = _changed_constraints(case.sources)
+        survivors = surviving_mutants(last, constraints, case.sources, limits)
+        if case.of_model:
+            survivors = _blocking_once(case.plan.user, survivors)
+        verdict.checks.append(Check("mutants", list(survivors)))
+    if case.of_model and verdict.day and (case.dry_run or not verdict.accepted):
+        paths = [f"constraints/{name}.py" for name in change.outline.constraints]
+        verdict.coming = foresee(sandbox, case.plan.user, case.at, paths, limits)
 
 
 def _changed_constraints(sources: Mapping[str, str]) -> dict[str, str]:
@@ -378,30 +379,22 @@ def _tests(sandbox: Sandbox, change: Change, limits: Limits) -> Iterator[Finding
     yield from same_evidence_in_tests(one for one in results if one.name.partition("::")[0] in own)
 
 
-def _constraints(
-    sandboxes: Sequence[Sandbox],
-    user: MemoryUser,
-    parent: Checkpoint | None,
-    change: Change,
-    allowance: Allowance,
-    verdict: Verdict,
-    now: datetime.datetime,
-    written: Collection[str],
-) -> Iterator[Finding]:
+def _constraints(case: _Case, sandboxes: Sequence[Sandbox]) -> Iterator[Finding]:
     """Yield a finding for each constraint that newly fails or depends on the order of hashing.
 
     The resulting alerts are noted in the verdict. Of the constraints in `written`, those that still
     fail and those whose alerts count as one are noted too, which refuses nothing.
     """
+    change, verdict = case.change, case.verdict
     if not change.outline.constraints:
         return
-    ran = _run(sandboxes, None, user, now, allowance)
-    verdict.day = day_of(user, now).isoformat()
+    ran = _run(case, sandboxes)
+    verdict.day = day_of(case.plan.user, case.at).isoformat()
     verdict.alerts = alerts_of(ran[0].results)
     failed, differing = faults(ran)
     old = {path for path in (*failed, *differing) if path not in change.files}
-    before = _faulty_before(parent, old, user, now, allowance) if old and parent else set()
-    sent = {f"constraints/{name}.py" for name in written}
+    before = _faulty_before(case, old) if old else set()
+    sent = {f"constraints/{name}.py" for name in case.written}
     for path, error in failed.items():
         if path not in before:
             yield of_error("constraint_failed", error, change.files, path=path)
@@ -422,32 +415,24 @@ def _constraints(
             yield not_deterministic(path)
 
 
-def _faulty_before(
-    parent: Checkpoint,
-    paths: Collection[str],
-    user: MemoryUser,
-    now: datetime.datetime,
-    allowance: Allowance,
-) -> set[str]:
+def _faulty_before(case: _Case, paths: Collection[str]) -> set[str]:
     """Return those of these constraints that were already at fault in the previous version."""
+    plan, tree = case.plan, case.plan.checkpoint.tree
     with (
-        loaded(parent, allowance) as sandbox,
-        runner.open_sandbox(hash_seed=OTHER_HASH_SEED, shape=allowance.shape) as other,
+        loaded(plan) as sandbox,
+        runner.open_sandbox(hash_seed=OTHER_HASH_SEED, shape=plan.allowance.shape) as other,
     ):
-        load(other, parent, bytecode_of(parent, other.image_digest, allowance.shape))
-        known = sorted(path for path in paths if path in parent.tree)
-        failed, differing = faults(_run([sandbox, other], known, user, now, allowance))
+        load(other, plan, bytecode_of(plan, other.image_digest, tree.keys()))
+        known = sorted(path for path in paths if path in tree)
+        failed, differing = faults(_run(case, [sandbox, other], known))
     return {*failed, *differing}
 
 
 def _run(
-    sandboxes: Sequence[Sandbox],
-    paths: Sequence[str] | None,
-    user: MemoryUser,
-    now: datetime.datetime,
-    allowance: Allowance,
+    case: _Case, sandboxes: Sequence[Sandbox], paths: Sequence[str] | None = None
 ) -> list[ConstraintRun]:
+    time_zone, limits = case.plan.user.time_zone, case.plan.allowance.limits
     return [
-        sandbox.run_constraints(paths, now=now, time_zone=user.time_zone, limits=allowance.limits)
+        sandbox.run_constraints(paths, now=case.at, time_zone=time_zone, limits=limits)
         for sandbox in sandboxes
     ]

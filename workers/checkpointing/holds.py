@@ -10,15 +10,14 @@ fix its edits; typed entries, the staff and the product's own proposals may sile
 import ast
 import datetime
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import PurePosixPath
 
 from memory import checkpoints
 from memory.alerting.findings import HELD, RESOLVES, ConstraintFinding, most_severe
 from memory.constraints import applicability
-from memory.constraints.applicability import Applicability
-from memory.models import Alert, Checkpoint, MemoryUser
+from memory.models import Alert
 from memory.models.alerts import Severity, severity_rank
 from memory.project import (
     Add,
@@ -39,10 +38,9 @@ from workers.checkpointing.findings import Finding
 from workers.checkpointing.grounding import Source
 from workers.checkpointing.updates import names_record
 from workers.checkpointing.words import names_one_of
-from workers.execution.constraints import finding_of
-from workers.execution.projects import compiled, loaded
-from workers.sandbox.interface import Sandbox
-from workers.sandbox.limits import Allowance
+from workers.execution.loading import LoadPlan, bytecode_of, loaded
+from workers.execution.results import findings_of
+from workers.sandbox.interface import Bindings, Sandbox
 
 # Maximum number of records of a collection that the entries of a rename are compared with. Each has
 # the words of its class and collection.
@@ -57,15 +55,14 @@ Found = Mapping[str, ConstraintFinding]
 class ModelChange:
     """A model's edits, the version that results, and a sandbox that holds it.
 
-    Everything is compared at the instant `now`.
+    `plan` loads the version before, with the workspace's constraints. Everything is compared at the
+    instant `now`.
     """
 
-    user: MemoryUser
-    parent: Checkpoint
+    plan: LoadPlan
     change: Change
     edits: Sequence[Edit]
     sandbox: Sandbox
-    allowance: Allowance
     now: datetime.datetime
 
 
@@ -77,46 +74,41 @@ def held(candidate: ModelChange) -> Iterator[Finding]:
     does. Afterwards the sandbox holds the candidate again, and constraints of the workspace beside
     it. Raises SandboxError.
     """
-    user, parent = candidate.user, candidate.parent
-    outline = Outline.from_json(parent.outline)
-    applying = _applying(user, outline)
+    plan = candidate.plan
+    outline = plan.outline
     renames = [edit for edit in candidate.edits if isinstance(edit, RenameField)]
-    if not (outline.constraints or applying or renames):
+    if not (outline.constraints or plan.applying or renames):
         return
     try:
-        sources = read_sources(user, {seq for edit in candidate.edits for seq in edit.sources})
+        sources = read_sources(plan.user, {seq for edit in candidate.edits for seq in edit.sources})
     except TooMuchCited as error:
         yield error.finding
         return
     yield from _unexplained_renames(candidate, renames, sources)
-    if not (outline.constraints or applying):
+    if not (outline.constraints or plan.applying):
         return
-    constraints = [one.constraint for one in applying]
-    with loaded(parent, candidate.allowance, constraints) as sandbox:
-        before = _find(candidate, sandbox, applying)
+    with loaded(plan) as sandbox:
+        before = _find(candidate, sandbox, plan.bindings)
     after = _find_after(candidate)
     yield from _held_alerts(candidate, outline, before, after, sources)
     yield from _weaker_rules(candidate, outline, before, after, sources)
 
 
-def _applying(user: MemoryUser, outline: Outline) -> list[Applicability]:
-    return [one for one in applicability.applicabilities(user, outline) if one.applies]
-
-
 def _find_after(candidate: ModelChange) -> Found:
     """Return the findings on the candidate; the workspace's constraints are loaded for this."""
-    applying = _applying(candidate.user, candidate.change.outline)
-    sandbox, shape = candidate.sandbox, candidate.allowance.shape
-    if applying:
-        theirs = compiled([one.constraint for one in applying], sandbox.image_digest, shape)
+    user, sandbox = candidate.plan.user, candidate.sandbox
+    standings = applicability.applicabilities(user, candidate.change.outline)
+    plan = replace(candidate.plan, standings=standings)
+    if plan.applying:
+        theirs = bytecode_of(plan, sandbox.image_digest, plan.bindings.keys())
         sandbox.load(bytecode=theirs)
-    return _find(candidate, sandbox, applying)
+    return _find(candidate, sandbox, plan.bindings)
 
 
 def _find(
     candidate: ModelChange,
     sandbox: Sandbox,
-    applying: Sequence[Applicability] = (),
+    bindings: Bindings | None = None,
     paths: Sequence[str] | None = None,
 ) -> Found:
     """Return the findings of constraints in a sandbox, by fingerprint.
@@ -126,16 +118,16 @@ def _find(
     ran = sandbox.run_constraints(
         paths,
         now=candidate.now,
-        time_zone=candidate.user.time_zone,
-        bindings={one.constraint.path: one.match.bindings for one in applying},
-        limits=candidate.allowance.limits,
+        time_zone=candidate.plan.user.time_zone,
+        bindings=bindings,
+        limits=candidate.plan.allowance.limits,
     )
     return most_severe(
         [
-            finding_of(result.path, alert)
+            finding
             for result in ran.results
             if result.error is None
-            for alert in result.alerts
+            for finding in findings_of(result)
         ]
     )
 
@@ -165,14 +157,15 @@ def _held_alerts(
     }
     if not silenced:
         return
-    resolved = Alert.objects.filter(user=candidate.user, holds_back=True, fingerprint__in=silenced)
+    user = candidate.plan.user
+    resolved = Alert.objects.filter(user=user, holds_back=True, fingerprint__in=silenced)
     by_hand = set(resolved.values_list("fingerprint", flat=True))
     cited = {seq for edit in candidate.edits if isinstance(edit, _ENDING) for seq in edit.sources}
     for fingerprint, finding in silenced.items():
         if fingerprint in by_hand:
             continue
         records = _evidence(candidate, finding)
-        known = {seq for seqs in rest_on(candidate.user, records).values() for seq in seqs}
+        known = {seq for seqs in rest_on(user, records).values() for seq in seqs}
         speaking = [
             seq
             for seq in sorted(cited - known - {*finding.entries})
@@ -225,7 +218,7 @@ def _ids(finding: ConstraintFinding) -> set[RecordId]:
 
 def _evidence(candidate: ModelChange, finding: ConstraintFinding) -> dict[RecordId, Record]:
     """Return the records in the alert's evidence as they were before."""
-    project = checkpoints.open_project(candidate.parent, candidate.user)
+    project = checkpoints.open_project(candidate.plan.checkpoint, candidate.plan.user)
     records = {record_id: project.record(record_id) for record_id in sorted(_ids(finding))}
     return {record_id: record for record_id, record in records.items() if record is not None}
 
@@ -261,7 +254,7 @@ def _unexplained_renames(
     """
     if not renames:
         return
-    project = checkpoints.open_project(candidate.parent, candidate.user)
+    project = checkpoints.open_project(candidate.plan.checkpoint, candidate.plan.user)
     known = {
         (domain, class_.name, field.name)
         for domain, schema in project.outline.domains.items()
@@ -315,7 +308,7 @@ def _weaker_rules(
     if not changed:
         return
     paths = [path for name in changed for path in (_rule(name), _tests(name))]
-    old = checkpoints.read_files(candidate.parent, paths)
+    old = checkpoints.read_files(candidate.plan.checkpoint, paths)
     kept = [name for name in changed if files.get(_rule(name), "") is not None]
     lost = _lost_cases(candidate, kept, old)
     silent = _silent_alerts(candidate, kept, old, before, after)
@@ -412,7 +405,7 @@ def _lost_cases(
     tests = {_tests(name): old[_tests(name)] for name in names}
     candidate.sandbox.load(tests)
     try:
-        ran = candidate.sandbox.run_tests(sorted(tests), limits=candidate.allowance.limits)
+        ran = candidate.sandbox.run_tests(sorted(tests), limits=candidate.plan.allowance.limits)
     finally:
         _load_new(candidate, tests)
     lost = {}
@@ -447,7 +440,7 @@ def _load_new(candidate: ModelChange, paths: Collection[str]) -> None:
     files = candidate.change.files
     own = {path: text for path in paths if (text := files.get(path)) is not None}
     kept = [path for path in paths if path not in files]
-    own |= checkpoints.read_files(candidate.parent, kept) if kept else {}
+    own |= checkpoints.read_files(candidate.plan.checkpoint, kept) if kept else {}
     candidate.sandbox.load(own)
 
 

@@ -37,7 +37,7 @@ from workers.checkpointing import gate
 from workers.checkpointing.findings import Check, Finding, Verdict
 from workers.checkpointing.repairs import repair
 from workers.execution.foreign import ForeignCodeError, read_objects, run_old_constraint
-from workers.execution.projects import allowance_of
+from workers.execution.loading import allowance_of
 from workers.sandbox import runner
 from workers.sandbox.interface import Sandbox, SandboxError
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from workers.checkpointing.policy_tables import LIBRARY
+from workers.policy.tables import LIBRARY
 
 KNOWN_NAMES = {
     **dict.fromkeys(("dataclass", "field"), "dataclasses"),

@@ -12,7 +12,7 @@ from memory.project import Outline
 from memory.project.types import format_type, members_of
 from memory.texts import parse_python
 from workers.checkpointing.known_names import module_of
-from workers.checkpointing.policy_tables import LIBRARY
+from workers.policy.tables import LIBRARY
 from workers.typecheck.checker import TypeFault
 
 _TESTS = re.compile(r"(?P<folder>workspace/)?tests/test_(?P<name>\w+)\.py")

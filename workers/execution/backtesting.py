@@ -17,7 +17,6 @@ from django.conf import settings
 from django.utils import timezone
 
 from memory.constraints import applicability
-from memory.constraints.applicability import Applicability
 from memory.models import Backtest, BacktestUser, Checkpoint, MemoryUser
 from memory.models.backtests import BacktestState, UserState
 from memory.models.log import By
@@ -26,11 +25,11 @@ from memory.project import Outline
 from memory.temporal import backtest_sampling, backtests, forecasts, simulated_alerts, states
 from memory.temporal.simulated_alerts import BacktestIssue, Evaluation, UserResult
 from memory.work import leases, runs
-from workers.checkpointing.policy import check_policy
 from workers.execution import forecasting
-from workers.execution.constraints import finding_of, found_too_much
 from workers.execution.errors import error_json, user_error_json
-from workers.execution.projects import Compile, allowance_of, compiling, loaded
+from workers.execution.loading import Compile, LoadPlan, compiling, loaded, plan_load
+from workers.execution.results import findings_of, found_too_much
+from workers.policy.checks import check_policy
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.results import UserError
 
@@ -128,12 +127,12 @@ def _give_up(backtest: Backtest, row: BacktestUser, error: str) -> None:
 class _Stretch:
     """Consecutive versions of a user in which nothing changed that the constraint reads.
 
-    `versions` has for each its number, and the time from which it was the head.
+    `versions` has for each its number, and the time from which it was the head. `plan` loads the
+    first with the constraint, which does not run where the key is empty.
     """
 
-    checkpoint: Checkpoint
+    plan: LoadPlan
     key: str
-    standing: Applicability | None
     start: datetime.datetime
     end: datetime.datetime
     problem: BacktestIssue | None = None
@@ -150,7 +149,6 @@ class _History:
     def __init__(self, backtest: Backtest, user: MemoryUser) -> None:
         self._user, self._path, self._hash = user, backtest.constraint, backtest.source_hash
         self._constraint = applicability.as_if_live(backtest.version) if backtest.version else None
-        self._allowance = allowance_of(user.workspace)
         self._since = backtest.until - datetime.timedelta(days=backtest.days)
         self._until = backtest.until
         self._by = By(backtest.by)
@@ -248,22 +246,21 @@ class _History:
     def _stretch(
         self, checkpoint: Checkpoint, start: datetime.datetime, end: datetime.datetime
     ) -> _Stretch:
-        outline = Outline.from_json(checkpoint.outline)
         versions = [(start, checkpoint.version)]
-        standing, key = None, ""
         problem = self._redacted(checkpoint)
         if problem is not None:
-            pass
-        elif self._constraint is not None:
-            standing = applicability.applicability_of(self._constraint, self._user, outline)
-            if standing.applies:
-                keys = forecasting.keys_of(self._user, checkpoint, outline, [standing], own=[])
-                key = keys[self._path]
+            plan = plan_load(self._user, checkpoint)
+            return _Stretch(plan, "", start, end, problem, versions)
+        if self._constraint is None:
+            own = states.with_own(checkpoint, self._path, self._hash)
+            plan = plan_load(self._user, own, standings=[])
+            keys = forecasting.keys_of(plan, own=[self._path])
         else:
-            checkpoint = states.with_own(checkpoint, self._path, self._hash)
-            keys = forecasting.keys_of(self._user, checkpoint, outline, [], own=[self._path])
-            key = keys[self._path]
-        return _Stretch(checkpoint, key, standing, start, end, problem, versions)
+            outline = Outline.from_json(checkpoint.outline)
+            standing = applicability.applicability_of(self._constraint, self._user, outline)
+            plan = plan_load(self._user, checkpoint, standings=[standing])
+            keys = forecasting.keys_of(plan, own=[]) if standing.applies else {}
+        return _Stretch(plan, keys.get(self._path, ""), start, end, None, versions)
 
     @functools.cached_property
     def _redactions(self) -> list[tuple[int, datetime.datetime]]:
@@ -281,21 +278,18 @@ class _History:
     # -- What is found in them --------------------------------------------------------------------
 
     def _loaded(self, stretch: _Stretch) -> AbstractContextManager[Sandbox]:
-        own = [self._constraint] if self._constraint is not None else []
-        return loaded(stretch.checkpoint, self._allowance, own, compile_=self._compile)
+        return loaded(stretch.plan, compile_=self._compile)
 
     def _look(self, sandbox: Sandbox, stretch: _Stretch) -> Iterator[Evaluation]:
-        given = stretch.standing
-        bindings = {self._path: given.match.bindings} if given else {}
-        at = stretch.start
+        plan, at = stretch.plan, stretch.start
         while True:
             (foreseen,) = sandbox.forecast(
                 [self._path],
                 now=at,
                 until=stretch.end,
                 time_zone=self._user.time_zone,
-                bindings=bindings,
-                limits=self._allowance.limits,
+                bindings=plan.bindings,
+                limits=plan.allowance.limits,
             ).results
             # If the constraint cannot be forecast, only its findings at the beginning are known.
             changes = [(change.at, change.error or change.found) for change in foreseen.changes]
@@ -309,7 +303,7 @@ class _History:
                 if not told:
                     yield self._moment(stretch, instant)
                     continue
-                yield self._run(sandbox, stretch, instant, bindings)
+                yield self._run(sandbox, stretch, instant)
             if foreseen.error is not None and not self._lacks(foreseen.error):
                 reason = f"{foreseen.error.type}: {foreseen.error.message}"
                 yield self._unknown(stretch, at, f"it cannot be looked ahead at: {reason}")
@@ -326,23 +320,20 @@ class _History:
                 return
             at = later
 
-    def _run(
-        self, sandbox: Sandbox, stretch: _Stretch, at: datetime.datetime, bindings: Any
-    ) -> Evaluation:
+    def _run(self, sandbox: Sandbox, stretch: _Stretch, at: datetime.datetime) -> Evaluation:
+        limits = stretch.plan.allowance.limits
         (result,) = sandbox.run_constraints(
             [self._path],
             now=at,
             time_zone=self._user.time_zone,
-            bindings=bindings,
-            limits=self._allowance.limits,
+            bindings=stretch.plan.bindings,
+            limits=limits,
         ).results
         if result.error is None:
-            found = [finding_of(self._path, alert) for alert in result.alerts]
-            return self._moment(stretch, at, findings=found)
+            return self._moment(stretch, at, findings=findings_of(result))
         if found_too_much(result):
-            most = self._allowance.limits.alerts
             problem = BacktestIssue(
-                kind="alert_limit", message=f"it found more than {most}, at once"
+                kind="alert_limit", message=f"it found more than {limits.alerts}, at once"
             )
             return self._moment(stretch, at, problem=problem)
         if self._lacks(result.error):

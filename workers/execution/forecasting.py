@@ -15,15 +15,13 @@ from django.utils import timezone
 
 from memory import checkpoints
 from memory.canonical import canonical_json, sha256
-from memory.constraints import applicability
-from memory.constraints.applicability import Applicability
-from memory.models import Checkpoint, Forecast, MemoryUser
+from memory.models import Forecast, MemoryUser
 from memory.project import Outline
 from memory.temporal import forecasts
 from memory.texts import parse_python
 from memory.work import leases
 from workers.execution.errors import user_error_json
-from workers.execution.projects import allowance_of, loaded
+from workers.execution.loading import LoadPlan, loaded, plan_run
 from workers.sandbox.interface import SandboxError
 from workers.sandbox.results import ConstraintForecast
 
@@ -78,25 +76,10 @@ def _make(forecast: Forecast) -> None:
         # again.
         leases.write(forecast, **_done(due_at=None))
         return
-    outline = Outline.from_json(checkpoint.outline)
-    standings = applicability.applicabilities(user, outline)
-    basis = forecasts.basis_of(user, standings)
-    keys = keys_of(user, checkpoint, outline, standings)
+    plan = plan_run(user, checkpoint)
+    basis = forecasts.basis_of(user, plan.standings or ())
     end = start + forecasts.horizon()
-    half = start + forecasts.horizon() / 2
-    known = {
-        path: forecast.results[path]
-        for path, key in keys.items()
-        if _is_good(forecast.results.get(path), key, user.time_zone, start, half)
-    }
-    missing = [path for path in keys if path not in known]
-    calls = 0
-    if missing:
-        made = _look_ahead(user, checkpoint, standings, missing, start, end)
-        calls = sum(one.calls for one in made)
-        for one in made:
-            known[one.path] = _to_json(one, keys[one.path], start, end)
-    results = {path: known[path] for path in keys}
+    results, counts = _find(plan, forecast.results, start, end)
     ends = [datetime.datetime.fromisoformat(one["end"]) for one in results.values()]
     told = forecasts.foreseen(results, user.time_zone, start, min([*ends, end]))
     with transaction.atomic():
@@ -111,15 +94,10 @@ def _make(forecast: Forecast) -> None:
                 start=start,
                 horizon_days=settings.UAC_FORECAST_DAYS,
                 known_until=told.known_until,
-                needs_daily=told.needs_daily or bool(outline.legacy_constraints),
+                needs_daily=told.needs_daily or bool(plan.outline.legacy_constraints),
                 results=results,
                 timeline=told.timeline,
-                timings={
-                    "seconds": time.monotonic() - started,
-                    "looked_at": len(missing),
-                    "used_again": len(results) - len(missing),
-                    "calls": calls,
-                },
+                timings={"seconds": time.monotonic() - started, **counts},
             ),
         )
         # Another run may have requested a forecast meanwhile, or another version may be the head.
@@ -135,25 +113,47 @@ def _make(forecast: Forecast) -> None:
             forecasts.wake(locked, written, after)
 
 
-def _look_ahead(
-    user: MemoryUser,
-    checkpoint: Checkpoint,
-    standings: Sequence[Applicability],
-    paths: Sequence[str],
+def _find(
+    plan: LoadPlan,
+    earlier: Mapping[str, Any],
     start: datetime.datetime,
     end: datetime.datetime,
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return each constraint's forecast by path, and how many were made and used again.
+
+    An `earlier` one is used again if it still covers half of the time.
+    """
+    keys = keys_of(plan)
+    half = start + forecasts.horizon() / 2
+    known = {
+        path: earlier[path]
+        for path, key in keys.items()
+        if _is_good(earlier.get(path), key, plan.user.time_zone, start, half)
+    }
+    missing = [path for path in keys if path not in known]
+    made = _look_ahead(plan, missing, start, end) if missing else []
+    for one in made:
+        known[one.path] = _to_json(one, keys[one.path], start, end)
+    counts = {
+        "looked_at": len(missing),
+        "used_again": len(keys) - len(missing),
+        "calls": sum(one.calls for one in made),
+    }
+    return {path: known[path] for path in keys}, counts
+
+
+def _look_ahead(
+    plan: LoadPlan, paths: Sequence[str], start: datetime.datetime, end: datetime.datetime
 ) -> Sequence[ConstraintForecast]:
-    applying = [one for one in standings if one.applies]
-    allowance = allowance_of(user.workspace)
     try:
-        with loaded(checkpoint, allowance, [one.constraint for one in applying]) as sandbox:
+        with loaded(plan) as sandbox:
             return sandbox.forecast(
                 paths,
                 now=start,
                 until=end,
-                time_zone=user.time_zone,
-                bindings={one.constraint.path: one.match.bindings for one in applying},
-                limits=allowance.limits,
+                time_zone=plan.user.time_zone,
+                bindings=plan.bindings,
+                limits=plan.allowance.limits,
             ).results
     except SandboxError as error:
         if error.infrastructure or error.error is None:
@@ -192,24 +192,18 @@ def _to_json(
     }
 
 
-def keys_of(
-    user: MemoryUser,
-    checkpoint: Checkpoint,
-    outline: Outline,
-    standings: Sequence[Applicability],
-    own: Sequence[str] | None = None,
-) -> dict[str, str]:
+def keys_of(plan: LoadPlan, own: Sequence[str] | None = None) -> dict[str, str]:
     """Return path → hash of everything except the clock that a constraint's findings depend on.
 
     `own` names the user's own constraints to return; by default all.
     """
-    tree = checkpoint.tree
+    outline, tree = plan.outline, plan.checkpoint.tree
     paths = [f"constraints/{name}.py" for name in outline.constraints]
     schemas = {domain.schema_path: name for name, domain in outline.domains.items()}
     asked = paths if own is None else own
-    texts = checkpoints.read_files(checkpoint, {*asked, *schemas})
+    texts = checkpoints.read_files(plan.checkpoint, {*asked, *schemas})
     imported = {name: domains_in(texts.get(path, ""), outline) for path, name in schemas.items()}
-    most = user.workspace.alert_limits.alerts_per_constraint
+    most = plan.allowance.limits.alerts
 
     def key(source: object, domains: set[str], bindings: object) -> str:
         pending, reached = set(domains), set[str]()
@@ -219,7 +213,7 @@ def keys_of(
             pending |= imported.get(name, set()) - reached
         prefixes = tuple(f"domains/{name}/" for name in reached)
         files = sorted(item for item in tree.items() if item[0].startswith(prefixes))
-        parts = [forecasts.RULES, user.time_zone, most, source, bindings, files]
+        parts = [forecasts.RULES, plan.user.time_zone, most, source, bindings, files]
         return sha256(canonical_json(parts))
 
     found = {}
@@ -227,11 +221,10 @@ def keys_of(
         every = "constraints" in texts[path]
         source = sorted((one, tree[one]) for one in (paths if every else [path]))
         found[path] = key(source, domains_in(texts[path], outline), None)
-    for one in standings:
-        if one.applies and one.constraint.live is not None:
-            bindings = one.match.bindings
+    for path, bindings in plan.bindings.items():
+        if path in plan.sources:
             domains = {collection["domain"] for bound in bindings.values() for collection in bound}
-            found[one.constraint.path] = key(one.constraint.live.source_hash, domains, bindings)
+            found[path] = key(plan.sources[path], domains, bindings)
     return found
 
 

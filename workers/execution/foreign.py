@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memory import checkpoints
-from memory.models import Checkpoint
-from memory.project import Outline
 from memory.project.legacy import LIVE, original_path, surroundings
+from workers.execution.loading import LoadPlan
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.results import ConstraintResult, FoundAlert, UserError
 
@@ -87,13 +86,13 @@ def run_old_constraint(
 
 
 def run_old_constraints(
-    sandbox: Sandbox, checkpoint: Checkpoint, *, now: datetime.datetime, time_zone: str
+    sandbox: Sandbox, plan: LoadPlan, *, now: datetime.datetime
 ) -> list[ConstraintResult]:
     """Run every old constraint of a version; an error of one is in its own result.
 
     Raises SandboxError if the sandbox is at fault.
     """
-    outline = Outline.from_json(checkpoint.outline)
+    outline, checkpoint = plan.outline, plan.checkpoint
     if not outline.legacy_constraints:
         return []
     needed = {
@@ -113,7 +112,7 @@ def run_old_constraints(
                 surroundings(path, files),
                 original_path(path),
                 now=now,
-                time_zone=time_zone,
+                time_zone=plan.user.time_zone,
             )
         except ForeignCodeError as raised:
             error = raised.error

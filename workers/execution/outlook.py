@@ -12,13 +12,11 @@ from zoneinfo import ZoneInfo
 
 from django.db.models import Q
 
-from memory.constraints import applicability
 from memory.models import Alert, MemoryUser
 from memory.models.alerts import LIVE_STATES, AlertState, severity_rank
-from memory.project import Outline
 from memory.temporal import forecasts
-from workers.execution.constraints import finding_of
-from workers.execution.projects import allowance_of, loaded
+from workers.execution.loading import loaded, plan_run
+from workers.execution.results import finding_of
 from workers.sandbox.interface import Bindings, Sandbox, SandboxError
 from workers.sandbox.limits import Limits
 from workers.sandbox.results import ConstraintResult
@@ -54,17 +52,14 @@ def outlook(user: MemoryUser, at: datetime.datetime) -> Outlook:
     day = day_of(user, at)
     if user.head is None:
         return Outlook(day)
-    allowance = allowance_of(user.workspace)
-    standings = applicability.applicabilities(user, Outline.from_json(user.head.outline))
-    applying = [one for one in standings if one.applies]
-    bindings = {one.constraint.path: one.match.bindings for one in applying}
-    with loaded(user.head, allowance, [one.constraint for one in applying]) as sandbox:
+    plan = plan_run(user, user.head)
+    limits = plan.allowance.limits
+    with loaded(plan) as sandbox:
         ran = sandbox.run_constraints(
-            now=at, time_zone=user.time_zone, bindings=bindings, limits=allowance.limits
+            now=at, time_zone=user.time_zone, bindings=plan.bindings, limits=limits
         )
-        coming = foresee(
-            sandbox, user, at, [one.path for one in ran.results], allowance.limits, bindings
-        )
+        paths = [one.path for one in ran.results]
+        coming = foresee(sandbox, user, at, paths, limits, plan.bindings)
     return Outlook(day, alerts_of(ran.results, put_off=put_off(user)), coming)
 
 

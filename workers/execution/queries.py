@@ -1,16 +1,16 @@
 """Queries: Python over a user's state, answered with the value as computed."""
 
 import time
+from typing import Any
 
 from memory.models import Run
 from memory.models.runs import RunOutcome
 from memory.temporal import history
 from memory.work import hosts, runs
-from workers.checkpointing.policy import check_query
-from workers.execution.errors import error_json
-from workers.execution.projects import allowance_of, loaded
+from workers.execution.loading import LoadPlan, loaded, plan_load
+from workers.execution.results import failed
+from workers.policy.checks import check_query
 from workers.sandbox.interface import SandboxError
-from workers.sandbox.limits import Allowance
 from workers.sandbox.results import Evaluation
 from workers.sandbox.runner import runner_name
 from workers.service import hosting
@@ -21,45 +21,24 @@ def execute(run: Run) -> None:
 
     Raises SandboxError if this host has no sandbox for it and another may have one.
     """
-    assert run.checkpoint is not None
-    code = run.input["code"]
-    if findings := check_query(code):
-        first = findings[0]
-        error = {
-            "type": "SyntaxError" if first.code == "syntax" else "PolicyError",
-            "message": first.message,
-            "path": first.path,
-            "line": first.line,
-        }
-        runs.finish(run, runs.Result(outcome=RunOutcome.USER_ERROR, error=error))
+    if (refused := _refused(run.input["code"])) is not None:
+        runs.finish(run, runs.Result(outcome=RunOutcome.USER_ERROR, error=refused))
         return
-
     started = time.monotonic()
-    runner = runner_name()
-    allowance = allowance_of(run.user.workspace)
+    plan = plan_load(run.user, history.state_of(run))
     try:
         try:
-            ready, evaluation = _evaluate(run, allowance)
+            ready, evaluation = _evaluate(run, plan)
         except SandboxError as error:
             if not (error.infrastructure or error.outcome == RunOutcome.KILLED):
                 raise
             # The user's resident sandbox may have died with its engine; a second attempt gets a new
             # one.
-            ready, evaluation = _evaluate(run, allowance)
+            ready, evaluation = _evaluate(run, plan)
     except SandboxError as error:
         if error.infrastructure and hosts.others(hosting.name()):
             raise  # the run is released: a host with sandboxes can answer it
-        runs.finish(
-            run,
-            runs.Result(
-                outcome=RunOutcome(error.outcome),
-                error=error_json(error),
-                stdout=error.usage.stdout,
-                runner=runner,
-                timings={"total": time.monotonic() - started},
-                memory_bytes=error.usage.memory_bytes,
-            ),
-        )
+        runs.finish(run, failed(error, started, memory_bytes=error.usage.memory_bytes))
         return
     runs.finish(
         run,
@@ -71,7 +50,7 @@ def execute(run: Run) -> None:
                 "evidence": evaluation.evidence.to_json(),
             },
             stdout=evaluation.usage.stdout,
-            runner=runner,
+            runner=runner_name(),
             timings={
                 "load": ready - started + evaluation.usage.load_seconds,
                 "evaluate": evaluation.usage.seconds - evaluation.usage.load_seconds,
@@ -82,13 +61,27 @@ def execute(run: Run) -> None:
     )
 
 
-def _evaluate(run: Run, allowance: Allowance) -> tuple[float, Evaluation]:
+def _refused(code: str) -> dict[str, Any] | None:
+    """Return the error of code that breaks the policy; None if it breaks nothing."""
+    violations = check_query(code)
+    if not violations:
+        return None
+    first = violations[0]
+    return {
+        "type": "SyntaxError" if first.code == "syntax" else "PolicyError",
+        "message": first.message,
+        "path": first.path,
+        "line": first.line,
+    }
+
+
+def _evaluate(run: Run, plan: LoadPlan) -> tuple[float, Evaluation]:
     """Evaluate the run's code; return when the project was loaded (monotonic), and the result."""
-    with loaded(history.state_of(run), allowance) as sandbox:
+    with loaded(plan) as sandbox:
         ready = time.monotonic()
         return ready, sandbox.evaluate(
             run.input["code"],
             now=run.instant,
             time_zone=run.user.time_zone,
-            limits=allowance.limits,
+            limits=plan.allowance.limits,
         )

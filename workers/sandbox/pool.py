@@ -181,6 +181,15 @@ class Pool:
             raise
         self._give_back(user, lease, single_use)
 
+    def peek(self, user: Hashable) -> Mapping[str, str]:
+        """Return what the sandbox kept for a user has loaded, path → hash; empty if none is kept.
+
+        A moment later, `lease` may find another one, or none.
+        """
+        with self._changed:
+            lease = self._leases.get(user)
+            return lease.tree if lease is not None else {}
+
     def forget(self, user: Hashable) -> bool:
         """Keep nothing of a user from now on; return whether nothing is left.
 

@@ -61,6 +61,11 @@ def lease(
     )
 
 
+def peek(user_pk: int) -> Mapping[str, str]:
+    """Return what the kept sandbox of a user has loaded at the moment: see Pool.peek."""
+    return _pool().peek(user_pk)
+
+
 def forget(user_pk: int) -> bool:
     """Keep nothing of a user from now on, in this process; return whether nothing is left."""
     nothing_left = [pool.forget(user_pk) for pool in pools()]

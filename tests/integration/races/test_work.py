@@ -117,7 +117,7 @@ def test_a_lease_that_expires_while_a_sandbox_works_belongs_to_the_successor(
         tasks.execute_run(str(run.pk))
 
     # When its lease expires, and another worker does it again
-    just_before(constraints, "_finish", successor)
+    just_before(constraints, "finish_run", successor)
     tasks.execute_run(str(run.pk))
     # Then it was done once, by that one: nothing is told twice
     run.refresh_from_db()

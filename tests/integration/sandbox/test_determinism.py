@@ -9,8 +9,8 @@ import pytest
 
 from sandbox_image.uac import protocol
 from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
-from workers.checkpointing.policy import check_query
-from workers.checkpointing.policy_tables import LIBRARY
+from workers.policy.checks import check_query
+from workers.policy.tables import LIBRARY
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import Limits
 

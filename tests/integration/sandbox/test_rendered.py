@@ -6,7 +6,7 @@ from memory.project import render
 from memory.project.typed import encode
 from tests.integration.sandbox.conftest import NOW
 from tests.unit.project.examples import rich_project
-from workers.checkpointing.policy import check_policy
+from workers.policy.checks import check_policy
 from workers.sandbox.interface import Sandbox
 
 

@@ -43,7 +43,7 @@ from tests.integration.time.test_forecast import settle
 from tests.integration.work.test_workspace_constraints import SOURCE, TESTS
 from workers import tasks
 from workers.execution import backtesting
-from workers.execution.projects import loaded
+from workers.execution.loading import LoadPlan, loaded
 from workers.sandbox.interface import SandboxError
 from workers.service import dispatching
 
@@ -475,10 +475,10 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """The users for whom no sandbox can be opened."""
     users: set[int] = set()
 
-    def broken_for_some(checkpoint: Any, *arguments: Any, **options: Any) -> Any:
-        if checkpoint.user_id in users:
+    def broken_for_some(plan: LoadPlan, **options: Any) -> Any:
+        if plan.user.pk in users:
             raise SandboxError("killed", "no engine", infrastructure=True)
-        return loaded(checkpoint, *arguments, **options)
+        return loaded(plan, **options)
 
     monkeypatch.setattr(backtesting, "loaded", broken_for_some)
     return users
@@ -542,13 +542,13 @@ def test_a_user_who_is_erased_meanwhile_leaves_nothing(
     version = passed(workspace)
     erased: list[int] = []
 
-    def erase(checkpoint: Any, *arguments: Any, **options: Any) -> Any:
+    def erase(plan: LoadPlan, **options: Any) -> Any:
         if not erased:
-            erased.append(checkpoint.user_id)
-            MemoryUser.objects.filter(pk=checkpoint.user_id).update(head=None, erased_at=START)
+            erased.append(plan.user.pk)
+            MemoryUser.objects.filter(pk=plan.user.pk).update(head=None, erased_at=START)
             for model in (EntryOutcome, Checkpoint, Blob, Bytecode, BacktestUser):
-                model.objects.filter(user=checkpoint.user_id).delete()
-        return loaded(checkpoint, *arguments, **options)
+                model.objects.filter(user=plan.user.pk).delete()
+        return loaded(plan, **options)
 
     monkeypatch.setattr(backtesting, "loaded", erase)
 

@@ -565,7 +565,7 @@ class TestTroubles:
 
         def unforeseen(*arguments: Any) -> list[ConstraintForecast]:
             error = UserError(type="timeout", message="took too long")
-            return [ConstraintForecast(path=path, error=error) for path in arguments[3]]
+            return [ConstraintForecast(path=path, error=error) for path in arguments[1]]
 
         if trouble == "switched off":
             settings.UAC_FORECAST_DAYS = 0
@@ -653,8 +653,8 @@ class TestTroubles:
         self, user: MemoryUser, settled: Callable[[], None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def slow(*arguments: Any) -> list[ConstraintForecast]:
-            until = (arguments[4] + datetime.timedelta(minutes=1)).isoformat()
-            return [ConstraintForecast(path=path, error=None, until=until) for path in arguments[3]]
+            until = (arguments[2] + datetime.timedelta(minutes=1)).isoformat()
+            return [ConstraintForecast(path=path, error=None, until=until) for path in arguments[1]]
 
         monkeypatch.setattr(forecasting, "_look_ahead", slow)
         with time_machine.travel(START, tick=False):

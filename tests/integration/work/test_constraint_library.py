@@ -5,7 +5,7 @@ from django.test import override_settings
 
 from memory.constraints import constraint_library
 from memory.models import Workspace, WorkspaceConstraint, WorkspaceConstraintVersion
-from workers.execution.workspace_constraints import judge
+from workers.checkpointing.workspace_constraints import judge
 
 CHECKS = ["policy", "shape", "types", "execution", "tests", "mutants"]
 

@@ -7,7 +7,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from memory.canonical import sha256
-from memory.models import Alert, Blob, Checkpoint, MemoryUser, PausedConstraint, Run
+from memory.models import Alert, Blob, MemoryUser, PausedConstraint, Run
 from memory.models.alerts import AlertKind, AlertState
 from memory.models.runs import RunOutcome, RunStatus
 from memory.project import Outline
@@ -16,14 +16,14 @@ from tests.factories import make_checkpoint, make_run
 from tests.integration.alerts.test_life import finding, record, run_finds
 from workers import tasks
 from workers.execution import constraints
+from workers.execution.loading import LoadPlan
 from workers.sandbox.interface import SandboxError
-from workers.sandbox.limits import Allowance
 
 pytestmark = pytest.mark.django_db
 
 
 def sandbox_that(error: SandboxError) -> Any:
-    def loaded(checkpoint: Checkpoint, allowance: Allowance, constraints: list[Any]) -> None:
+    def loaded(plan: LoadPlan) -> None:
         raise error
 
     return loaded

@@ -2,12 +2,13 @@
 
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
+from memory import checkpoints
 from memory.canonical import sha256
 from memory.constraints import workspace_constraints
 from memory.models import Blob, Checkpoint, MemoryUser, Run
@@ -23,7 +24,7 @@ from tests.integration.work.test_workspace_constraints import (
     rental,
 )
 from workers import tasks
-from workers.execution.projects import allowance_of, loaded
+from workers.execution.loading import loaded, plan_load
 from workers.sandbox import runner
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.interface import SandboxError
@@ -94,6 +95,47 @@ def test_what_the_gate_has_loaded_is_there_for_the_next_question(
     assert value(ask(user, "trips[0].to")) == "Rome"
     assert len(loads) == 1
     assert pool.counts.resident == 2
+
+
+def test_a_sandbox_that_ends_before_it_is_leased_is_replaced_by_a_complete_one(
+    user: MemoryUser,
+    checkpoint: Append,
+    pool: Pool,
+    loads: Loads,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checkpoint(trip(key="a"))
+    everything = loads[0]
+    peek = pool.peek
+
+    def ends(of: int) -> Mapping[str, str]:
+        resident = peek(of)
+        pool._leases[of].sandbox.close()
+        return resident
+
+    monkeypatch.setattr(pool, "peek", ends)
+
+    assert value(ask(user, "len(trips)")) == 1
+    assert loads == [everything, everything]
+    assert pool.counts.destroyed == {"ended": 1}
+
+
+def test_what_was_redacted_is_refused_and_the_sandbox_stays(
+    user: MemoryUser, checkpoint: Append, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint(trip(key="a"))
+    user.refresh_from_db()
+
+    def redacted(version: Checkpoint, *arguments: Any, **options: Any) -> None:
+        raise checkpoints.Redacted(f"version {version.version}")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints, "read_modules", redacted)
+        with pytest.raises(checkpoints.Redacted), loaded(plan_load(user, user.head)):
+            pass
+
+    assert value(ask(user, "len(trips)")) == 1
+    assert pool.counts.destroyed == {}
 
 
 def test_each_question_begins_with_what_was_loaded(
@@ -293,10 +335,9 @@ def test_what_a_version_answers_depends_on_its_tree_and_the_question_alone(
     chance = random.Random(seed)
     variants = enumerate(itertools.product(SCHEMAS, STATES), start=1)
     versions = [stored(user, number, *files) for number, files in variants]
-    allowance = allowance_of(user.workspace)
 
     def answer(checkpoint: Checkpoint, question: str) -> Any:
-        with loaded(checkpoint, allowance) as sandbox:
+        with loaded(plan_load(user, checkpoint)) as sandbox:
             return sandbox.evaluate(question, now=timezone.now(), time_zone="UTC").value
 
     questions = ["[t.to for t in trips]", "getattr(__import__('builtins'), 'seen', [])"]

@@ -25,6 +25,7 @@ from memory.log import Draft
 from memory.models import (
     Alert,
     MemoryUser,
+    PausedConstraint,
     Run,
     Workspace,
     WorkspaceConstraint,
@@ -37,7 +38,9 @@ from memory.models.workspace_constraints import VersionState
 from memory.recall import retrieval
 from memory.users import create_user
 from workers import tasks
+from workers.checkpointing import workspace_constraints as judging
 from workers.execution import constraints
+from workers.sandbox import runner
 from workers.sandbox.interface import SandboxError
 from workers.service import dispatching
 
@@ -242,7 +245,7 @@ class TestJudging:
             raise SandboxError("killed", "no engine", infrastructure=True)
 
         with monkeypatch.context() as patched:
-            patched.setattr("workers.execution.workspace_constraints.runner.open_sandbox", broken)
+            patched.setattr(runner, "open_sandbox", broken)
             with pytest.raises(SandboxError):
                 judged(constraint)
         version = constraint.versions.get()
@@ -267,8 +270,6 @@ class TestJudging:
         self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         constraint = made(workspace)
-        from workers.execution import workspace_constraints as judging
-
         real = judging.judge
 
         def overtaken(*arguments: Any) -> Any:
@@ -578,6 +579,32 @@ class TestRunning:
             )
 
         assert reason_of(user) == "constraint disabled"
+
+    def test_a_sandbox_that_fails_resumes_no_paused_constraint(
+        self, workspace: Workspace, user: MemoryUser, work: Work
+    ) -> None:
+        version = live(workspace).live
+        assert version is not None
+        tell(user, rental())
+        work()
+        paused = PausedConstraint.objects.create(
+            user=user,
+            constraint=PATH,
+            source_hash=version.source_hash,
+            reason="it opened too many alerts",
+            paused_at=timezone.now(),
+            paused_by="constraints",
+        )
+        run = Run.objects.filter(user=user, kind=RunKind.CONSTRAINTS).latest("queued_at")
+
+        with transaction.atomic():
+            constraints.report_failure(
+                Run.objects.select_related("checkpoint", "user").get(pk=run.pk),
+                {"type": "killed", "message": "no engine", "line": None},
+            )
+
+        paused.refresh_from_db()
+        assert paused.resumed_at is None
 
     def test_who_is_not_concerned_is_not_run(
         self, workspace: Workspace, user: MemoryUser, work: Work

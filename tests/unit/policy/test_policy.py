@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from workers.authoring.prompts import STRUCTURE
-from workers.checkpointing.policy import (
+from workers.policy.checks import (
     Violation,
     check_policy,
     check_query,
     check_workspace_policy,
 )
-from workers.checkpointing.policy_tables import LIBRARY
+from workers.policy.tables import LIBRARY
 
 DOCS = Path(__file__).parents[3] / "docs"
 SCHEMA = "domains/travel/schema.py"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memory.project import EditError, Project, RecordId, apply, edit_from_json, render
-from workers.checkpointing.policy import check_policy
+from workers.policy.checks import check_policy
 
 from .support import SILENT, TESTS, Store, add, define, define_enum, edit, project_with
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memory.texts import parse_python
-from workers.checkpointing.policy_rules import Found, check_tree
+from workers.policy.rules import Found, check_tree
 
 
 @dataclass(frozen=True)

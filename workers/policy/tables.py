@@ -1,4 +1,4 @@
-"""The names that the static policy allows and forbids; `policy_rules.py` holds the rules."""
+"""The names that the static policy allows and forbids; `rules.py` holds the rules."""
 
 import importlib
 from types import (

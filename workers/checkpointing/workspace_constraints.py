@@ -28,9 +28,9 @@ from workers.checkpointing.execution import (
 )
 from workers.checkpointing.findings import Check, Finding, Verdict
 from workers.checkpointing.mutants import surviving_mutants
-from workers.checkpointing.policy import check_workspace_policy
 from workers.checkpointing.type_check import type_errors_of_files
-from workers.execution.projects import allowance_of
+from workers.execution.loading import allowance_of
+from workers.policy.checks import check_workspace_policy
 from workers.sandbox import runner
 from workers.sandbox.interface import Bindings, Sandbox, SandboxError
 from workers.sandbox.limits import Allowance

@@ -6,7 +6,18 @@ from collections.abc import Iterator
 from typing import TypeGuard
 
 from memory.project.names import RESERVED_LOWER
-from workers.checkpointing.policy_tables import (
+from workers.policy.syntax_trees import (
+    is_docstring,
+    is_one_value,
+    is_text,
+    list_bound_names,
+    list_called,
+    list_format_attributes,
+    list_type_calls,
+    parameters_of,
+    root_name,
+)
+from workers.policy.tables import (
     CLASS_BUILDERS,
     CLOCK,
     CONSTRUCTORS,
@@ -19,17 +30,6 @@ from workers.checkpointing.policy_tables import (
     NAMED_TUPLE_METHODS,
     QUERY_NAMES,
     TYPE_CHECKER_NAMES,
-)
-from workers.checkpointing.syntax_trees import (
-    is_docstring,
-    is_one_value,
-    is_text,
-    list_bound_names,
-    list_called,
-    list_format_attributes,
-    list_type_calls,
-    parameters_of,
-    root_name,
 )
 
 _SCHEMA = re.compile(r"domains\.\w+\.schema")

@@ -1,0 +1,253 @@
+"""Load a version of a user's project into a sandbox, by a plan that is made beforehand."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from memory import checkpoints
+from memory.alerting.failures import PROJECT
+from memory.constraints import applicability, workspace_constraints
+from memory.constraints.applicability import Applicability
+from memory.models import Checkpoint, MemoryUser, Workspace, WorkspaceConstraint
+from memory.models.workspace_constraints import FOLDER
+from memory.project import Outline
+from memory.project.paths import is_code
+from workers.sandbox import runner
+from workers.sandbox.interface import Bindings, Sandbox, SandboxError
+from workers.sandbox.limits import Allowance, Limits, Shape
+
+# Compiles path → source for the image of that digest, in a sandbox of that shape.
+Compile = Callable[[Mapping[str, str], str, Shape], dict[str, str]]
+
+
+class Difference(NamedTuple):
+    """The files that a sandbox lacks, and those that it has to remove."""
+
+    missing: set[str]
+    removed: list[str]
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """What to load to run a version of a user's project, and what its code may use.
+
+    `standings` are constraints of the workspace: those that apply to the user are loaded, and no
+    others. With None, the sandbox keeps those that it has.
+    """
+
+    user: MemoryUser
+    checkpoint: Checkpoint
+    allowance: Allowance
+    standings: Sequence[Applicability] | None = None
+
+    @cached_property
+    def outline(self) -> Outline:
+        """The outline of the version."""
+        return Outline.from_json(self.checkpoint.outline)
+
+    @cached_property
+    def applying(self) -> list[WorkspaceConstraint]:
+        """The constraints of the workspace that apply to the user."""
+        return [one.constraint for one in self.standings or () if one.applies]
+
+    @cached_property
+    def bindings(self) -> Bindings:
+        """The records that each of them gets, by path."""
+        applying = (one for one in self.standings or () if one.applies)
+        return {one.constraint.path: one.match.bindings for one in applying}
+
+    @cached_property
+    def sources(self) -> dict[str, str]:
+        """Path → hash of the live constraints of the workspace, whether they apply or not."""
+        constraints = (one.constraint for one in self.standings or ())
+        return {one.path: one.live.source_hash for one in constraints if one.live is not None}
+
+    @cached_property
+    def existing(self) -> list[str]:
+        """The paths of all constraints that the user has, and PROJECT."""
+        own = [f"constraints/{name}.py" for name in self.outline.constraints]
+        return [*own, *self.outline.legacy_constraints, *self.bindings, PROJECT]
+
+    @cached_property
+    def ended(self) -> dict[str, str]:
+        """Path → reason of the constraints of the workspace that do not apply to the user."""
+        return {one.constraint.path: one.ended for one in self.standings or () if not one.applies}
+
+    def tree(self, resident: Mapping[str, str]) -> dict[str, str]:
+        """Return path → hash of what a sandbox with that content has once this is loaded."""
+        if self.standings is None:
+            theirs = {path: hash_ for path, hash_ in resident.items() if path.startswith(FOLDER)}
+        else:
+            theirs = {path: self.sources[path] for path in self.bindings if path in self.sources}
+        return {**self.checkpoint.tree, **theirs}
+
+    def suits(self, resident: Mapping[str, str]) -> bool:
+        """Return whether a sandbox with that content has executed no code but that to be loaded."""
+        tree = self.tree(resident)
+        return all(tree.get(path) == hash_ for path, hash_ in resident.items() if is_code(path))
+
+    def difference(self, resident: Mapping[str, str]) -> Difference:
+        """Return how a sandbox with that content differs from what is to be loaded."""
+        tree = self.tree(resident)
+        missing = {path for path, hash_ in tree.items() if resident.get(path) != hash_}
+        return Difference(missing, sorted(resident.keys() - tree.keys()))
+
+
+def plan_load(
+    user: MemoryUser,
+    checkpoint: Checkpoint | None,
+    *,
+    standings: Sequence[Applicability] | None = None,
+) -> LoadPlan:
+    """Plan to load a version; without one, the project is empty. Only the database is read."""
+    if checkpoint is None:
+        checkpoint = Checkpoint(user=user, tree={}, outline=Outline().to_json())
+    return LoadPlan(user, checkpoint, allowance_of(user.workspace), standings)
+
+
+def plan_run(user: MemoryUser, checkpoint: Checkpoint) -> LoadPlan:
+    """Plan to load a version with the workspace's constraints. Only the database is read."""
+    standings = applicability.applicabilities(user, Outline.from_json(checkpoint.outline))
+    return plan_load(user, checkpoint, standings=standings)
+
+
+def allowance_of(workspace: Workspace) -> Allowance:
+    """Return the current limits of the code of a workspace's users."""
+    limits = workspace.limits
+    alerts = workspace.alert_limits.alerts_per_constraint
+    return Allowance(
+        limits=Limits.of(limits, alerts=alerts),
+        shape=Shape.of(limits),
+        single_use=workspace.single_use,
+    )
+
+
+@contextmanager
+def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandbox]:
+    """Lease a sandbox of the user whose next request runs what is planned; raise SandboxError.
+
+    Only the files that it lacks are sent, with that request. They are read, and compiled if need
+    be, before it is leased. A sandbox in which other code was executed is not used: the answers of
+    a version depend on nothing but its files.
+    """
+    resident = runner.peek(plan.user.pk)
+    digest = runner.image_digest()
+    expected = plan.difference(resident if plan.suits(resident) else {}).missing
+    bytecode = bytecode_of(plan, digest, expected, compile_=compile_)
+    with runner.lease(plan.user.pk, plan.allowance, suits=plan.suits) as lease:
+        tree = plan.tree(lease.tree)
+        missing, removed = plan.difference(lease.tree)
+        if missing or removed:
+            if not missing <= expected or lease.sandbox.image_digest != digest:
+                # The sandbox that was expected is gone, and this one lacks more.
+                digest = lease.sandbox.image_digest
+                bytecode = bytecode_of(plan, digest, missing, compile_=compile_)
+            added = {path: code for path, code in bytecode.items() if path in missing}
+            lease.tree = {}  # after a failed load, nobody may go on with the content
+            lease.sandbox.prepare(bytecode=added, removed=removed)
+        try:
+            yield lease.sandbox
+        except SandboxError as error:
+            if lease.sandbox.prepared:
+                _forget_nonsense(plan, lease.sandbox, error)
+            raise
+        finally:
+            if not lease.sandbox.prepared:
+                lease.tree = tree
+
+
+def load(sandbox: Sandbox, plan: LoadPlan, bytecode: Mapping[str, str]) -> None:
+    """Load bytecode, part of which was stored with what is planned; raise SandboxError.
+
+    Stored bytecode that the sandbox cannot read is deleted, and compiled again the next time.
+    """
+    try:
+        sandbox.load(bytecode=bytecode)
+    except SandboxError as error:
+        _forget_nonsense(plan, sandbox, error)
+        raise
+
+
+def _forget_nonsense(plan: LoadPlan, sandbox: Sandbox, error: SandboxError) -> None:
+    if error.outcome == "protocol_error":
+        checkpoints.forget_bytecode(plan.checkpoint, sandbox.image_digest)
+        for one in plan.applying:
+            if one.live_id is not None:
+                workspace_constraints.store_bytecode(one.live_id, "", "")
+
+
+def bytecode_of(
+    plan: LoadPlan, digest: str, paths: Collection[str], *, compile_: Compile | None = None
+) -> dict[str, str]:
+    """Return path → bytecode of these files of a plan; raise SandboxError.
+
+    It loads in sandboxes of that image digest. Files that this image has not compiled yet (all of
+    them, after an upgrade) are compiled now, in sandboxes that hold no user's data, and stored.
+    """
+    theirs = [one for one in plan.applying if one.path in paths]
+    return {
+        **_workspace_bytecode(theirs, digest, plan.allowance.shape),
+        **_project_bytecode(plan, digest, paths, compile_ or _compile),
+    }
+
+
+def _workspace_bytecode(
+    constraints: Collection[WorkspaceConstraint], digest: str, shape: Shape
+) -> dict[str, str]:
+    """Return path → bytecode of a workspace's constraints.
+
+    Once an image has compiled a version, its bytecode serves all users of the workspace: it belongs
+    to the workspace, and was compiled in a sandbox to which nothing of a user was sent.
+    """
+    if not constraints:
+        return {}
+    live = applicability.read_live(constraints)
+    sources = {path: one.source for path, one in live.items() if one.image_digest != digest}
+    new = _compile(sources, digest, shape) if sources else {}
+    for path, bytecode in new.items():
+        workspace_constraints.store_bytecode(live[path].pk, bytecode, digest)
+    return {path: new.get(path, one.bytecode) for path, one in live.items()}
+
+
+def _project_bytecode(
+    plan: LoadPlan, digest: str, paths: Collection[str], compile_: Compile
+) -> Mapping[str, str]:
+    others = plan.checkpoint.tree.keys() - paths
+    modules = checkpoints.read_modules(plan.checkpoint, digest, without=others)
+    if not modules.sources:
+        return modules.bytecode
+    compiled = compile_(modules.sources, digest, plan.allowance.shape)
+    checkpoints.store_bytecode(plan.checkpoint, compiled, digest)
+    return {**modules.bytecode, **compiled}
+
+
+def _compile(sources: Mapping[str, str], digest: str, shape: Shape) -> dict[str, str]:
+    with compiling() as compile_:
+        return compile_(sources, digest, shape)
+
+
+@contextmanager
+def compiling() -> Iterator[Compile]:
+    """Compile any number of times in this context, for one user, in one sandbox.
+
+    It is opened when it is first needed. A sandbox that compiles executes nobody's code, so its
+    bytecode can be trusted.
+    """
+    with ExitStack() as stack:
+        opened: list[Sandbox] = []
+
+        def compile_(sources: Mapping[str, str], digest: str, shape: Shape) -> dict[str, str]:
+            if not opened:
+                opened.append(stack.enter_context(runner.open_sandbox(shape=shape)))
+            (sandbox,) = opened
+            if sandbox.image_digest != digest:
+                raise SandboxError(
+                    "killed",
+                    "the image of the sandboxes was replaced meanwhile",
+                    infrastructure=True,
+                )
+            return sandbox.compile(sources)
+
+        yield compile_

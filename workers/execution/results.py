@@ -1,0 +1,128 @@
+"""Results of sandboxes: as findings, and as runs store them."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from memory.alerting.failures import PROJECT
+from memory.alerting.findings import ConstraintFinding, failure
+from memory.constraints.applicability import Applicability
+from memory.models.alerts import AlertKind, Severity
+from memory.models.runs import RunOutcome
+from memory.work import runs
+from workers.execution import failing
+from workers.execution.errors import error_json, outcome_of, user_error_json
+from workers.execution.loading import LoadPlan
+from workers.sandbox.interface import SandboxError
+from workers.sandbox.results import ConstraintResult, FoundAlert
+from workers.sandbox.runner import runner_name
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a run of all constraints found.
+
+    `completed` are those that ran to their end; `over_limit` has a few findings of each that was
+    stopped at the alert limit.
+    """
+
+    findings: Sequence[ConstraintFinding]
+    completed: Sequence[str] = ()
+    over_limit: Mapping[str, Sequence[ConstraintFinding]] = field(default_factory=dict)
+
+    @classmethod
+    def of_results(cls, plan: LoadPlan, results: Sequence[ConstraintResult]) -> "Found":
+        """Return the findings of constraints, and the staff's alerts for those that failed."""
+        stopped = [result for result in results if found_too_much(result)]
+        heard = [result for result in results if not found_too_much(result)]
+        ended = [result.path for result in results if result.error is None]
+        return cls(
+            [
+                *failing.failures(plan.checkpoint, heard, plan.applying),
+                *(finding for result in heard for finding in findings_of(result)),
+            ],
+            completed=[*ended, *(result.path for result in stopped), PROJECT],
+            over_limit={result.path: findings_of(result) for result in stopped},
+        )
+
+    @classmethod
+    def of_error(cls, plan: LoadPlan, error: SandboxError) -> "Found":
+        """Return the staff's alert for a project that does not load: no constraint runs."""
+        critical = failing.may_any_be_critical(plan.checkpoint, plan.applying, plan.existing)
+        return cls([failure(PROJECT, error_json(error), critical=critical)])
+
+
+def found_too_much(result: ConstraintResult) -> bool:
+    """Return whether a constraint was stopped because it exceeded its alert limit."""
+    return result.error is not None and outcome_of(result.error) == RunOutcome.ALERT_LIMIT
+
+
+def findings_of(result: ConstraintResult) -> list[ConstraintFinding]:
+    """Return the alerts of a constraint as findings."""
+    return [finding_of(result.path, alert) for alert in result.alerts]
+
+
+def finding_of(path: str, alert: FoundAlert) -> ConstraintFinding:
+    """Return an alert of a constraint as a finding of `alerts`."""
+    return ConstraintFinding(
+        constraint=path,
+        kind=AlertKind.FINDING,
+        severity=Severity(alert.severity),
+        message=alert.message,
+        key=alert.key,
+        evidence=[item.to_json() for item in alert.evidence],
+    )
+
+
+def finding_json(finding: ConstraintFinding) -> dict[str, Any]:
+    """Return a finding as the trial of a constraint stores it."""
+    return {
+        "fingerprint": finding.fingerprint,
+        "severity": finding.severity,
+        "message": finding.message,
+        "key": finding.key,
+        "evidence": list(finding.evidence),
+        "entries": finding.entries,
+    }
+
+
+def result_json(result: ConstraintResult) -> dict[str, Any]:
+    """Return the part of a constraint's result that a run stores."""
+    return {
+        "path": result.path,
+        "seconds": result.seconds,
+        "error": user_error_json(result.error) if result.error else None,
+        "alerts": [
+            {**alert._asdict(), "evidence": [one._asdict() for one in alert.evidence]}
+            for alert in result.alerts
+        ],
+        **({"left_out": result.left_out} if result.left_out else {}),
+    }
+
+
+def standing_json(standing: Applicability) -> dict[str, Any]:
+    """Return the part of a workspace constraint's applicability that a run stores."""
+    constraint = standing.constraint
+    return {
+        "path": constraint.path,
+        "version": constraint.live.number if constraint.live else None,
+        "applies": standing.applies,
+        "reasons": list(standing.reasons),
+        "notes": list(standing.match.notes),
+    }
+
+
+def failed(
+    error: SandboxError, started: float, *, output: Any = None, memory_bytes: int | None = None
+) -> runs.Result:
+    """Return the result of a run, begun at that monotonic time, whose sandbox raised an error."""
+    return runs.Result(
+        outcome=RunOutcome(error.outcome),
+        output=output,
+        error=error_json(error),
+        stdout=error.usage.stdout,
+        runner=runner_name(),
+        timings={"total": time.monotonic() - started},
+        memory_bytes=memory_bytes,
+    )

@@ -1,0 +1,1 @@
+"""The static policy of what users' Python may contain."""
