@@ -1,4 +1,4 @@
-"""What the staff's pages take on a full server: statements, time, and tables read from end to end.
+"""Measure the staff's pages on a full server: statements, time, and tables that are read in full.
 
 A database is filled with users, entries, versions, runs, alerts, calls and messages as a server has
 them after some months, by statements of the owner's. Then each page is asked for by Django's test

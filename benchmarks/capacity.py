@@ -1,4 +1,4 @@
-"""What a number of users takes: cores, memory, disk, workers, tokens and money, by a simulation.
+"""Simulate what a number of users needs: cores, memory, disk, workers, tokens and money.
 
     make bench NAME=capacity                        the table of docs/capacity.md
     make bench NAME=capacity ARGS='--users 50000 --usage mine.toml'

@@ -1,4 +1,4 @@
-"""What the whole server takes while nobody asks it anything, and how long it takes to begin.
+"""Measure the memory that an idle server takes, and how long it takes to start.
 
 Started as in `make demo`: PostgreSQL, Redis, the web server, the process for agents, a worker each
 for sandboxes, language models and the rest, and beat. It is timed from the start of the first

@@ -1,4 +1,4 @@
-"""What the gate makes of what a real model wrote: imports, repairs, refusals, and rules in time.
+"""Judge code that a real model wrote with the gate: imports, repairs, refusals, rules over time.
 
 Reads from UAC_DATA_DIR:
 - `llm_modules.jsonl`: every module is imported by a user of its own, over HTTP. What the project

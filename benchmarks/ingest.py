@@ -1,4 +1,4 @@
-"""What it costs to append to a log.
+"""Measure what appending to a log costs.
 
 One entry over HTTP, against a bare Django view of the same server that does one INSERT; a hundred
 by `log.append`, without HTTP, against COPY of rows made beforehand into the same table, with its

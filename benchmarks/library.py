@@ -1,4 +1,4 @@
-"""How precise the constraint library is on the recorded scenarios, told as typed records.
+"""Measure the precision of the constraint library on recorded scenarios, told as typed records.
 
 What the users of `scenarios.jsonl` (UAC_DATA_DIR) said is told again below as typed records,
 session by session, as a product would log it; the days are counted from that of the session, and

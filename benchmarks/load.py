@@ -259,7 +259,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Played:
-    """What was counted without pauses (`most`, `flat_out`), and at the steady rate."""
+    """The counts of the run without pauses (`most`, `flat_out`), and at the steady rate."""
 
     people: int
     most: Sequence[Mapping[str, Any]]

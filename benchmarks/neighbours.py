@@ -1,4 +1,4 @@
-"""What one tenant notices of another that does its worst: B's requests alone, and beside A's.
+"""Measure what one tenant notices of a hostile one: B's requests alone, and beside A's.
 
     make bench NAME=neighbours
 

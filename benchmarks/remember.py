@@ -1,4 +1,4 @@
-"""What it takes to remember a conversation: UaC, mem0 and a model that writes the state anew.
+"""Compare the cost of remembering a conversation: UaC, mem0, a model that rewrites the state.
 
 The first conversation of `locomo.json` (UAC_DATA_DIR) whose facts are known is told session by
 session, in turn to a server of UaC and to mem0 as pip installs it (its default stores, its own

@@ -1,4 +1,4 @@
-"""How long a sandbox takes under each OCI runtime of docs/runtimes.md that the engine has.
+"""Time a sandbox under each OCI runtime of docs/runtimes.md that the engine has.
 
 All take turns in one run: starting a container, loading the project of the benchmark `sandbox` from
 bytecode into one that was kept ready and running its constraints, and a query to it then.

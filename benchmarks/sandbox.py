@@ -1,4 +1,4 @@
-"""How long a sandbox takes, beside `docker run`: a 30 KB project of 500 records, three constraints.
+"""Time a sandbox against `docker run`: a 30 KB project of 500 records, three constraints.
 
 All variants take turns in one run on one machine, so that the ratios of their times mean something:
 

@@ -1,4 +1,4 @@
-"""What looking ahead costs: a tick of beat, a year beside a day, and what is looked at again.
+"""Measure what forecasting costs: a tick of beat, a year and a day, and what is forecast again.
 
 - A tick with 1,000, 10,000 and 100,000 users, of whom the same hundred are due, or none, in three
   databases of one server, in turn; and the pages that its statements read, which no other work on

@@ -1,4 +1,4 @@
-"""What a model that understands nothing can do to a memory: true records, alerts, entries.
+"""Measure the harm that a model without understanding does: to true records, alerts, entries.
 
 Users with a true state (typed records, constraints, open critical alerts) are worked on by models
 that must not be trusted, through the real lane of the language model and the real gate, with

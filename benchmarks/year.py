@@ -492,7 +492,7 @@ def live(
 
 
 def count_runs(workspace: "Workspace") -> Counter[str]:
-    """How often the constraints of each user ran, by `user_id`."""
+    """Count how often the constraints of each user ran, by `user_id`."""
     from memory.models import Run
     from memory.models.runs import RunKind
 
@@ -503,7 +503,7 @@ def count_runs(workspace: "Workspace") -> Counter[str]:
 def compare_with_dates(
     people: Sequence[Person], ticks: Sequence[datetime.datetime], ran: Counter[str]
 ) -> tuple[list[Event], int]:
-    """What was to happen by the users' dates, and how many runs were more than that takes."""
+    """Return the events that the users' dates require, and the number of runs beyond those."""
     wanted: list[Event] = []
     runs_too_many = 0
     for person in people:

@@ -39,13 +39,13 @@ def judge(report: Mapping[str, Any] | None, error: str = "") -> Verdict:
         return Verdict(FOUND, "\n".join(["VULNERABLE:", *found]))
     if not packages or skipped:
         which = f"{len(skipped)} of {len(packages)} packages" if packages else "any package"
-        reason = error or f"the advisory service knows nothing of {', '.join(skipped[:3])}, …"
+        reason = error or f"the advisory service does not know {', '.join(skipped[:3])}, …"
         return Verdict(
             NOT_LOOKED,
-            f"!!! NOT LOOKED UP: whether a vulnerability is known of {which} ({reason}).\n"
+            f"!!! NOT CHECKED for known vulnerabilities: {which} ({reason}).\n"
             "!!! Run `make security` where the advisory service of pip-audit can be reached.",
         )
-    return Verdict(0, f"no vulnerability is known of {len(packages)} packages")
+    return Verdict(0, f"no known vulnerabilities in {len(packages)} packages")
 
 
 def audit(locks: Sequence[str]) -> Verdict:

@@ -68,9 +68,9 @@ def problems(
     if sections.get("Unreleased", "").strip():
         found.append(f"CHANGELOG.md: move what is still under Unreleased to {version}.")
     if changed:
-        found.append(f"Commit these, or take them back:\n{changed}")
+        found.append(f"Commit or discard these changes:\n{changed}")
     if f"v{version}" in tags:
-        found.append(f"The tag v{version} is another commit's: raise the version.")
+        found.append(f"The tag v{version} belongs to another commit: raise the version.")
     return found
 
 
@@ -112,10 +112,10 @@ def make(version: str) -> None:
     for image in (server, sandbox, typecheck):
         parts = parts_of(image)
         if image == server and (found := strangers(parts, locked(LOCK.read_text()))):
-            raise SystemExit(f"{image} has what {LOCK.name} has not: {', '.join(found)}")
+            raise SystemExit(f"{image} has packages that {LOCK.name} lacks: {', '.join(found)}")
         name = image.replace(":", "-")
         write_bill(image, version, parts, DIST / f"{name}.cdx.json")
-        print(f"{image}: {len(parts.python)} packages of Python, {len(parts.debian)} of Debian")
+        print(f"{image}: {len(parts.python)} Python packages, {len(parts.debian)} Debian packages")
         _save(image, DIST / f"{name}.tar.gz")
     (DIST / "SHA256SUMS").write_text(checksums(DIST))
 
@@ -123,7 +123,9 @@ def make(version: str) -> None:
 def main() -> int:
     """Make a release from the command line; see the module."""
     parser = argparse.ArgumentParser(description="Make a release: docs/releasing.md.")
-    parser.add_argument("--pre", action="store_true", help="make images to be tried, come what may")
+    parser.add_argument(
+        "--pre", action="store_true", help="build images for trial, whatever is missing"
+    )
     options = parser.parse_args()
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     found = problems(

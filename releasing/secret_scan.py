@@ -53,11 +53,13 @@ def scan(files: Sequence[str], known: Path = BASELINE) -> tuple[SecretsCollectio
     for key, secret in there.items():
         secret.is_secret = judged[key].is_secret if key in judged else None
     problems = [
-        f"{name}:{secret.line_number}: {kind}: judge it (docs/releasing.md)"
+        f"{name}:{secret.line_number}: {kind}: review it (docs/releasing.md)"
         for (name, _, kind), secret in there.items()
         if secret.is_secret is not False
     ]
-    problems += [f"{name}: {kind}: is gone" for name, value, kind in judged.keys() - there.keys()]
+    problems += [
+        f"{name}: {kind}: no longer there" for name, value, kind in judged.keys() - there.keys()
+    ]
     return found, sorted(problems)
 
 
@@ -70,7 +72,7 @@ def main() -> int:
     if options.renew:
         told = {**json.loads(BASELINE.read_text()), "results": found.json()}
         BASELINE.write_text(json.dumps(told, indent=2) + "\n")
-    sys.stdout.write("\n".join([*problems, f"{len(problems)} findings that nobody has judged\n"]))
+    sys.stdout.write("\n".join([*problems, f"{len(problems)} findings to review\n"]))
     return bool(problems)
 
 

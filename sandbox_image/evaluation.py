@@ -501,13 +501,13 @@ class Evaluation:
         """Return a record of the state as evidence; raise NotAValueError for any other."""
         if (place := self._places().get(id(record))) is None:
             raise NotAValueError(
-                f"the evidence {type(record).__name__} {record.key!r} is no record of the"
+                f"the evidence {type(record).__name__} {record.key!r} is not a record of the"
                 " state: name the records themselves, not copies of them"
             )
         if not protocol.are_sources(record.sources) or not isinstance(record.key, str):
             raise NotAValueError(
-                f"the evidence {type(record).__name__} {record.key!r} has sources that are no"
-                " entries' numbers, or a key that is no text: leave both as they are"
+                f"the evidence {type(record).__name__} {record.key!r} has sources that are not"
+                " numbers of entries, or a key that is not a text: leave both as they are"
             )
         domain, collection = place
         return {

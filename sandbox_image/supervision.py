@@ -150,7 +150,8 @@ class Supervisor:
             pending = works[len(report.results) :]
             if time.monotonic() >= deadline:
                 over = failure(
-                    "timeout", f"not run: the {limits.total_seconds:g} s of the request were over"
+                    "timeout",
+                    f"not run: the {limits.total_seconds:g} s of the request were used up",
                 )
                 report.results += [{**over, "item": work["item"]} for work in pending]
                 break
@@ -330,7 +331,7 @@ class Supervisor:
 
 @dataclass
 class _Progress:
-    """How far a child has come with its works: its answers, or why it must not go on."""
+    """The progress of a child with its works: its answers, or why it must not go on."""
 
     works: Sequence[dict[str, Any]]
     limits: Limits
@@ -350,12 +351,12 @@ class _Progress:
 
     @property
     def is_complete(self) -> bool:
-        """Whether each work has its answer."""
+        """Return whether each work has its answer."""
         return len(self.answers) == len(self.works)
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether nobody can tell which of several works it was that failed."""
+        """Return whether it is unknown which of several works failed."""
         # An answer may be forged, and what was read of the output may be that of several.
         doubtful = ("protocol_error", "output_limit")
         return (

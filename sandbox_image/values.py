@@ -124,11 +124,11 @@ class _Encoder:
 
     def text(self, value: Any) -> str:
         if not isinstance(value, str):
-            raise NotAValueError(f"{_described(value)} stands where a text belongs")
+            raise NotAValueError(f"{_described(value)} stands where a text is expected")
         self.spend(len(value) + 2)
         if not protocol.is_storable(value):
             raise NotAValueError(
-                "a text with a null character or half a surrogate pair is no value:"
+                "a text with a null character or half a surrogate pair is not a value:"
                 " remove these characters, or return bytes"
             )
         return value
@@ -156,7 +156,9 @@ class _Encoder:
         names = [field.name for field in dataclasses.fields(value)]
         own = [name for name in names if name not in ("key", "sources")]
         if not protocol.are_sources(value.sources):
-            raise NotAValueError(f"the sources of {value.key!r} are no tuple of entries' numbers")
+            raise NotAValueError(
+                f"the sources of {value.key!r} are not a tuple of numbers of entries"
+            )
         self.spend(8 * len(value.sources) + 2)
         return {
             "$record": self.text(type(value).__name__),

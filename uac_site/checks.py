@@ -57,7 +57,7 @@ def refuse_unsafe_start(kind: timeouts.Kind) -> None:
     except SystemCheckError as error:
         raise SystemExit(str(error)) from None
     except Exception as error:  # Celery would log it and go on
-        raise SystemExit(f"What is checked at the start could not be: {error!r}") from error
+        raise SystemExit(f"The startup checks could not run: {error!r}") from error
 
 
 @register(TAG)
@@ -88,7 +88,7 @@ def _always() -> Iterator[CheckMessage]:
     ):
         if not value or value == "django.db.backends.dummy":
             yield Error(
-                f"{name} is not set, or no URL of its kind.",
+                f"{name} is not set, or not a URL of its kind.",
                 hint=f"Set {name}, or {name}_FILE to the path of a file that holds it: a URL such"
                 f" as {EXAMPLES[name]}.",
                 id="uac.E002",
@@ -109,7 +109,7 @@ def _always() -> Iterator[CheckMessage]:
     if settings.DATABASE_POOLER not in ("", "transaction"):
         yield Error(
             f"DATABASE_POOLER is {settings.DATABASE_POOLER!r}.",
-            hint="Set it to transaction, or leave it empty: a pooler by session needs no setting.",
+            hint="Set it to transaction, or leave it empty: a session pooler needs no setting.",
             id="uac.E019",
         )
     for name, problem in validate_server_settings().items():
@@ -160,14 +160,14 @@ def _production() -> Iterator[CheckMessage]:
         )
     if not settings.SECURE_SSL_REDIRECT:
         yield Warning(
-            "SECURE_SSL_REDIRECT is off: API keys may travel in clear text.",
-            hint="Leave it on, with UAC_BEHIND_PROXY=true behind a proxy that terminates TLS.",
+            "SECURE_SSL_REDIRECT is off: API keys may be sent in clear text.",
+            hint="Turn it on, with UAC_BEHIND_PROXY=true behind a proxy that terminates TLS.",
             id="uac.W014",
         )
     if settings.UAC_WEBHOOK_ALLOW_HTTP:
         yield Warning(
-            "UAC_WEBHOOK_ALLOW_HTTP is on: what webhooks tell of people may travel in clear text.",
-            hint="Leave it off, and give the receivers certificates.",
+            "UAC_WEBHOOK_ALLOW_HTTP is on: webhooks may send personal data in clear text.",
+            hint="Turn it off, and give the receivers certificates.",
             id="uac.W015",
         )
 
@@ -189,15 +189,15 @@ def check_mail(
     if settings.EMAIL_BACKEND in NO_MAIL:
         found.append(
             Warning(
-                "Staff subscribe to alerts by e-mail, and EMAIL_URL names no mail server.",
-                hint="Set EMAIL_URL to smtp+tls://user:password@host:587. What is not told waits.",
+                "Staff subscribe to alerts by e-mail, but EMAIL_URL names no mail server.",
+                hint="Set EMAIL_URL to smtp+tls://user:password@host:587. Until then, mails wait.",
                 id="uac.W022",
             )
         )
     if not settings.UAC_BASE_URL:
         found.append(
             Warning(
-                "UAC_BASE_URL is not set: the links in mails to the staff lead nowhere.",
+                "UAC_BASE_URL is not set: the links in e-mails to the staff do not work.",
                 hint="Set it to the address at which the staff open this server.",
                 id="uac.W023",
             )

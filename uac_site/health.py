@@ -29,7 +29,7 @@ def ready(request: HttpRequest) -> HttpResponse:
         return _not_allowed(request)
     report = {"database": "ok", "redis": "ok"}
     if settings.UAC_DRAIN_FILE and Path(settings.UAC_DRAIN_FILE).exists():
-        return answer(404, "This process is told to drain: ask another.")
+        return answer(404, "This process is draining: use another one.")
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")

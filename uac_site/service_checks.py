@@ -23,13 +23,13 @@ starting: Kind | None = None
 _CAUSES = {
     "password authentication failed": "The name or the password is wrong.",
     "no password supplied": "The URL has no password: postgres://uac:password@host:5432/uac.",
-    "does not exist": "Create roles and database by uac_site/database_roles.sql.",
-    "resolve host": "The host's name is wrong, or not known here.",
-    "could not translate host": "The host's name is wrong, or not known here.",
-    "refused": "Nothing listens there: is it the right host and port, and does PostgreSQL run?",
-    "timeout": "Nothing answers there: is it the right host, and does a firewall stand between?",
-    "too many": "It takes no more connections: see docs/operations.md on how many are needed.",
-    "no pg_hba.conf entry": "PostgreSQL's pg_hba.conf does not let this machine or role in.",
+    "does not exist": "Create the roles and the database with uac_site/database_roles.sql.",
+    "resolve host": "The host name is wrong, or cannot be resolved here.",
+    "could not translate host": "The host name is wrong, or cannot be resolved here.",
+    "refused": "Nothing listens there: check host and port, and that PostgreSQL is running.",
+    "timeout": "Nothing answers there: check the host, and firewalls on the way.",
+    "too many": "It accepts no more connections: see docs/operations.md on how many are needed.",
+    "no pg_hba.conf entry": "PostgreSQL's pg_hba.conf does not admit this machine or role.",
 }
 
 
@@ -59,7 +59,7 @@ def of_database() -> Iterator[CheckMessage]:
         causes = (cause for words, cause in _CAUSES.items() if words in said)
         yield Error(
             f"The database does not answer: {said}",
-            hint="Check DATABASE_URL. " + next(causes, "Does PostgreSQL run there?"),
+            hint="Check DATABASE_URL. " + next(causes, "Check that PostgreSQL is running there."),
             id="uac.E020",
         )
 
@@ -70,9 +70,9 @@ def _clock() -> Iterator[CheckMessage]:
     if most and abs(off) > most:
         way = "ahead of" if off > 0 else "behind"
         yield Error(
-            f"The clock of this machine is {abs(off):.0f} s {way} the database's: claims of work"
+            f"The clock of this machine is {abs(off):.0f} s {way} the database's: leases"
             " would expire at the wrong time.",
-            hint="Have both machines set their clocks by NTP, or raise UAC_CLOCK_SECONDS.",
+            hint="Synchronize both clocks with NTP, or raise UAC_CLOCK_SECONDS.",
             id="uac.E026",
         )
 
@@ -121,21 +121,21 @@ def of_redis() -> Iterator[CheckMessage]:
         replication: Any = client.info("replication")
         yield from _policy(memory)
         if replication.get("role") == "slave":
-            yield _wrong("is a replica, which takes nothing.", "Name the primary.")
+            yield _wrong("is a read-only replica.", "Use the URL of the primary.")
         else:
             client.set("uac:started", 1, ex=60)
     except ValueError as error:
-        yield _wrong(f"cannot be read: {error}", "It is redis://:password@host:6379/0.")
+        yield _wrong(f"is not a valid URL: {error}", "Use redis://:password@host:6379/0.")
     except redis.AuthenticationError as error:
-        yield _wrong(f"does not let us in: {error}", "Check the password, and the name if any.")
+        yield _wrong(f"refuses the login: {error}", "Check the password, and the user name if any.")
     except redis.OutOfMemoryError:
         yield Warning(
-            "The Redis of REDIS_URL is full: no hint can be sent, and all waits for others.",
-            hint="Raise its maxmemory. What the queues hold goes once workers take from them.",
+            "The Redis of REDIS_URL is full: no hint can be sent, so all work is delayed.",
+            hint="Raise its maxmemory. The queues shrink as workers take from them.",
             id="uac.W029",
         )
     except redis.ResponseError as error:
-        yield _wrong(f"refuses: {error}", "Check the password, and what this name may do there.")
+        yield _wrong(f"refuses: {error}", "Check the password, and the permissions of this user.")
     except redis.RedisError as error:
         yield _silent(error)
 
@@ -144,8 +144,8 @@ def _policy(memory: Any) -> Iterator[CheckMessage]:
     policy = str(memory.get("maxmemory_policy", "noeviction"))
     if policy == "noeviction":
         return
-    told = f"has maxmemory-policy {policy}: when it is full it forgets"
-    advice = "CONFIG SET maxmemory-policy noeviction, and in its configuration."
+    told = f"has maxmemory-policy {policy}: when full, it evicts"
+    advice = "Set maxmemory-policy noeviction, by CONFIG SET and in its configuration."
     if policy.startswith("allkeys-") and not settings.DEVELOPMENT:
         yield _wrong(f"{told} queues.", advice)
     else:
@@ -161,6 +161,6 @@ def _silent(error: redis.RedisError) -> CheckMessage:
     level = Warning if starting == "web" else Error
     return level(
         f"The Redis of REDIS_URL does not answer: {error}",
-        hint="Check host and port, and that Redis runs there.",
+        hint="Check host and port, and that Redis is running there.",
         id="uac.W027" if level is Warning else "uac.E028",
     )

@@ -19,13 +19,13 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 REQUESTS = Counter(
     "uac_http_requests",
-    "Requests, by what they were answered with.",
+    "Requests, by the status of the response.",
     ["method", "route", "status"],
     registry=None,
 )
 SECONDS = Histogram(
     "uac_http_request_seconds",
-    "From a request to its answer, or to the beginning of one that streams.",
+    "Time from a request to its response, or to the start of a streamed one.",
     ["method", "route"],
     buckets=sandbox_metrics.BUCKETS,
     registry=None,

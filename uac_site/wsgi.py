@@ -46,7 +46,7 @@ def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> 
     if not length.isdecimal() or int(length) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
         start_response("413 Content Too Large", list(text.items()))
         most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        return [f"A form for these pages has at most {most:,} bytes.\n".encode()]
+        return [f"A form for these pages may have at most {most:,} bytes.\n".encode()]
     if not _admin_bodies.acquire(blocking=False):
         start_response("503 Service Unavailable", [*text.items(), ("Retry-After", "10")])
         return [b"Too many forms are being sent at the moment. Send yours again in ten seconds.\n"]

@@ -62,7 +62,7 @@ class Step:
 
     @property
     def limits(self) -> EffectiveSettings:
-        """How alerts live in the workspace."""
+        """Return the workspace's effective alert settings."""
         return self.user.workspace.alert_limits
 
     def tell(self, alert: Alert, kind: AlertEventKind, **detail: Any) -> None:

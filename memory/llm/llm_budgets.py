@@ -84,7 +84,7 @@ def check_budget(
 
 @dataclass(frozen=True)
 class _Limit:
-    """What a budget allows until some time, and how much of that is used, or reserved."""
+    """The limit of a budget until some time, and how much of it is used or reserved."""
 
     what: str
     most: int | Decimal | None

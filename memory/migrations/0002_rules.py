@@ -1,4 +1,4 @@
-"""What the database itself enforces: privileges, the append-only log, versions that stay as they are.
+"""Have the database itself enforce privileges, the append-only log, and immutable versions.
 
 Also that nothing new is written of a user who is erased, and that what is redacted leaves the index.
 """

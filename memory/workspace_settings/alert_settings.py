@@ -14,7 +14,7 @@ DAY = datetime.timedelta(hours=24)
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveSettings:
-    """What takes effect. Of the minutes, 0 is never."""
+    """The settings that take effect. In fields of minutes, 0 means never."""
 
     escalate_critical_minutes: int
     escalate_warning_minutes: int

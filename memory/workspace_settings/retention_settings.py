@@ -1,4 +1,4 @@
-"""How long a workspace keeps the text of messages, runs, and calls of language models."""
+"""Settings for how long a workspace keeps the text of messages, runs, and model calls."""
 
 from collections.abc import Mapping
 

@@ -20,7 +20,7 @@ RESERVED_MIB = 32
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxLimits:
-    """What holds in the end, in the units that the names tell."""
+    """The limits that take effect, in the units that their names state."""
 
     wall_seconds: float
     total_seconds: float

@@ -42,11 +42,11 @@ class Setting:
 
     @property
     def help_text(self) -> str:
-        """What the form of a workspace says of the field."""
+        """Return the help text of the field in the workspace form."""
         return f"{self.meaning} 0 means {self.zero}." if self.zero else self.meaning
 
     def allows(self, value: float) -> bool:
-        """Whether a value is in the range, as far as that is no matter of other settings."""
+        """Return whether a value is in the range, apart from limits set by other settings."""
         above = self.minimum is None or value >= self.minimum
         below = not isinstance(self.maximum, int | float) or value <= self.maximum
         return (above and below) or bool(self.zero and value == 0)

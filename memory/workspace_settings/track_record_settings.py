@@ -11,7 +11,7 @@ NEVER = 100
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveSettings:
-    """What takes effect. A share of 100 percent stops no model."""
+    """The settings that take effect. A share of 100 percent stops no model."""
 
     llm_judged_sessions: int
     llm_judged_days: int

@@ -36,8 +36,8 @@ class Alert:
             raise TypeError(f"an alert's key is a non-empty text, not {self.key!r}")
         if not self.evidence and self.key is None:
             raise TypeError(
-                "an alert needs evidence=[…], the records it rests on, or key='…', a name that"
-                " tells it from the other alerts of its constraint"
+                "an alert needs evidence=[…], the records it is based on, or key='…', a name that"
+                " distinguishes it from the other alerts of its constraint"
             )
         if _room is not None:
             _room.take(self)
@@ -48,7 +48,7 @@ class TooManyAlertsError(Exception):
 
     def __init__(self, alerts: Sequence[Alert]) -> None:
         super().__init__(
-            f"more than {len(alerts)} alerts at once: tell of what they have in common in one"
+            f"more than {len(alerts)} alerts at once: report what they have in common in one"
         )
         self.alerts = alerts
 

@@ -29,7 +29,7 @@ class PartialDate:
         match = _TEXT.fullmatch(text)
         if match is None:
             raise ValueError(
-                f"{text!r} is no partial date: write a year such as '2021', a month such as"
+                f"{text!r} is not a partial date: write a year such as '2021', a month such as"
                 " '2021-11' or a day such as '2021-11-05'"
             )
         year, month, day = (int(part) if part else None for part in match.groups())
@@ -37,7 +37,7 @@ class PartialDate:
         try:
             earliest = datetime.date(year, 1 if month is None else month, 1 if day is None else day)
         except ValueError as error:
-            raise ValueError(f"{text!r} is no date of the calendar: {error}") from None
+            raise ValueError(f"{text!r} is not a date of the calendar: {error}") from None
         last_month = month or 12
         last_day = day or calendar.monthrange(year, last_month)[1]
         for name, value in (

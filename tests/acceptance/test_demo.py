@@ -40,7 +40,7 @@ from uac_site.demo.__main__ import main
 
 findings = person.findings
 person.findings = lambda *days: findings(*days) | {
-    person.Finding("drug_allergy", "critical", frozenset({"ibuprofen", "penicillin"}))
+    person.ExpectedAlert("drug_allergy", "critical", frozenset({"ibuprofen", "penicillin"}))
 }
 story._PATIENCE_SECONDS = 3
 sys.exit(main())
@@ -204,7 +204,7 @@ class TestFirstStart:
         assert re.search(r"message \d+ \S+ So I won't need the studio", chain)
 
     def test_says_that_the_answers_were_recorded(self, first: str) -> None:
-        assert "language model: none; answers were recorded" in first
+        assert "language model: none; recorded answers are used" in first
         assert calls_of("openai:recorded-for-the-demo", first)[1] == 0
         assert "answers were recorded, and tokens are estimated" in first
 
@@ -220,7 +220,10 @@ class TestFirstStart:
     def test_says_where_to_look_and_what_not_to_trust(self, first: str) -> None:
         assert re.search(r"admin +http://127\.0\.0\.1:\d+/admin/", first)
         assert re.search(r"log in as +demo / \S{20,}", first)
-        assert "sandboxes: the process runner, for lack of Docker (the Docker engine: " in first
+        assert (
+            "sandboxes: the process runner, since Docker is not available (the Docker engine: "
+            in first
+        )
         assert first.count("WARNING        Computed by the process runner") >= 3
         assert "WARNING: constraints and queries ran in the process runner" in first
 
@@ -282,7 +285,7 @@ def test_a_model_that_refuses_the_key_is_told_at_once_and_the_next_start_goes_on
         output = output_of(wrong)
     # Then the demo ends and says so
     assert wrong.returncode == 1, output
-    assert "the language model does not work: " in output
+    assert "the language model is stopped: " in output
     assert "no such key" in output
     assert KEY not in output
     assert "Traceback" not in output
@@ -297,7 +300,7 @@ def test_a_model_that_refuses_the_key_is_told_at_once_and_the_next_start_goes_on
     assert "must be cancelled in writing by" in output
     calls, failed = calls_of("openai:a-real-one", output)
     assert calls > failed >= 1
-    assert output.rstrip().endswith("came, and what the model found.")
+    assert output.rstrip().endswith("came, and others that the model found.")
 
 
 def test_an_alert_that_does_not_come_is_a_failure(first: str, folder: Path) -> None:
@@ -371,7 +374,7 @@ class TestRunning:
         user = polled(
             lambda: client.call("GET", path), lambda user: user["structure"]["state"] == "stopped"
         )
-        assert "only knows the demo's messages" in user["structure"]["reason"]
+        assert "knows only the demo's messages" in user["structure"]["reason"]
         assert "set UAC_LLM_MODEL" in user["structure"]["reason"]
         assert user["entries"]["pending"] == 1
 
@@ -431,9 +434,7 @@ class TestRunning:
         assert "besides: resolved: warning alert of passport_validity on bangkok" in said
         assert "besides: warning alert of portugal on lisbon" in said
         assert "besides: warning alert of portugal on porto" in said
-        assert (
-            "besides: what somebody has told or changed; the demo's entries alone come to" in said
-        )
-        assert "the last because the demo's recorded model only knows the demo's messages" in said
+        assert "besides: changes by somebody else; the demo's own entries give" in said
+        assert "last error the demo's recorded model knows only the demo's messages" in said
         assert "Exactly" not in output
-        assert output.rstrip().endswith("came, and besides them what somebody has done.")
+        assert output.rstrip().endswith("came, and the effects of changes by somebody else.")

@@ -360,7 +360,7 @@ def test_a_sandbox_worker_that_was_taken_over_gets_nothing_else_of_the_engine(
     assert of_the_image() <= before
     assert run("docker", "volume", "ls", "--quiet", "--filter", "name=^leak$") == ""
     log = run_with_errors("docker", "logs", deployment.one("socket-proxy"))
-    assert "create: is not the template" in log or "is not as in the template" in log
+    assert "create: does not match the template" in log or "differs from the template" in log
     assert "/swarm: no sandbox worker needs it" in log
 
 

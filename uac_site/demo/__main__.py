@@ -33,7 +33,9 @@ _HURRY = (
 def main() -> int:
     """Run the demo; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m uac_site.demo", description=__doc__)
-    parser.add_argument("--exit", action="store_true", help="verify, stop, and say so by status")
+    parser.add_argument(
+        "--exit", action="store_true", help="verify and stop; the exit status is the result"
+    )
     parser.add_argument("--port", type=int, default=8000, help="first port to try (default 8000)")
     parser.add_argument("--data", type=Path, default=_CHECKOUT / ".demo", help="data folder")
     options = parser.parse_args()
@@ -65,7 +67,7 @@ def main() -> int:
         screen.bad(str(error))
         return 1
     if story.problems:
-        screen.bad(f"{len(story.problems)} thing(s) did not come out as they should:")
+        screen.bad(f"{len(story.problems)} unexpected result(s):")
         for problem in story.problems:
             screen.bad(f"- {problem}")
         return 1
@@ -73,10 +75,10 @@ def main() -> int:
         screen.good("Exactly the expected alerts and answers came.")
     elif recorded:
         screen.good(
-            "The expected alerts and answers came, and besides them what somebody has done."
+            "The expected alerts and answers came, and the effects of changes by somebody else."
         )
     else:
-        screen.good("The expected alerts and answers came, and what the model found.")
+        screen.good("The expected alerts and answers came, and others that the model found.")
     return 0
 
 
@@ -90,7 +92,8 @@ def _language_model(screen: Screen) -> Iterator[dict[str, str]]:
         yield at_once
         return
     screen.line(
-        "language model: none; answers were recorded (a real one: UAC_LLM_MODEL, and its key)"
+        "language model: none; recorded answers are used (for a real one, set UAC_LLM_MODEL"
+        " and UAC_LLM_API_KEY)"
     )
     with recorded_model.recorded_model() as url:
         yield {
@@ -148,13 +151,13 @@ def _tell(system: System, screen: Screen) -> Story:
     screen.line("")
     if story.runners != {"docker"}:
         screen.line("WARNING: constraints and queries ran in the process runner. It is for")
-        screen.line("development on your own machine: it does not keep untrusted code in. Where a")
-        screen.line("Docker engine answers, they run in containers; in production nowhere else.")
+        screen.line("development on your own machine: it does not isolate untrusted code. With a")
+        screen.line("Docker engine they run in containers; in production they run only there.")
     else:
-        screen.line("Constraints and queries ran in hardened Docker containers of this user's own.")
+        screen.line("Constraints and queries ran in hardened Docker containers for this user only.")
     screen.line("")
     screen.line(
-        "The API, from a second terminal (this key is the demo's own, and may do everything):"
+        "The API, from a second terminal (this key belongs to the demo and has all scopes):"
     )
     screen.line("")
     screen.line(f"export UAC_URL={system.base_url} UAC_KEY={api_key}")

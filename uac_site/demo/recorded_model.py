@@ -23,7 +23,7 @@ from typing import Any
 NAME = "openai:recorded-for-the-demo"
 FOLDER = Path(__file__).parent / "recordings"
 
-LIMIT = "the demo's recorded model only knows the demo's messages"
+LIMIT = "the demo's recorded model knows only the demo's messages"
 UNKNOWN = f"{LIMIT}; set UAC_LLM_MODEL and UAC_LLM_API_KEY for a real one. It does not know: "
 
 # Lines before the entries in a question; an entry begins as in `workers.authoring.prompts.entry`.

@@ -158,11 +158,14 @@ class Story:
             # Read after the entries: facts may have been added since.
             standing = self.client.call("GET", _USER)["structure"]
             if standing["state"] == "stopped" and waiting - {"record"}:
-                raise ModelStopped(f"the language model does not work: {standing['reason']}")
+                raise ModelStopped(f"the language model is stopped: {standing['reason']}")
             return not waiting and standing["state"] in ("idle", "stopped")
 
         for entry in self._wait(
-            "all that was told to be settled", self._told, settled, seconds=_MODEL_PATIENCE_SECONDS
+            "all entries of the demo to be settled",
+            self._told,
+            settled,
+            seconds=_MODEL_PATIENCE_SECONDS,
         ):
             if entry["state"] == "rejected":
                 self._problem(f"entry {entry['seq']} was rejected: {entry['reason']}")
@@ -295,7 +298,7 @@ class Story:
     def _show_alert_of_conversations(self) -> None:
         """Wait for an alert with evidence from both conversations, and show it."""
         for alert in self._wait(
-            "an alert that rests on both conversations",
+            "an alert with evidence from both conversations",
             lambda: list(filter(self._cites_both, self._alerts_of_all_time())),
             bool,
         ):
@@ -346,17 +349,17 @@ class Story:
                 else:
                     self._besides(_in_words(finding))
         elif wants_model and not any(map(self._cites_both, alerts)):
-            self._problem("missing: an alert that rests on both conversations")
+            self._problem("missing: an alert with evidence from both conversations")
 
     def _show_calls(self) -> None:
-        self.screen.stage("What the language model took")
+        self.screen.stage("Usage of the language model")
         for calls in self.calls():
             self.screen.line(str(calls))
             if calls.failed:
                 why = calls.last_error
                 if recorded_model.LIMIT in why:
                     why = recorded_model.LIMIT
-                self._print_entry("  the last because", textwrap.shorten(why, 300))
+                self._print_entry("  last error", textwrap.shorten(why, 300))
         if self.recorded:
             self.screen.line("(its answers were recorded, and tokens are estimated by length)")
 
@@ -385,7 +388,7 @@ class Story:
                 else:
                     self.screen.good(f"  {_plain(value)}")
                     self._besides(
-                        "what somebody has told or changed; the demo's entries alone come to"
+                        "changes by somebody else; the demo's own entries give"
                         f" {_plain(question.answer)}"
                     )
             else:

@@ -17,10 +17,10 @@ def prepare_sandboxes(environment: Mapping[str, str], report: Callable[[str], No
     variables = {**os.environ, **environment}
     chosen = variables.get("UAC_SANDBOX_RUNNER", AUTO)
     if chosen not in (AUTO, "docker"):
-        report(f"sandboxes: the {chosen} runner, as UAC_SANDBOX_RUNNER says")
+        report(f"sandboxes: the {chosen} runner (UAC_SANDBOX_RUNNER)")
         return
     if image := variables.get("UAC_SANDBOX_IMAGE"):
-        report(f"sandboxes: Docker containers of {image}, as UAC_SANDBOX_IMAGE says")
+        report(f"sandboxes: Docker containers of {image} (UAC_SANDBOX_IMAGE)")
         return
     try:
         image = ensure_image(say=report)
@@ -30,4 +30,4 @@ def prepare_sandboxes(environment: Mapping[str, str], report: Callable[[str], No
     except ImageNotBuilt as error:
         if chosen != AUTO:
             raise ProcessFailed(f"UAC_SANDBOX_RUNNER is {chosen}: {error}") from None
-        report(f"sandboxes: the process runner, for lack of Docker ({error})")
+        report(f"sandboxes: the process runner, since Docker is not available ({error})")

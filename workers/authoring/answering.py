@@ -107,9 +107,9 @@ class _Session:
                 if self._output is not None:
                     return self._output
         raise NotSettled(
-            f"The language model has come to no answer in {MAX_TURNS} turns, or in"
-            f" {MAX_CHARACTERS:,} characters: ask in other words, or for less at a time. The last"
-            f" problem: {self._conversation.last_problem}"
+            f"The language model found no answer within {MAX_TURNS} turns or {MAX_CHARACTERS:,}"
+            " characters: rephrase the question, or ask for less at a time. Last problem:"
+            f" {self._conversation.last_problem}"
         )
 
     def _question(self) -> str:
@@ -143,7 +143,7 @@ class _Session:
     def _query(self, code: str) -> str:
         if len(self._queries) == MAX_QUERIES:
             raise ToolFailed(
-                f"{MAX_QUERIES} queries were run, and no more are: answer, or say why."
+                f"The limit of {MAX_QUERIES} queries is reached: call answer or not_known."
             )
         output = self._done(code)
         value = json.dumps(output["value"], ensure_ascii=False)
@@ -153,14 +153,16 @@ class _Session:
 
     def _answer(self, number: int | None, code: str | None, note: str) -> str:
         if _DIGIT.search(note):
-            raise ToolFailed("The note has a number: values are computed. Say it without, or not.")
+            raise ToolFailed(
+                "The note has a digit: values are computed. Reword it, or leave it out."
+            )
         if code is not None:
             told = self._query(code)
             number = len(self._queries)
             if not (self._queries[-1].output or {}).get("value"):
                 raise ToolFailed(
-                    f"{told}. That may be because a text is written otherwise: if it is the answer"
-                    f" all the same, call answer(query={number})."
+                    f"{told}. The text may be spelled differently in the records: if this is the"
+                    f" answer all the same, call answer(query={number})."
                 )
         if number is None:
             raise ToolFailed("Name the query whose value is the answer, or give its code.")
@@ -168,11 +170,11 @@ class _Session:
             raise ToolFailed(f"There is no query {number}: 1 to {len(self._queries)} were run.")
         query = self._queries[number - 1]
         if query.outcome != RunOutcome.OK:
-            raise ToolFailed(f"Query {number} has no value: it has failed. Run another one.")
+            raise ToolFailed(f"Query {number} failed and has no value: run another one.")
         assert query.output is not None
         if not (query.output["evidence"]["count"] or query.output["evidence"]["collections"]):
             raise ToolFailed(
-                f"Query {number} reads nothing of the memory: what it says is no answer."
+                f"Query {number} reads nothing from the memory: its value is not an answer."
             )
         self._output = {
             **self._told(known=True, reason=" ".join(note.split())[:MAX_NOTE] or None),
@@ -218,9 +220,9 @@ class _Session:
             runs.wait(query, QUERY_SECONDS)
             if query.status != RunStatus.DONE:
                 raise SandboxAbsent(
-                    f"No sandbox worker has computed the model's query in {QUERY_SECONDS:g} s (run"
-                    f" {query.pk}). Your question is not at fault: ask again; if it stays so,"
-                    " whoever runs the server has to look at its sandbox workers."
+                    f"No sandbox worker ran the model's query within {QUERY_SECONDS:g} s (run"
+                    f" {query.pk}). Your question is not at fault: ask again. If this persists, the"
+                    " server's operator has to check the sandbox workers."
                 )
         self._queries.append(query)
         if query.outcome != RunOutcome.OK or query.output is None:

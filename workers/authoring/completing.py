@@ -35,6 +35,6 @@ def _complete(run: Run) -> dict[str, Any]:
         if 0 < len(sentence) <= MAX_COMPLETED:
             return {"question": sentence}
     raise NotSettled(
-        "The language model has not completed the question: it called no tool, or said nothing, or"
-        f" more than {MAX_COMPLETED} characters."
+        "The language model did not complete the question: it called no tool, or returned nothing,"
+        f" or more than {MAX_COMPLETED} characters."
     )

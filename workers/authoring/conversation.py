@@ -30,8 +30,8 @@ OF_THE_QUESTION = (Truncated, ModelRefused, PromptTooLong, EmptyAnswer, RequestR
 MAX_REPETITIONS = 2
 
 NO_TOOL = (
-    "Your answer called no tool, so nothing has happened. Work by calling the tools alone; what you"
-    " write beside them is read by nobody."
+    "Your answer called no tool, so nothing happened. Work only by calling tools; nobody reads text"
+    " outside of them."
 )
 
 
@@ -89,8 +89,7 @@ class Conversation:
         self._repetitions = self._repetitions + 1 if same and complained else 0
         if self._repetitions == MAX_REPETITIONS:
             raise NotSettled(
-                "the model gives the same answer again and again, although it was told:"
-                f" {self.last_problem}"
+                f"the model keeps repeating the same answer after this error: {self.last_problem}"
             )
 
 

@@ -82,7 +82,7 @@ def _settle(lane: Lane) -> None:
     """Memorize, then structure; entries that fail in one do not hold up the other."""
     user = structure.newest(lane.user_id)
     if structure.unjudged(user):
-        raise structure.NotJudgedYet("what was proposed before is still to be judged")
+        raise structure.NotJudgedYet("an earlier proposal has not been judged yet")
     failure: NotSettled | None = None
     try:
         settle(
@@ -127,7 +127,9 @@ def _patiently(
             if lane.attempts < PATIENT_ATTEMPTS:
                 raise
             logger.exception("entries_failed", user=lane.user_id, entries=len(entries))
-            raise NotSettled(f"the server fails on it ({type(error).__name__}: {error})") from error
+            raise NotSettled(
+                f"the server failed on it ({type(error).__name__}: {error})"
+            ) from error
 
     return do
 

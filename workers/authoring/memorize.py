@@ -49,7 +49,7 @@ CONTEXT_CHARACTERS = 2000
 
 REMEMBER = Tool(
     "remember",
-    "Hand in all the facts of these messages; an empty list if there is nothing to remember.",
+    "Submit all facts from these messages; an empty list if there is nothing to remember.",
     {
         "type": "object",
         "properties": {
@@ -68,14 +68,14 @@ REMEMBER = Tool(
                             "type": "array",
                             "items": {"type": "integer"},
                             "minItems": 1,
-                            "description": "The numbers of the messages that say it; of a"
-                            " correction also that of the remembered fact that it corrects.",
+                            "description": "The numbers of the messages that say it; for a"
+                            " correction, also that of the remembered fact it corrects.",
                         },
                         "derived": {
                             "type": "string",
-                            "description": "Only where a number or date in `text` follows from what"
-                            " is said and is not said itself, or where `text` is in other words"
-                            " altogether or in another language: how it follows, with a quotation.",
+                            "description": "Only if a number or date in `text` follows from the"
+                            " messages without being stated, or if `text` is a complete paraphrase"
+                            " or in another language: how it follows, with a quotation.",
                         },
                     },
                     "required": ["text", "sources"],
@@ -167,11 +167,11 @@ def _facts_of(
             told = call.problem or (
                 prompts.findings(findings)
                 if findings
-                else "Nothing was taken, since another call of this turn was wrong: send all again."
+                else "Nothing was stored, since another call of this turn failed: send all again."
             )
             conversation.answer(call, told, failed=True)
     raise NotSettled(
-        f"memorize: no facts that can be accepted in {MAX_TURNS} answers; the last problem:"
+        f"memorize: no acceptable facts in {MAX_TURNS} answers; last problem:"
         f" {conversation.last_problem}"
     )
 
@@ -220,7 +220,7 @@ def _form(
         yield Finding(
             code="too_long",
             message=f"{where}.text has {len(fact.text)} characters",
-            fix=f"split it into facts of {MAX_FACT_CHARACTERS} at most",
+            fix=f"split it into facts of at most {MAX_FACT_CHARACTERS} characters",
         )
     if not set(fact.sources) & set(known):
         yield Finding(
@@ -238,7 +238,7 @@ def _form(
     if (relative := _RELATIVE.search(fact.text)) and not fact.derived:
         yield Finding(
             code="relative_date",
-            message=f"{where}.text says {relative[0]!r}, which nobody understands later",
+            message=f"{where}.text has the relative date {relative[0]!r}, which is unclear later",
             fix="write the date itself; if the words belong to a name or a quotation, say so in"
             " `derived`",
         )

@@ -124,8 +124,8 @@ class _Session:
                 if self._done:
                     return
         raise NotSettled(
-            f"structure: the model has not finished in {most} answers, or in"
-            f" {MAX_CHARACTERS:,} characters; the last problem: {self._conversation.last_problem}"
+            f"structure: the model did not finish within {most} answers or {MAX_CHARACTERS:,}"
+            f" characters; last problem: {self._conversation.last_problem}"
         )
 
     def _question(self) -> str:
@@ -207,14 +207,14 @@ class _Session:
         """
         if self._refused:
             raise ToolFailed(
-                "Nothing was judged or committed, since a call before this one in the same answer"
-                " has failed: see to that first."
+                "Nothing was judged or committed, because an earlier call in the same answer"
+                " failed: fix that first."
             )
         missing = list(uncovered(self._bench.edits, self._considered, last_seq=self._user.last_seq))
         if missing:
             raise ToolFailed(_not_committed(prompts.findings(missing)))
         if self._judged == MAX_JUDGED:
-            raise NotSettled(f"structure: the model has not finished in {MAX_JUDGED} checks")
+            raise NotSettled(f"structure: the model did not finish within {MAX_JUDGED} checks")
         self._judged += 1
         run = self._propose(commit=commit)
         if run.outcome == RunOutcome.OK:
@@ -230,7 +230,7 @@ class _Session:
         self._refusals += 1
         told = _refusal(run)
         if self._refusals == MAX_REFUSALS:
-            raise NotSettled(f"structure: the gate has refused {MAX_REFUSALS} times; {told}")
+            raise NotSettled(f"structure: the gate refused the edits {MAX_REFUSALS} times; {told}")
         raise ToolFailed(_not_committed("\n".join([told, *self._follow_head()])))
 
     def _propose(self, *, commit: bool) -> Run:
@@ -258,7 +258,7 @@ class _Session:
         """Have a query run on the newest version, by a sandbox worker."""
         run = self._have_done(RunKind.QUERY, {"code": code})
         if run.outcome != RunOutcome.OK:
-            raise ToolFailed(f"The search has failed: {(run.error or {})['message']}")
+            raise ToolFailed(f"The search failed: {(run.error or {})['message']}")
         return (run.output or {})["value"]
 
     def _have_done(self, kind: RunKind, input: dict[str, Any]) -> Run:
@@ -276,7 +276,7 @@ class _Session:
         runs.wait(run, settings.UAC_GATE_SECONDS)
         if run.status != RunStatus.DONE:
             raise NotJudgedYet(
-                f"no sandbox worker has done the run {run.pk} in {settings.UAC_GATE_SECONDS:g} s"
+                f"no sandbox worker finished run {run.pk} within {settings.UAC_GATE_SECONDS:g} s"
             )
         return run
 
@@ -302,18 +302,18 @@ def _shown(entry: LogEntry) -> str:
 
 def _beginning(text: str, most: int, how: str) -> str:
     rest = len(text) - most
-    return text if rest <= 0 else f"{text[:most]}\n... {rest} characters more: {how}"
+    return text if rest <= 0 else f"{text[:most]}\n... {rest} more characters: {how}"
 
 
 def _not_committed(told: str) -> str:
-    return f"Nothing was committed; your edits stay. Send only what mends them. {told}"[:MAX_TOLD]
+    return f"Nothing was committed; your edits stay. Send only corrections. {told}"[:MAX_TOLD]
 
 
 def _in_order(run: Run) -> str:
     verdict = (run.output or {})["verdict"]
     advice = prompts.advice(verdict, BLOCKING_ONCE)
     begin = (
-        "You may finish, or mend the tests first." if advice else "Everything is in order: finish."
+        "You may finish, or fix the tests first." if advice else "Everything is in order: finish."
     )
     alerts = prompts.alerts(verdict) if verdict["day"] else ""
     return "\n".join(filter(None, [begin, advice, alerts]))[:MAX_TOLD]

@@ -52,7 +52,7 @@ EDIT = {
         },
         "kind": {"type": "string", "enum": ["record", "object", "enum"]},
         "members": {"type": "object", "description": 'Of an enum: {"RED": "red"}.'},
-        "doc": _text("Of define_class alone, one line: what an object of the class is."),
+        "doc": _text("For define_class only, one line: what an object of the class is."),
         "class_name": _TEXT,
         "type": _text(
             "As in Python, qualified: str, int, float, bool, decimal.Decimal, datetime.date,"
@@ -62,18 +62,18 @@ EDIT = {
         "default": {},
         "new_name": _TEXT,
         "collection": _TEXT,
-        "key": _text("Of the record. add makes one by itself."),
+        "key": _text("Of the record. add can generate one."),
         "derived": {
             "type": "object",
-            "description": "Fields whose value follows from what is said and is not said, each with"
-            " the reason; of a text in other words, a quotation of the entry.",
+            "description": "Fields whose value follows from the entries without being stated, each"
+            " with the reason; for a paraphrase, a quotation of the entry.",
         },
         "reason": _TEXT,
         "about": _text("What the parties disagree on."),
         "records": {"type": "array", "items": {"type": "object"}},
         "text": _TEXT,
-        "source": _text("Of constraints/<name>.py, all of it."),
-        "tests_source": _text("Of tests/test_<name>.py, all of it."),
+        "source": _text("All of constraints/<name>.py."),
+        "tests_source": _text("All of tests/test_<name>.py."),
     },
     "required": ["op"],
     "additionalProperties": False,
@@ -89,7 +89,7 @@ TOOLS = (
     _OPEN_DOMAIN,
     Tool(
         "look_up",
-        "Find records, the newest first: by key, by words that they contain, by fields' values.",
+        "Find records, newest first, by key, by words that they contain, or by values of fields.",
         _object(
             {
                 "domain": _TEXT,
@@ -107,7 +107,7 @@ TOOLS = (
     ),
     Tool(
         "read_entry",
-        "Read an entry of the log in full, also the messages that a fact was derived from.",
+        "Read a log entry in full, also a message that a fact was derived from.",
         _object(
             {
                 "seq": {"type": "integer", "minimum": 1},
@@ -118,13 +118,13 @@ TOOLS = (
     ),
     Tool(
         "edit",
-        "Apply edits to the project, in their order. Each is an object with `op` and its fields.",
+        "Apply edits to the project in order. Each is an object with `op` and its fields.",
         _object(
             {
                 "edits": {"type": "array", "items": EDIT, "minItems": 1},
                 "finish": {
                     "type": "boolean",
-                    "description": "Whether to `finish` at once, if all of them are applied.",
+                    "description": "Whether to `finish` at once if all of them are applied.",
                 },
             },
             "edits",
@@ -132,7 +132,7 @@ TOOLS = (
     ),
     Tool(
         "drop_edits",
-        "Take back edits that you made, by their numbers.",
+        "Undo edits that you made, by number.",
         _object({"numbers": {"type": "array", "items": {"type": "integer"}}}, "numbers"),
     ),
     Tool("check", "Run all checks and tests, without committing.", _object({})),
@@ -142,7 +142,7 @@ TOOLS = (
 COMPLETE_TOOLS = (
     Tool(
         "complete",
-        "Say the question so that it is understood without what was said before it.",
+        "Rewrite the question so that it is understood without the earlier turns.",
         _object({"question": _text("One sentence, in the language of the question.")}, "question"),
     ),
 )
@@ -151,18 +151,18 @@ ANSWER_TOOLS = (
     _OPEN_DOMAIN,
     Tool(
         "query",
-        "Run Python over the records; you are told its value.",
+        "Run Python over the records and get its value.",
         _object({"code": _text("An expression, or statements whose last is one.")}, "code"),
     ),
     Tool(
         "answer",
-        "Give the value of a query as the answer: of one that was run, by its number, or of new"
-        " code, which is run now.",
+        "Give the value of a query as the answer: one that was run, by its number, or new code,"
+        " which is run now.",
         _object(
             {
                 "query": {"type": "integer", "minimum": 1},
-                "code": _text("As in query, in place of its number."),
-                "note": _text("Without numbers, in one sentence, if at all."),
+                "code": _text("As in query, instead of a number."),
+                "note": _text("Optional: one sentence without numbers."),
             }
         ),
     ),

@@ -108,12 +108,12 @@ class Workbench:
         if entry is None:
             raise ToolFailed(f"The log has no entry {seq}: it has 1 to {self._user.last_seq}.")
         if entry.redacted_at is not None:
-            return f"[{seq}] was redacted: it says nothing any more, and nothing may rest on it."
+            return f"[{seq}] was redacted: its content is gone, and no edit may cite it."
         text = entry.content or json.dumps(entry.data, ensure_ascii=False)
         shown = text[start : start + MAX_CHARACTERS]
         rest = len(text) - start - len(shown)
         more = (
-            f"\n... and {rest} characters more: start at {start + len(shown)}" if rest > 0 else ""
+            f"\n... and {rest} more characters: start at {start + len(shown)}" if rest > 0 else ""
         )
         origin = f", derived from entries {list(entry.derived_from)}" if entry.derived_from else ""
         return f"[{seq}] ({entry.kind}, {entry.occurred_at:%Y-%m-%d}{origin}) {shown}{more}"
@@ -143,7 +143,9 @@ class Workbench:
         if not found:
             return "No record matches."
         if len(found) > MAX_RECORDS:
-            found[MAX_RECORDS:] = [f"... and more: {MAX_RECORDS} are shown; ask for less."]
+            found[MAX_RECORDS:] = [
+                f"... and more: only {MAX_RECORDS} are shown; narrow the search."
+            ]
         return _cut("\n".join(found))
 
     def related(self, texts: Iterable[str]) -> str:
@@ -253,7 +255,7 @@ class Workbench:
         told = " ".join([f"Applied, with these numbers: {numbers}.", *self._new_places(first)])
         if refused:
             raise ToolFailed(
-                f"{told} Refused; send these again, mended:\n" + _cut("\n".join(refused))
+                f"{told} Refused; correct these and send them again:\n" + _cut("\n".join(refused))
             )
         return told
 
@@ -268,10 +270,12 @@ class Workbench:
         """Take edits back, and report those that depend on them and are taken back too."""
         unknown = [number for number in numbers if not 0 <= number < len(self.edits)]
         if unknown:
-            raise ToolFailed(f"There is no edit {unknown[0]}: there are {len(self.edits)}, from 0.")
+            raise ToolFailed(
+                f"There is no edit {unknown[0]}: there are {len(self.edits)}, numbered from 0."
+            )
         kept = [edit for number, edit in enumerate(self.edits) if number not in set(numbers)]
         lost = self.reopen(self._user, kept)
-        told = [f"{len(self.edits)} edits are left, numbered anew from 0."]
+        told = [f"{len(self.edits)} edits are left, renumbered from 0."]
         return "\n".join([*told, *lost])
 
     def reopen(self, user: MemoryUser, edits: Sequence[Edit]) -> list[str]:
@@ -284,7 +288,7 @@ class Workbench:
             try:
                 self._carry_out(edit)
             except EditError as error:
-                lost.append(f"Dropped, since it cannot be applied any more: {edit.op}: {error}")
+                lost.append(f"Dropped, because it no longer applies: {edit.op}: {error}")
             else:
                 self.edits.append(edit)
         return lost
@@ -313,7 +317,9 @@ class Workbench:
         if not isinstance(edit, WriteConstraint | DeleteConstraint):
             return
         if not edit.sources:
-            raise EditError("no_sources", f"{edit.op}.sources is empty: cite what it comes from")
+            raise EditError(
+                "no_sources", f"{edit.op}.sources is empty: cite the entries that it comes from"
+            )
         if isinstance(edit, DeleteConstraint) and edit.name in self.outline.constraints:
             about = [edit.name.replace("_", " "), self.outline.constraints[edit.name]]
             try:
@@ -324,7 +330,7 @@ class Workbench:
                 raise EditError(
                     "ungrounded_deletion",
                     f"none of the entries {list(edit.sources)} names the constraint {edit.name!r}:"
-                    " cite one that does, or leave it",
+                    " cite one that does, or keep the constraint",
                 )
 
     def _completed(self, data: Any) -> Any:
@@ -426,11 +432,11 @@ def _query(domain: str, collection: str, words: Sequence[str], where: Mapping[st
 
 def _names(names: Iterable[str]) -> str:
     known = ", ".join(names)
-    return f"there is {known}" if known else "there is none yet"
+    return f"use one of {known}" if known else "there are none yet"
 
 
 def _cut(text: str) -> str:
     rest = len(text) - MAX_CHARACTERS
     if rest <= 0:
         return text
-    return f"{text[:MAX_CHARACTERS]}\n... and {rest} characters more: ask for less at a time"
+    return f"{text[:MAX_CHARACTERS]}\n... and {rest} more characters: ask for less at a time"

@@ -130,7 +130,7 @@ def unfounded(cited: Cited) -> list[Finding]:
             )
         ]
     if process.returncode != 0:
-        raise ReadingFailed(f"the process that reads ended with {process.returncode}")
+        raise ReadingFailed(f"the process that reads them exited with {process.returncode}")
     return [_finding(one) for one in json.loads(answer)]
 
 

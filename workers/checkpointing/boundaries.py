@@ -60,7 +60,7 @@ class BoundaryMutant:
     def message(self) -> str:
         """Describe the change that no test notices, and where: a line may repeat a token."""
         return (
-            f"no test notices `{self.instead}` for `{self.written}` in line {self.line},"
+            f"no test fails with `{self.instead}` instead of `{self.written}` in line {self.line},"
             f" in `{self.quoted}`"
         )
 
@@ -82,16 +82,16 @@ def boundary_mutants(source: str) -> list[BoundaryMutant]:
         if token.type == tokenize.OP and written in _FLIPPED:
             rank, instead, quoted = 0, _FLIPPED[written], _comparison(tokens, place)
             fix = (
-                "decide from what was said whether it holds where both are equal, and add one on"
-                " that very day, or at that value"
+                "decide from what was said whether it holds when both sides are equal, and add a"
+                " test for exactly that day or value"
             )
         elif token.type == tokenize.NAME and written in _SWAPPED:
-            rank, instead, fix = 1, _SWAPPED[written], "add one in which only one of the two holds"
+            rank, instead, fix = 1, _SWAPPED[written], "add a test in which only one of them holds"
         elif _is_boundary(tokens, place):
             rank, instead = 2, str(int(written) + 1)
             fix = (
-                "decide from what was said which day, or value, is the last for which it holds, and"
-                " add one on it and one just beyond"
+                "decide from what was said which day or value is the last for which it holds, and"
+                " add a test for it and one for the next"
             )
         else:
             continue

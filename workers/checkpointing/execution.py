@@ -41,8 +41,8 @@ def not_deterministic(path: str) -> Finding:
     return Finding(
         code="not_deterministic",
         path=path,
-        message="finds other alerts when sets are ordered otherwise",
-        fix="sort what you iterate",
+        message="finds different alerts when sets are iterated in another order",
+        fix="sort sets before iterating over them",
     )
 
 

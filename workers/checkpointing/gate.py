@@ -55,7 +55,7 @@ MAX_REJECTIONS_READ = 100
 
 # Finding for a constraint that already failed, and was sent unchanged.
 STILL_FAILS = "still_fails"
-NOT_MENDED = "it stays as it is, and raises no new alert until you mend it"
+NOT_MENDED = "it stays unchanged and raises no new alert until you fix it"
 
 
 class GateUnavailable(Exception):
@@ -179,7 +179,7 @@ def _check_grounding(case: _Case) -> None:
     try:
         found = list(unfounded(user, case.parent, case.change, is_of_model=is_of_model))
     except ReadingFailed as error:
-        raise GateUnavailable(f"reading the entries that are cited: {error}") from error
+        raise GateUnavailable(f"reading the cited entries: {error}") from error
     case.verdict.checks.append(Check("grounding", found))
     case.verdict.counts["paraphrases"] = sum(one.code == PARAPHRASE for one in found)
 
@@ -355,7 +355,7 @@ def _state(sandbox: Sandbox, change: Change) -> Iterator[Finding]:
             yield Finding(
                 code="value_differs",
                 path=path,
-                message="its records read otherwise when it is executed",
+                message="its records have different values when it is executed",
             )
 
 
@@ -373,7 +373,7 @@ def _tests(sandbox: Sandbox, change: Change, limits: Limits) -> Iterator[Finding
                 code="no_test",
                 path=path,
                 message="has no test",
-                fix="add functions named test_… that show the constraint speak and be silent",
+                fix="add functions named test_… that show the constraint fire and not fire",
             )
     yield from failed_tests(results, change.files)
     yield from same_evidence_in_tests(one for one in results if one.name.partition("::")[0] in own)

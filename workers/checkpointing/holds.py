@@ -181,7 +181,7 @@ def _held_alerts(
                 path=finding.constraint,
                 record=record,
                 entry=speaking[-1],
-                message=f"{told} resolves: entry {speaking[-1]} speaks of {about}",
+                message=f"{told} resolves: entry {speaking[-1]} mentions {about}",
                 fingerprint=fingerprint,
                 blocking=False,
             )
@@ -191,8 +191,8 @@ def _held_alerts(
                 path=finding.constraint,
                 record=record,
                 message=f"{told} would no longer be critical, and no entry that the edits cite"
-                f" speaks of {about} besides those it rests on",
-                fix="cite the entry that says what has changed, or leave out what silences it",
+                f" mentions {about}, apart from those that it is based on",
+                fix="cite the entry that says what has changed, or drop the edits that silence it",
                 fingerprint=fingerprint,
             )
 
@@ -282,8 +282,8 @@ def _unexplained_renames(
         yield Finding(
             code="unexplained_rename",
             message=f"{edit.domain}, {edit.class_name}: no entry that the edit cites uses the name"
-            f" {edit.new_name}, or speaks of such a record",
-            fix="keep the name, or cite the entry that gives a reason for another one",
+            f" {edit.new_name} or mentions such a record",
+            fix="keep the name, or cite the entry that gives a reason for the new one",
             field=edit.name,
             entry=max(edit.sources, default=None),
         )
@@ -316,9 +316,9 @@ def _weaker_rules(
         if name not in kept:
             what = "would be deleted"
         elif name in silent:
-            what = f"would not find what it finds now: {silent[name][:300]!r}"
+            what = f"would no longer find what it finds now: {silent[name][:300]!r}"
         elif name in lost:
-            what = f"would lose the case of {lost[name]}"
+            what = f"would lose the case that {lost[name]} tests"
         else:
             continue
         cited = sorted({seq for edit in _edits_of(candidate, name) for seq in edit.sources})
@@ -331,14 +331,14 @@ def _weaker_rules(
             entry=asking[-1] if asking else None,
             message=f"the constraint {name} {what}; "
             + (
-                f"entry {asking[-1]} speaks of it"
+                f"entry {asking[-1]} mentions it"
                 if asking
-                else f"no entry that is cited ({named}) speaks of what it is about"
+                else f"no cited entry ({named}) mentions the constraint or its subject"
             ),
             fix=""
             if asking
-            else "cite the entry that asks for it, or leave the rule as strict: what was replaced"
-            " may have an alert with another message",
+            else "cite the entry that asks for the change, or keep the rule as strict as it is: a"
+            " replaced record may have an alert with another message",
             blocking=not asking,
         )
 

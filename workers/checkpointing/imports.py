@@ -155,7 +155,7 @@ def _take_over(user: MemoryUser, whole: Whole, report: Report) -> Imported:
     classes = sum(len(domain.classes) for domain in outline.domains.values())
     report.modules = {domain.state_path: domain.name for domain in outline.domains.values()}
     report.counts = {"objects": records, "records": records, "classes": classes}
-    cited = "the entries that it rests on, which are of another log, to the entry of this import"
+    cited = "citations of entries in another log, to the entry of this import"
     report.notes = [{"kind": "converted", "place": "sources", "message": cited, "count": records}]
     if outline.legacy:
         profile = LIVE if any(path.startswith(LIVE) for path in outline.legacy) else FROZEN
@@ -180,7 +180,7 @@ def _read(sandbox: Sandbox, run: Run, files: Mapping[str, str], found: Layout) -
     if not found.modules:
         raise ImportFailed(
             "no_modules",
-            "no file holds state: give modules that bind instances of dataclasses to names",
+            "no file has state: send modules that assign instances of dataclasses to names",
         )
     try:
         return read_objects(
@@ -301,7 +301,7 @@ def _commit(
         MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         (entry,) = log.append(user, [_entry(files, report)], source="import")
         if entry.seq != seq:
-            raise HeadMoved(f"{user}: entries came in while a project was imported")
+            raise HeadMoved(f"{user}: entries were appended while a project was imported")
         candidate = Candidate(
             parent=user.head,
             change=imported.change,

@@ -65,13 +65,13 @@ MUTANTS = (
     _Mutant(
         "never_alerts_unnoticed",
         "never alerts",
-        "add a test with a state on which it alerts, and assert the alert",
+        "add a test with a state for which it fires, and assert the alert",
         "return iter(())",
     ),
     _Mutant(
         "always_alerts_unnoticed",
         "always alerts",
-        "add a test with a state on which it is silent, and assert that there is no alert",
+        "add a test with a state for which it does not fire, and assert that there is no alert",
         "return iter(list(check(*arguments, **options)) or [uac.info('always', key='always')])",
     ),
 )
@@ -149,7 +149,7 @@ def surviving_mutants(
             message += ", since they do not import it"
             fix = (
                 f"write from {package} import {name} in them, and call run_check({name}, …) with"
-                " a state on which it alerts, and with one on which it is silent"
+                " a state for which it fires, and with one for which it does not"
             )
         yield Finding(code=mutant.code, path=bench.tests_path(name), message=message, fix=fix)
     if not any(survive):
@@ -202,7 +202,7 @@ def _unnoticed_parts(
                 code=ALERT_UNREACHED if is_alert else BOUNDARY_UNNOTICED,
                 path=bench.path(name),
                 line=mutant.line,
-                message=mutant.message + (f"; {more} more are not told" if more else ""),
+                message=mutant.message + (f"; {more} more are not shown" if more else ""),
                 fix=mutant.fix,
                 blocking=False,
             )

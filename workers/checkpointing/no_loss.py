@@ -54,15 +54,15 @@ def losses(
             yield _finding("record_lost", record_id, "would be lost")
             continue
         if len(found[record_id]) > 1:
-            what = f"would be there {len(found[record_id])} times"
+            what = f"would exist {len(found[record_id])} times"
             yield _finding("record_doubled", record_id, what)
         if record_id not in expected:
-            yield _finding("record_unexpected", record_id, "would appear from nowhere")
+            yield _finding("record_unexpected", record_id, "would appear although no edit adds it")
             continue
         for one in found[record_id]:
             if not _same(one, expected[record_id]):
                 changed = _differing_field(expected[record_id], one)
-                what = f"would change its value of {changed}" if changed else "would change"
+                what = f"would change in the field {changed}" if changed else "would change"
                 yield _finding("record_changed", record_id, what, changed)
                 break
 

@@ -44,7 +44,7 @@ MAX_REBUILDS = 3
 MAX_GROWTH = 128 * 1024
 # Edits of the schema alone, which store none of an entry's content.
 SCHEMA_EDITS = (DefineClass, AddField, WidenField, RenameField)
-NOTHING_KEPT = "cited for the schema alone: no record, note or constraint rests on it"
+NOTHING_KEPT = "cited for the schema only: no record, note or constraint is based on it"
 
 
 def execute(run: Run) -> None:
@@ -127,7 +127,7 @@ def _changed_meanwhile(run: Run, user: MemoryUser) -> Iterator[Finding]:
     tree = user.head.tree if user.head is not None else {}
     for path, seen in run.input.get("expects", {}).items():
         if tree.get(path, "") != seen:
-            said = "was changed since you opened it: open it again, and make your change there"
+            said = "has changed since you opened it: open it again and repeat your change"
             yield Finding(code="changed_meanwhile", path=path, message=said)
 
 
@@ -177,7 +177,7 @@ def _of_file(error: EditError | ProjectError) -> Finding:
 
 
 def _repair(path: str, name: str, edit: int | None = None) -> Finding:
-    message = f"could not run as it came, and was repaired: {name}"
+    message = f"could not run as it was sent, and was repaired: {name}"
     return Finding(code="repaired", path=path, edit=edit, message=message, blocking=False)
 
 
@@ -224,8 +224,8 @@ def _already_settled(run: Run, user: MemoryUser, considered: Sequence[int]) -> I
         yield Finding(
             code="already_settled",
             entry=seq,
-            message=f"entry {seq} was considered, and is {outcome.outcome} already",
-            fix="leave it, and all that comes from it, out",
+            message=f"entry {seq} was considered, but is already {outcome.outcome}",
+            fix="leave out the entry and everything that comes from it",
         )
 
 

@@ -231,8 +231,8 @@ def _refuse_collision(
             if sources - copies.came_from(merge, sources).keys():
                 raise EditError(
                     "merged_key",
-                    f"{'.'.join(record_id)} is {user}'s own: what {merge.merged} had under this key"
-                    " was not put over it; append an entry that says what is right",
+                    f"{'.'.join(record_id)} is {user}'s own: the record of {merge.merged} with this"
+                    " key did not overwrite it; append an entry that says which is right",
                 )
 
 

@@ -70,7 +70,7 @@ def _finish(row: Redaction) -> None:
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         leases.check(row)
         if locked.head_id != user.head_id or redaction.under_way(locked) != seqs:
-            raise HeadMoved(f"{user}: something was redacted or written meanwhile")
+            raise HeadMoved(f"{user}: entries were redacted or the project changed meanwhile")
         checkpoint = None
         reopened: list[int] = []
         if draft is not None:
@@ -125,7 +125,7 @@ def _draft(user: MemoryUser, row: Redaction, traces: Traces) -> _Draft:
     if problem:
         verdict = gate.judge(user, user.head, change)
     if not verdict.accepted:
-        raise gate.GateUnavailable(f"without what was redacted, {verdict.reason}")
+        raise gate.GateUnavailable(f"without the redacted content, {verdict.reason}")
     candidate = Candidate(
         parent=user.head,
         change=change,

@@ -42,7 +42,7 @@ def ungrounded_retirements(
         yield Finding(
             code="too_many_retired",
             message=f"{len(retirements)} records would be retired at once: {MAX_RETIRED} at most",
-            fix="split it: see that each is to go, and propose some of them at a time",
+            fix="check that each of them has to be retired, and propose smaller batches",
         )
         return
     for one in retirements:
@@ -59,8 +59,8 @@ def ungrounded_retirements(
             yield Finding(
                 code="ungrounded_retirement",
                 message=f"{'.'.join(one.record_id)} would be retired, and no entry that the edit"
-                f" cites besides those it rests on ({', '.join(map(str, cited)) or 'none'}) names"
-                " it",
+                f" cites ({', '.join(map(str, cited)) or 'none'}) names it, apart from those that"
+                " it is based on",
                 fix="cite the entry that says so, or update the record instead",
                 record=one.record_id,
                 entry=max(one.sources),

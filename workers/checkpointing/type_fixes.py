@@ -100,16 +100,16 @@ def _annotate(match: re.Match[str], place: _Place) -> str:
         case "type annotation for one or more parameters":
             wanted = f"the type of each parameter ({takes})" if takes else "each parameter's type"
         case _:
-            wanted = f"the types of what it takes ({takes}) and {returns}" if takes else returns
+            wanted = f"the types of its parameters ({takes}) and {returns}" if takes else returns
     return f"write {wanted}"
 
 
 def _returned(node: ast.FunctionDef) -> str:
     own = list(_own_nodes(node))
     if any(isinstance(one, ast.Yield | ast.YieldFrom) for one in own):
-        return "-> Iterator[…] with the type of what it yields"
+        return "-> Iterator[…] with the type that it yields"
     if any(isinstance(one, ast.Return) and one.value is not None for one in own):
-        return "the type of what it returns, such as -> bool"
+        return "the type that it returns, such as -> bool"
     return "-> None"
 
 
@@ -165,21 +165,21 @@ def _return_alike(match: re.Match[str], place: _Place) -> str:
     if expected.startswith(("Iterator[", "Generator[")) and got.startswith("list["):
         return f"yield each instead of returning a list, or write -> {got}"
     if "None" in got and "None" not in expected:
-        return f"it may return None: return something else then, or write -> {expected} | None"
+        return f"it may return None: return another value, or write -> {expected} | None"
     return f"return what it declares, or write -> {got}"
 
 
 def _return_always(match: re.Match[str], place: _Place) -> str:
-    return "return a value on every way to its end; a check yields its alerts"
+    return "return a value on every path; a check yields its alerts"
 
 
 def _say_what_it_holds(match: re.Match[str], place: _Place) -> str:
     example = {"dict": "dict[str, int]", "Mapping": "Mapping[str, int]"}
-    return f"write what it holds, as in {example.get(match['type'], match['type'] + '[str]')}"
+    return f"write its element types, as in {example.get(match['type'], match['type'] + '[str]')}"
 
 
 def _annotate_called(match: re.Match[str], place: _Place) -> str:
-    return f"annotate what {match['name']} takes and returns"
+    return f"annotate the parameters and the result of {match['name']}"
 
 
 def _name_fields(match: re.Match[str], place: _Place) -> str:

@@ -24,7 +24,7 @@ class UnreachedAlert:
     source: str
     line: int
 
-    fix = "add a test with a state on which it comes, and assert it"
+    fix = "add a test with a state that causes it, and assert it"
 
     @property
     def message(self) -> str:

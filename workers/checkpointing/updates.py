@@ -187,7 +187,7 @@ def _unnamed(update: RecordUpdate, name: str, *, is_read: bool) -> Finding:
     return Finding(
         code="ungrounded_update",
         message=f"field {name} of {'.'.join(update.record_id)}{why} would change, and no entry that"
-        f" the edit cites besides those it rests on ({_cited(update, name)}) {what}",
+        f" the edit cites ({_cited(update, name)}) {what}, apart from those that it is based on",
         fix="cite the entry that says so, or leave the value as it is",
         record=update.record_id,
         field=name,
@@ -199,7 +199,7 @@ def _unsaid(update: RecordUpdate, name: str) -> Finding:
     return Finding(
         code="ungrounded_update",
         message=f"field {name} of {'.'.join(update.record_id)}, which constraints read, would"
-        f" change to a text that no entry says which the edit cites ({_cited(update, name)})",
+        f" change to a text that is in no entry that the edit cites ({_cited(update, name)})",
         fix="cite the entry that says it, or, if it follows from what is said, name the field in"
         " `derived` with the reason",
         record=update.record_id,

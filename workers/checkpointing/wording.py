@@ -4,7 +4,7 @@ Dates, numbers and codes are compared one by one (`grounding`). At least a quart
 words must be in the entries: all but four in a thousand true facts of recorded conversations pass,
 and twelve in thirteen random snatches do not. The speaker and the time count as words of the
 entry, since "Gina is well" may be all of a fact. A paraphrase or translation is marked as derived,
-with a reason that quotes an entry: any other reason could be given without having read one.
+with a reason that quotes an entry: without a quotation, a model need not have read the entry.
 """
 
 import datetime
@@ -35,7 +35,7 @@ _USER = frozenset(terms("user users"))
 # Finding for a paraphrase that is marked as derived, and accepted.
 PARAPHRASE = "paraphrase"
 FIX = (
-    "cite the entry that says it; if it is said in other words or in another language, name the"
+    "cite the entry that says it; if the text is a paraphrase or in another language, name the"
     " field in `derived` with a reason that quotes the entry:"
     " \"German: 'Ich koche gern Nudeln'\""
 )
@@ -190,7 +190,7 @@ def _finding(claim: Claim, name: str, wording: Wording) -> Finding:
     if reason is not None and wording.is_quoted_in(reason):
         return Finding(
             code=PARAPHRASE,
-            message=f"{place} is in other words than the entries that it cites ({cited}): {reason}",
+            message=f"{place} paraphrases the entries that it cites ({cited}): {reason}",
             record=claim.record_id,
             field=name,
             entry=max(claim.sources, default=None),

@@ -155,8 +155,8 @@ def _silence(
         yield Finding(
             code="speaks_of_nothing",
             path=path,
-            message="alerts about a user who has no record of what it needs",
-            fix="alert on records that are there",
+            message="alerts about a user without any records that it needs",
+            fix="yield alerts only for records that exist",
         )
 
 
@@ -180,6 +180,6 @@ def _tests(
                 code="not_deterministic",
                 path=path,
                 test=result.name,
-                message=f"{result.name} fails when sets are ordered otherwise",
-                fix="sort what you iterate",
+                message=f"{result.name} fails when sets are iterated in another order",
+                fix="sort sets before iterating over them",
             )

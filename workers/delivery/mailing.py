@@ -63,11 +63,11 @@ def _tell(subscription: StaffSubscription, news: staff_mail.News) -> None:
     if news.number:
         if not subscription.staff.has_perm("memory.view_alert"):
             raise CannotMail(
-                f"{subscription.staff.get_username()} may not view alerts: give the permission, or"
+                f"{subscription.staff.get_username()} may not view alerts: grant the permission, or"
                 " switch the subscription off."
             )
         if settings.EMAIL_BACKEND == NO_BACKEND:
-            raise CannotMail("EMAIL_URL is not set: there is no mail server to send by.")
+            raise CannotMail("EMAIL_URL is not set: there is no mail server to send with.")
         staff_mail.mail(subscription, news).send()
         logger.info("mail_sent", subscription=subscription.pk, alerts=news.number)
     staff_mail.told(subscription, news, timezone.now())

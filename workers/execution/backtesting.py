@@ -40,7 +40,7 @@ SLICE_SECONDS = 30.0
 HURRIED_SECONDS = 3.0
 # Maximum seconds for a user's history; the findings of the rest are unknown.
 USER_SECONDS = 120.0
-KILLED = "the worker was killed again and again"
+KILLED = "the worker was killed repeatedly"
 # Errors of a constraint that was written for a newer version than the one it runs on.
 _NOT_THERE = ("ImportError", "ModuleNotFoundError")
 
@@ -272,7 +272,7 @@ class _History:
         if seq is None:
             return None
         return BacktestIssue(
-            kind="redacted", message=f"these versions rest on entry {seq}, which was redacted since"
+            kind="redacted", message=f"these versions use entry {seq}, which has been redacted"
         )
 
     # -- What is found in them --------------------------------------------------------------------
@@ -298,7 +298,9 @@ class _History:
                 if instant >= stretch.end:
                     break
                 if time.monotonic() > self._deadline:
-                    yield self._unknown(stretch, instant, "its answer changes too often", ends=True)
+                    yield self._unknown(
+                        stretch, instant, "its findings change too often", ends=True
+                    )
                     return
                 if not told:
                     yield self._moment(stretch, instant)
@@ -306,7 +308,7 @@ class _History:
                 yield self._run(sandbox, stretch, instant)
             if foreseen.error is not None and not self._lacks(foreseen.error):
                 reason = f"{foreseen.error.type}: {foreseen.error.message}"
-                yield self._unknown(stretch, at, f"it cannot be looked ahead at: {reason}")
+                yield self._unknown(stretch, at, f"it cannot be forecast: {reason}")
                 return
             if foreseen.error is not None or foreseen.until is None:
                 return
@@ -315,7 +317,7 @@ class _History:
                 return
             late = time.monotonic() > self._deadline
             if late or later <= at:
-                reason = "it has to be called too often"
+                reason = "it would have to run too often"
                 yield self._unknown(stretch, max(later, at), reason, ends=late)
                 return
             at = later

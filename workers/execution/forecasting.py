@@ -37,7 +37,7 @@ def make(user_pk: int) -> None:
     if forecast is None:
         return
     if forecast.attempts > settings.UAC_MAX_ATTEMPTS:  # each worker that tried was killed
-        error = forecast.last_error or "the worker was killed again and again"
+        error = forecast.last_error or "the worker was killed repeatedly"
         _give_up(forecast, error)
         return
     with leases.kept(forecast):

@@ -67,7 +67,9 @@ def run_old_constraint(
     _raise_error(answer)
     alerts = answer.get("alerts")
     if not isinstance(alerts, list):
-        raise ForeignCodeError(UserError(type="NoAlerts", message="it returned no list of alerts"))
+        raise ForeignCodeError(
+            UserError(type="NoAlerts", message="it did not return a list of alerts")
+        )
     rows = [row for row in alerts[:MAX_ALERTS] if isinstance(row, dict)]
     keys = [_first(row, KEYS) or "alert" for row in rows]
     found, used = [], Counter[str]()

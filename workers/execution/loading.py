@@ -245,7 +245,7 @@ def compiling() -> Iterator[Compile]:
             if sandbox.image_digest != digest:
                 raise SandboxError(
                     "killed",
-                    "the image of the sandboxes was replaced meanwhile",
+                    "the sandbox image was replaced meanwhile",
                     infrastructure=True,
                 )
             return sandbox.compile(sources)

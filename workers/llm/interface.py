@@ -155,10 +155,10 @@ class RateLimited(CallFailed):
     """The provider answered 429."""
 
     outcome = LlmOutcome.RATE_LIMITED
-    summary = "The provider lets this key make no more calls for the moment."
+    summary = "The provider's rate limit for this key is reached for the moment."
     explanation = (
-        "The provider of the language model takes no more calls for the moment. Your question"
-        " is not at fault: ask again in a minute."
+        "The language model's provider accepts no more calls for the moment. Your question is not"
+        " at fault: ask again in a minute."
     )
     passing = True
 
@@ -169,8 +169,8 @@ class ProviderUnavailable(CallFailed):
     outcome = LlmOutcome.UNAVAILABLE
     summary = "The provider has failed or is overloaded."
     explanation = (
-        "The provider of the language model has failed or is overloaded. Your question is not"
-        " at fault: ask again in a minute."
+        "The language model's provider has failed or is overloaded. Your question is not at fault:"
+        " ask again in a minute."
     )
     passing = True
 
@@ -181,9 +181,8 @@ class TimedOut(CallFailed):
     outcome = LlmOutcome.TIMEOUT
     summary = "The provider did not answer in time (UAC_LLM_TIMEOUT_SECONDS)."
     explanation = (
-        "The provider of the language model did not answer in time. Your question is not at"
-        " fault: ask again; if that happens often, whoever runs the server may raise"
-        " UAC_LLM_TIMEOUT_SECONDS."
+        "The language model's provider did not answer in time. Your question is not at fault: ask"
+        " again. If this happens often, the server's operator can raise UAC_LLM_TIMEOUT_SECONDS."
     )
     passing = True
 
@@ -194,9 +193,9 @@ class ConnectionLost(CallFailed):
     outcome = LlmOutcome.CONNECTION_LOST
     summary = "The provider cannot be reached, or the connection was dropped."
     explanation = (
-        "The provider of the language model cannot be reached, or the connection was dropped."
-        " Your question is not at fault: ask again in a minute; if it stays so, whoever runs the"
-        " server has to check the network and UAC_LLM_BASE_URL."
+        "The language model's provider cannot be reached, or the connection was dropped. Your"
+        " question is not at fault: ask again in a minute. If this persists, the server's operator"
+        " has to check the network and UAC_LLM_BASE_URL."
     )
     passing = True
 
@@ -206,13 +205,13 @@ class InvalidAnswer(CallFailed):
 
     outcome = LlmOutcome.INVALID_ANSWER
     summary = (
-        "What came back is no answer of this provider: does the base URL lead to it, or does a"
-        " proxy answer in its place?"
+        "The response is not an answer of this provider: check that the base URL leads to it, and"
+        " that no proxy answers in its place."
     )
     explanation = (
-        "What came back is no answer of a language model. Your question is not at fault:"
-        " whoever runs the server has to check that UAC_LLM_BASE_URL leads to the provider, and"
-        " that no proxy answers in its place."
+        "The response is not an answer of a language model. Your question is not at fault: the"
+        " server's operator has to check that UAC_LLM_BASE_URL leads to the provider, and that no"
+        " proxy answers in its place."
     )
     passing = True
 
@@ -221,8 +220,8 @@ class EmptyAnswer(CallFailed):
     """The answer has neither text nor a tool call."""
 
     outcome = LlmOutcome.EMPTY
-    summary = "The model has answered nothing."
-    explanation = "The language model has answered nothing. Ask in other words."
+    summary = "The model returned an empty answer."
+    explanation = "The language model returned an empty answer. Rephrase the question."
     passing = True
 
 
@@ -230,10 +229,10 @@ class Truncated(CallFailed):
     """The answer was cut off at the limit of output tokens, and would be again."""
 
     outcome = LlmOutcome.TRUNCATED
-    summary = "The answer was cut off at the limit of its tokens (UAC_LLM_OUTPUT_TOKENS)."
+    summary = "The answer was cut off at the token limit (UAC_LLM_OUTPUT_TOKENS)."
     explanation = (
-        "The language model's answer was cut off, because it was too long. Ask for less at a"
-        " time; or whoever runs the server raises UAC_LLM_OUTPUT_TOKENS."
+        "The language model's answer was cut off, because it was too long. Ask for less at a time,"
+        " or have the server's operator raise UAC_LLM_OUTPUT_TOKENS."
     )
 
 
@@ -243,7 +242,7 @@ class ModelRefused(CallFailed):
     outcome = LlmOutcome.REFUSED
     summary = "The model, or its provider's filter, refuses to answer."
     explanation = (
-        "The language model, or its provider's filter, refuses this question. Ask in other words."
+        "The language model, or its provider's filter, refuses this question. Rephrase it."
     )
 
 
@@ -256,9 +255,9 @@ class WrongKey(CallFailed):
         " that it may use this model."
     )
     explanation = (
-        "The provider of the language model refuses the server's API key. Your question is not"
-        " at fault: asking again does not help before whoever runs the server has corrected"
-        " UAC_LLM_API_KEY, or the workspace's own key."
+        "The language model's provider refuses the server's API key. Your question is not at fault:"
+        " asking again does not help until the server's operator has corrected UAC_LLM_API_KEY, or"
+        " the workspace's own key."
     )
 
 
@@ -268,9 +267,8 @@ class NoCredit(CallFailed):
     outcome = LlmOutcome.NO_CREDIT
     summary = "The account at the provider has no credit or quota left: top it up there."
     explanation = (
-        "The server's account at the provider of the language model has no credit left. Your"
-        " question is not at fault: asking again does not help before whoever runs the server"
-        " has topped it up."
+        "The server's account at the language model's provider has no credit left. Your question is"
+        " not at fault: asking again does not help until the server's operator has topped it up."
     )
 
 
@@ -278,11 +276,13 @@ class UnknownModel(CallFailed):
     """The provider answered 404."""
 
     outcome = LlmOutcome.UNKNOWN_MODEL
-    summary = "The provider knows no such model or address: check the model's name and base URL."
+    summary = (
+        "The provider does not know this model or address: check the model's name and base URL."
+    )
     explanation = (
-        "The provider knows no such language model, or no such address. Your question is not at"
-        " fault: asking again does not help before whoever runs the server has corrected"
-        " UAC_LLM_MODEL or UAC_LLM_BASE_URL, or the workspace's own."
+        "The provider does not know this language model or address. Your question is not at fault:"
+        " asking again does not help until the server's operator has corrected UAC_LLM_MODEL or"
+        " UAC_LLM_BASE_URL, or the workspace's own."
     )
 
 
@@ -290,11 +290,11 @@ class PromptTooLong(CallFailed):
     """The prompt is larger than the model's context."""
 
     outcome = LlmOutcome.TOO_LONG
-    summary = "The prompt is longer than what this model can read."
+    summary = "The prompt is longer than this model's context window."
     explanation = (
-        "The question, with what the memory knows, is longer than what the language model can"
-        " read. Ask a shorter question, or with fewer turns before it; or whoever runs the"
-        " server chooses a model that reads more."
+        "The question, with the memory's content, is longer than the language model's context"
+        " window. Ask a shorter question, send fewer earlier turns, or have the server's operator"
+        " choose a model with a larger one."
     )
 
 
@@ -304,7 +304,6 @@ class RequestRejected(CallFailed):
     outcome = LlmOutcome.REJECTED
     summary = "The provider rejects the request."
     explanation = (
-        "The provider of the language model rejects the request. Ask in other words; if it is"
-        " rejected again, whoever runs the server has to check that UAC_LLM_MODEL can call"
-        " tools."
+        "The language model's provider rejects the request. Rephrase the question; if it is"
+        " rejected again, the server's operator has to check that UAC_LLM_MODEL can call tools."
     )

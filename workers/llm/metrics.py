@@ -33,17 +33,17 @@ def _calls() -> Iterator[Metric]:
     """
     seconds = SummaryMetricFamily(
         "uac_llm_call_seconds",
-        "How long calls took, and how many there were, by what came of them.",
+        "Number and duration of calls, by outcome.",
         labels=["model", "purpose", "outcome"],
     )
     tokens = CounterMetricFamily(
         "uac_llm_tokens",
-        "Tokens of calls; presumed: what calls may have taken of which nothing was told.",
+        "Tokens of calls; presumed: an estimate for calls whose usage was not reported.",
         labels=["model", "purpose", "kind"],
     )
     cost = CounterMetricFamily(
         "uac_llm_cost",
-        "Money that calls have cost, in the currency of the price list.",
+        "Cost of calls, in the currency of the price list.",
         labels=["model", "purpose"],
     )
     month = timezone.now().date().replace(day=1)
@@ -73,6 +73,8 @@ def _calls() -> Iterator[Metric]:
         tokens,
         cost,
         GaugeMetricFamily(
-            "uac_llm_calls_under_way", "Calls that wait for an answer.", value=under_way.count()
+            "uac_llm_calls_under_way",
+            "Calls that are waiting for an answer.",
+            value=under_way.count(),
         ),
     )

@@ -23,14 +23,16 @@ def read_call(id: str, name: str, sent: str | Mapping[str, Any], tools: Sequence
         # Some models send nothing at all for a function without parameters.
         arguments = json.loads(text or "{}", parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        problem = f"The arguments are no JSON ({error}). Call the tool again with a JSON object."
+        problem = (
+            f"The arguments are not valid JSON ({error}). Call the tool again with a JSON object."
+        )
         return ToolCall(id, name, {}, text, problem)
     if not isinstance(arguments, dict):
         problem = "The arguments must be a JSON object. Call the tool again with one."
         return ToolCall(id, name, {}, text, problem)
     if not _storable(arguments):
         problem = (
-            "The arguments contain NUL or half of a character (an unpaired surrogate). Call the"
+            "The arguments contain NUL or an unpaired surrogate (half of a character). Call the"
             " tool again without it."
         )
         return ToolCall(id, name, {}, text, problem)
@@ -48,4 +50,4 @@ def _storable(arguments: Mapping[str, Any]) -> bool:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not valid JSON")

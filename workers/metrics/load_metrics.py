@@ -21,7 +21,7 @@ def register(registry: CollectorRegistry) -> None:
 def _refused() -> Iterator[Metric]:
     refused = CounterMetricFamily(
         "uac_refused",
-        "Requests refused for a rate or a quota of their workspace.",
+        "Requests refused because of a rate limit or quota of their workspace.",
         labels=["workspace", "reason"],
     )
     for workspace, reason, number in refusals.counted():
@@ -32,7 +32,7 @@ def _refused() -> Iterator[Metric]:
 def _waiting() -> Iterator[Metric]:
     waiting = GaugeMetricFamily(
         "uac_waiting",
-        "What of a workspace waits, or goes on; none is not told.",
+        "Waiting or running work of a workspace; a kind without any is absent.",
         labels=["workspace", "kind"],
     )
     for workspace, kind, number in usage.waiting():

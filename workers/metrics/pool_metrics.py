@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 if TYPE_CHECKING:
     from workers.sandbox.pool import Pool
 
-ABOUT = Info("uac_sandbox", "What sandboxes are made of here.")
+ABOUT = Info("uac_sandbox", "Runner and image of the sandboxes of this worker.")
 
 
 def register(
@@ -38,11 +38,11 @@ class Pools(Collector):
         """Yield the metrics of all pools together."""
         sandboxes = GaugeMetricFamily(
             "uac_sandbox_pool_sandboxes",
-            "Sandboxes that there are, by state and, where it matters, hash seed.",
+            "Existing sandboxes, by state and, where it matters, hash seed.",
             labels=["state", "hash_seed"],
         )
         claims = CounterMetricFamily(
-            "uac_sandbox_claims", "Sandboxes asked for, by what was there.", labels=["found"]
+            "uac_sandbox_claims", "Claims of a sandbox, by what was available.", labels=["found"]
         )
         destroyed = CounterMetricFamily(
             "uac_sandbox_destroyed", "Sandboxes destroyed, by reason.", labels=["reason"]

@@ -29,21 +29,21 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 CLAIM_SECONDS = Histogram(
-    "uac_sandbox_claim_seconds", "From asking for a sandbox to having one.", buckets=BUCKETS
+    "uac_sandbox_claim_seconds", "Time from claiming a sandbox to getting one.", buckets=BUCKETS
 )
 
 
 START_SECONDS = Histogram(
-    "uac_sandbox_start_seconds", "From creating a sandbox to its being ready.", buckets=BUCKETS
+    "uac_sandbox_start_seconds", "Time from creating a sandbox until it is ready.", buckets=BUCKETS
 )
 
 
-START_FAILURES = Counter("uac_sandbox_start_failures", "Sandboxes that did not start.")
+START_FAILURES = Counter("uac_sandbox_start_failures", "Sandboxes that failed to start.")
 
 
 REQUEST_SECONDS = Histogram(
     "uac_sandbox_request_seconds",
-    "From a request to a sandbox to its answer.",
+    "Time from a request to a sandbox to its answer.",
     ["operation"],
     buckets=BUCKETS,
 )
@@ -51,7 +51,7 @@ REQUEST_SECONDS = Histogram(
 
 REQUESTS = Counter(
     "uac_sandbox_requests",
-    "Requests to sandboxes, by what came of them and whether the machine is to blame.",
+    "Requests to sandboxes, by outcome and whether the infrastructure is to blame.",
     ["operation", "outcome", "infrastructure"],
 )
 

@@ -24,7 +24,7 @@ def _messages() -> Iterator[Metric]:
     """Yield the number of messages in the log by state, and the age of the oldest pending one."""
     messages = GaugeMetricFamily(
         "uac_webhook_messages",
-        "Messages in the log, by what became of them; held: the endpoint is disabled.",
+        "Messages in the log, by state; held: the endpoint is disabled.",
         labels=["state"],
     )
     held = Q(state=DeliveryState.PENDING, endpoint__enabled=False)
@@ -39,7 +39,7 @@ def _messages() -> Iterator[Metric]:
         messages.add_metric([state], found[state])
     age = (timezone.now() - found["oldest"]).total_seconds() if found["oldest"] else 0.0
     endpoints = GaugeMetricFamily(
-        "uac_webhook_endpoints", "Webhook endpoints, by how they stand.", labels=["state"]
+        "uac_webhook_endpoints", "Webhook endpoints, by state.", labels=["state"]
     )
     standing = WebhookEndpoint.objects.order_by().aggregate(
         ok=Count("pk", filter=Q(enabled=True, failing_since=None)),
@@ -53,7 +53,7 @@ def _messages() -> Iterator[Metric]:
         endpoints,
         GaugeMetricFamily(
             "uac_webhook_oldest_seconds",
-            "For how long the oldest message has waited whose endpoint is enabled.",
+            "Age of the oldest pending message whose endpoint is enabled.",
             value=age,
         ),
     )

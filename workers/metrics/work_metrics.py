@@ -28,12 +28,12 @@ def _of_work() -> Iterator[Metric]:
     families = {
         name: GaugeMetricFamily(f"uac_work_{name}", text, labels=["kind", "queue"])
         for name, text in (
-            ("waiting", "Work that nobody does who could."),
-            ("oldest_seconds", "For how long the oldest of it has waited for a worker."),
-            ("held", "Work that a worker is at."),
-            ("longest_seconds", "For how long the oldest of that has been held, at most."),
-            ("failing", "Work that was tried again and again, and is tried on."),
-            ("dead", "Work that was given up, and that the staff have not seen to."),
+            ("waiting", "Due work that no worker has claimed."),
+            ("oldest_seconds", "Time that the oldest due work has waited for a worker."),
+            ("held", "Work that a worker holds."),
+            ("longest_seconds", "Upper bound of the time that the oldest of it has been held."),
+            ("failing", "Work that has failed repeatedly and is still retried."),
+            ("dead", "Work that failed permanently and that the staff have not handled."),
         )
     }
     for one in stuck.standings():
@@ -51,7 +51,7 @@ def _of_work() -> Iterator[Metric]:
 def _of_server() -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "uac_dispatcher_silent_seconds",
-        "For how long nothing was dispatched.",
+        "Time since the last dispatch.",
         value=alarms.silence(alarms.DISPATCHER),
     )
     hosts = GaugeMetricFamily("uac_sandbox_hosts", "Sandbox workers, by state.", labels=["state"])
@@ -60,10 +60,12 @@ def _of_server() -> Iterator[Metric]:
     yield hosts
     used, most = alarms.connections()
     yield GaugeMetricFamily(
-        "uac_database_connections", "Connections that the database has open.", value=used
+        "uac_database_connections", "Open connections of the database.", value=used
     )
     yield GaugeMetricFamily(
-        "uac_database_connections_most", "Connections that it takes.", value=most
+        "uac_database_connections_most",
+        "Maximum number of connections of the database.",
+        value=most,
     )
     raised = GaugeMetricFamily("uac_alarm", "1: the alarm is raised.", labels=["alarm"])
     for alarm in alarms.raised():
@@ -77,10 +79,10 @@ def _of_queues() -> Iterator[Metric]:
     except (redis.RedisError, Error) as error:
         logger.warning("queue_metrics_not_read", error=str(error))
         found = []
-    yield GaugeMetricFamily("uac_redis_up", "Whether Redis answers.", value=bool(found))
-    hints = GaugeMetricFamily("uac_queue_hints", "Hints in a queue.", labels=["queue"])
+    yield GaugeMetricFamily("uac_redis_up", "1 if Redis answers.", value=bool(found))
+    hints = GaugeMetricFamily("uac_queue_hints", "Wake-up hints in a queue.", labels=["queue"])
     oldest = GaugeMetricFamily(
-        "uac_queue_oldest_seconds", "For how long the oldest hint is there.", labels=["queue"]
+        "uac_queue_oldest_seconds", "Age of the oldest hint.", labels=["queue"]
     )
     for queue in found:
         hints.add_metric([queue.name], queue.hints)

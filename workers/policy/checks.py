@@ -51,7 +51,7 @@ def check_policy(path: str, source: str) -> list[Violation]:
     kind = next((name for name, pattern in _KINDS if pattern.fullmatch(path)), None)
     if kind is None:
         message = (
-            f"{path} is no file of a project: use domains/<domain>/schema.py or state.py,"
+            f"{path} is not a project file: use domains/<domain>/schema.py or state.py,"
             " constraints/<name>.py or tests/test_<name>.py"
         )
         return [Violation(path, 1, "path", message)]

@@ -136,12 +136,14 @@ class _Policy:
                 yield from self.check_attribute(name)
                 yield from self.check_use(node, qualified)
                 if name == "format" and is_text(node.value) and id(node) not in self.called:
-                    yield "attribute", ".format is passed on: use an f-string"
+                    yield "attribute", ".format is passed as a value: use an f-string"
                 owner = self.origin(node.value)
                 if owner is not None and owner in LIBRARY and f"{owner}.{name}" not in LIBRARY:
                     yield from self.check_member(owner, name)
                 if self.kind in _CONSTRAINTS and not isinstance(node.ctx, ast.Load):
-                    message = f".{name} is assigned: a constraint reads the state, and changes none"
+                    message = (
+                        f".{name} is assigned: a constraint reads the state and must not change it"
+                    )
                     yield "mutation", message
             case ast.MatchClass(kwd_attrs=names):
                 for name in names:
@@ -155,7 +157,7 @@ class _Policy:
             case ast.ExceptHandler(name=str(name)) | ast.alias(asname=str(name)):
                 yield from self.check_name(name)
             case ast.Global():
-                yield "statement", "global keeps something between calls: return it instead"
+                yield "statement", "global keeps a value between calls: return it instead"
             case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
                 yield "statement", "async code does not run here: write an ordinary function"
             case ast.comprehension(is_async=1):
@@ -171,7 +173,7 @@ class _Policy:
             and not qualified
             and (isinstance(node, ast.Attribute) or origin == self.origins.get(node.id))
         ):
-            message = f"the module {origin} is used as a value: name what you need of it"
+            message = f"the module {origin} is used as a value: name what you need from it"
             yield "import", message
         elif id(node) in self.in_place or not isinstance(node.ctx, ast.Load):
             return
@@ -180,7 +182,7 @@ class _Policy:
             fix = "compare type(x) == …" if name == "type" else "write a class"
             yield "name", f"{name} can build classes: {fix}, or rename your variable"
         elif origin == "dataclasses.dataclass":
-            yield "name", "dataclass is called or passed on: write @dataclass above a class"
+            yield "name", "dataclass is called or passed as a value: write @dataclass above a class"
 
     def check_import(self, module: str) -> Iterator[tuple[str, str]]:
         if module in LIBRARY:
@@ -204,7 +206,10 @@ class _Policy:
         module = node.module or ""
         names = [alias.name for alias in node.names]
         if node.level:
-            yield "import", "a relative import: write the whole name, from domains.<domain>.schema"
+            yield (
+                "import",
+                "a relative import: write the absolute name, from domains.<domain>.schema",
+            )
         elif "*" in names:
             yield "import", f"from {module} import *: name what you need"
         elif module in LIBRARY:
@@ -278,7 +283,7 @@ class _Policy:
         if name.startswith("_") and name not in NAMED_TUPLE_METHODS:
             yield "attribute", f".{name} is internal: use public fields and methods"
         elif name in EXECUTION:
-            yield "attribute", f".{name} reads how code is executed: use values"
+            yield "attribute", f".{name} inspects running code: use values"
         elif name in CLOCK:
             fix = "take the parameter today or now" if self.kind != "query" else "use today or now"
             yield "clock", f".{name} reads the clock: {fix} instead"
@@ -301,7 +306,10 @@ class _Policy:
                 if any("_" in part for part in list_format_attributes(text)):
                     yield "attribute", "the format reads an internal attribute: use an f-string"
             case ast.Attribute(attr="format"):
-                yield "attribute", ".format() of what is no literal text: use an f-string"
+                yield (
+                    "attribute",
+                    ".format() of something other than a string literal: use an f-string",
+                )
 
     def check_definition(self, node: ast.FunctionDef | ast.ClassDef) -> Iterator[tuple[str, str]]:
         yield from self.check_name(node.name)
@@ -314,7 +322,10 @@ class _Policy:
             elif (root := root_name(called)) in self.bound:
                 yield "decorator", f"the decorator {root} is defined in this file: rename yours"
         if isinstance(node, ast.ClassDef) and node.keywords:
-            yield "statement", f"class {node.name} has keywords: a class here has only bases"
+            yield (
+                "statement",
+                f"class {node.name} has keyword arguments: a class may have only bases",
+            )
 
     # Rules for what a module does when it is imported: define, and nothing else.
 
@@ -323,7 +334,7 @@ class _Policy:
             return
         match statement:
             case _ if self.kind == "package":
-                yield statement, "an __init__.py is empty: move the code to a module"
+                yield statement, "an __init__.py must be empty: move the code to a module"
             case ast.Import() | ast.ImportFrom():
                 pass
             case _ if self.is_type_checking(statement):
@@ -356,7 +367,7 @@ class _Policy:
                 case ast.Pass():
                     pass
                 case _ if not is_docstring(statement):
-                    yield statement, f"class {node.name} holds more than fields and methods"
+                    yield statement, f"class {node.name} contains more than fields and methods"
 
     def check_signature(self, node: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
         arguments = node.args
@@ -380,7 +391,10 @@ class _Policy:
     def check_assignment(self, node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[ast.AST, str]]:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         if len(targets) != 1 or not isinstance(targets[0], ast.Name):
-            yield node, "an assignment to more or something else than one name: use one name each"
+            yield (
+                node,
+                "an assignment to something other than a single name: assign each name separately",
+            )
         if isinstance(node, ast.AnnAssign):
             yield from self.check_pure(node.annotation)
         if node.value is not None:
@@ -404,7 +418,7 @@ class _Policy:
                 elif origin == "dataclasses.field":
                     yield from self.check_factories(node.keywords)
             case ast.BinOp(op=ast.Pow() | ast.LShift() | ast.MatMult()):
-                yield node, "an operation that can take long on import: write its result"
+                yield node, "an operation that can be slow runs on import: write its result"
             case (
                 ast.Attribute()
                 | ast.Subscript()
@@ -499,5 +513,5 @@ class _Policy:
                 yield (
                     node.lineno,
                     "check",
-                    f"check's parameter is written {parameter.arg}: {wanted}",
+                    f"check's parameter must be written {parameter.arg}: {wanted}",
                 )

@@ -1,4 +1,4 @@
-"""What an expression or definition in a syntax tree is, as far as can be seen."""
+"""Recognize what an expression or definition in a syntax tree is, as far as can be seen."""
 
 import ast
 import re

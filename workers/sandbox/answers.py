@@ -26,7 +26,7 @@ def take_field(value: dict[str, Any], name: str, kind: type[Value]) -> Value:
     """Return a field of an answer, of exactly this type."""
     found = value.get(name)
     if type(found) is not kind:
-        raise ProtocolError(f"{name} is no {kind.__name__}")
+        raise ProtocolError(f"{name} is not a {kind.__name__}")
     return found
 
 
@@ -35,7 +35,7 @@ def read_pair(value: Any) -> tuple[str, str] | None:
     if value is None:
         return None
     if not (isinstance(value, list) and [type(item) for item in value] == [str, str]):
-        raise ProtocolError("no pair of texts")
+        raise ProtocolError("not a pair of texts")
     return value[0], value[1]
 
 
@@ -43,16 +43,16 @@ def take_objects(value: dict[str, Any], name: str) -> list[dict[str, Any]]:
     """Return a field of an answer, a list of objects."""
     found: list[Any] = take_field(value, name, list)
     if not all(isinstance(item, dict) for item in found):
-        raise ProtocolError(f"{name} is no list of objects")
+        raise ProtocolError(f"{name} is not a list of objects")
     return found
 
 
 def _number(value: dict[str, Any], name: str) -> float:
     found = value.get(name)
     if isinstance(found, bool) or not isinstance(found, (int, float)):
-        raise ProtocolError(f"{name} is no number")
+        raise ProtocolError(f"{name} is not a number")
     if not 0 <= found <= protocol.MAX_INTEGER:  # false for numbers that are not finite
-        raise ProtocolError(f"{name} is no number from 0 to {protocol.MAX_INTEGER}")
+        raise ProtocolError(f"{name} is not a number from 0 to {protocol.MAX_INTEGER}")
     return float(found)
 
 
@@ -60,7 +60,7 @@ def take_integer(value: dict[str, Any], name: str) -> int:
     """Return a field of an answer, an integer that is not negative."""
     found = take_field(value, name, int)
     if not 0 <= found <= protocol.MAX_INTEGER:
-        raise ProtocolError(f"{name} is no integer from 0 to {protocol.MAX_INTEGER}")
+        raise ProtocolError(f"{name} is not an integer from 0 to {protocol.MAX_INTEGER}")
     return found
 
 
@@ -80,7 +80,7 @@ def read_error(value: Any) -> UserError | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise ProtocolError("error is no object")
+        raise ProtocolError("error is not an object")
     return UserError(
         type=take_field(value, "type", str),
         message=take_field(value, "message", str),
@@ -112,7 +112,7 @@ def read_forecast(value: dict[str, Any]) -> ConstraintForecast:
     moments = [one.at for one in changes]
     until = None if value.get("until") is None else _moment(take_field(value, "until", str))
     if not moments or not all(map(_is_earlier, moments, moments[1:])):
-        raise ProtocolError("changes that are in no order, or none")
+        raise ProtocolError("changes that are out of order, or none")
     return ConstraintForecast(
         path=path,
         error=None,
@@ -132,18 +132,18 @@ def _foreseen_finding(value: dict[str, Any]) -> ForeseenFinding:
     if not all(
         isinstance(record, list) and [*map(type, record)] == [str, str, str] for record in records
     ):
-        raise ProtocolError("a finding with records that are none")
+        raise ProtocolError("a finding with invalid records")
     return ForeseenFinding(key, tuple(map(tuple, records)), take_field(value, "wording", str))
 
 
 def _foreseen_change(value: dict[str, Any], findings: int) -> ForeseenChange:
     error: Any = value.get("error")
     if type(error) not in (str, NoneType):
-        raise ProtocolError("error is no str")
+        raise ProtocolError("error is not a str")
     found = []
     for one in take_field(value, "found", list):
         if not isinstance(one, list) or [*map(type, one)] != [int, str]:
-            raise ProtocolError("nothing that could be found")
+            raise ProtocolError("not a list of findings")
         if not 0 <= one[0] < findings or one[1] not in protocol.SEVERITIES:
             raise ProtocolError("no such finding, or no severity")
         found.append((one[0], one[1]))
@@ -174,7 +174,7 @@ def _alert(value: dict[str, Any]) -> FoundAlert:
     if severity not in protocol.SEVERITIES:
         raise ProtocolError("no severity")
     if type(message) is not str or type(key) not in (str, NoneType):
-        raise ProtocolError("message or key is no str")
+        raise ProtocolError("message or key is not a str")
     evidence = tuple(map(_evidence, take_objects(value, "evidence")))
     if not evidence and not key:
         raise ProtocolError("an alert without evidence and key")
@@ -201,7 +201,7 @@ def read_rests_on(value: dict[str, Any]) -> RestsOn:
 def _columns(value: dict[str, Any]) -> EvidenceColumns:
     keys, sources = take_field(value, "keys", list), take_field(value, "sources", list)
     if len(keys) != len(sources) or not all(type(key) is str for key in keys):
-        raise ProtocolError("keys are no str, or not as many as sources")
+        raise ProtocolError("keys are not str, or not as many as sources")
     if not all(map(protocol.are_sources, sources)):
         raise ProtocolError("sources are no numbers of entries, or too many")
     class_name, domain = take_field(value, "class", str), take_field(value, "domain", str)
@@ -213,7 +213,7 @@ def _evidence(value: dict[str, Any]) -> Evidence:
     # There may be thousands, and a request waits for them, so fields are read by position.
     texts: list[Any] = [value.get(name) for name in ("class", "domain", "collection", "key")]
     if not all(type(text) is str for text in texts):
-        raise ProtocolError("class, domain, collection or key is no str")
+        raise ProtocolError("class, domain, collection or key is not a str")
     sources: Any = value.get("sources")
     if not protocol.are_sources(sources):
         raise ProtocolError("sources are no numbers of entries, or too many")

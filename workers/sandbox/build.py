@@ -129,7 +129,7 @@ def _available_base(client: docker.DockerClient) -> str | None:
 
 def _base_of_packages(client: docker.DockerClient, say: Callable[[str], None]) -> str:
     """Build a base from Debian's packages, as any user, and return its name."""
-    say("no registry answers: making a base from this system's own packages")
+    say("no registry answers: building a base image from this system's own packages")
     with tempfile.TemporaryDirectory(prefix="uac-image-") as folder:
         root = Path(folder) / "root"
         told = root / "var" / "lib" / "dpkg" / "status.d"
@@ -174,7 +174,7 @@ def _download(folder: Path) -> list[Path]:
         except (ImageNotBuilt, ValueError) as error:
             failure = error
     raise ImageNotBuilt(
-        "there is no base image with Python, and none can be made of this system's packages:"
+        "there is no base image with Python, and none can be built from this system's packages:"
         f" {failure}. Name one that the engine has: python -m workers.sandbox.build --base IMAGE"
     )
 
@@ -204,7 +204,7 @@ def run_program(command: list[str], folder: Path | None = None) -> str:
             command, cwd=folder, capture_output=True, text=True, check=False
         )
     except FileNotFoundError:
-        raise ImageNotBuilt(f"there is no {command[0]} here") from None
+        raise ImageNotBuilt(f"{command[0]} is not installed") from None
     if finished.returncode != 0:
         raise ImageNotBuilt(f"{' '.join(command)} failed: {finished.stderr.strip()[-500:]}")
     return finished.stdout
@@ -220,7 +220,7 @@ def main() -> int:
         name = ensure_image(arguments.base, renew=True, say=say)
         ensure_typecheck_image(name, renew=True, say=say)
     except ImageNotBuilt as error:
-        _write(sys.stderr, f"The sandbox's image was not built: {error}")
+        _write(sys.stderr, f"The sandbox image was not built: {error}")
         return 1
     _write(sys.stdout, name)
     return 0

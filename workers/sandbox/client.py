@@ -139,7 +139,7 @@ class ChannelSandbox:
         with self._checking():
             bytecode = take_field(take_field(answer, "result", dict), "bytecode", dict)
             if bytecode.keys() != files.keys():
-                raise ProtocolError("bytecode of other files than asked for")
+                raise ProtocolError("bytecode of other files than requested")
             return {path: take_field(bytecode, path, str) for path in bytecode}
 
     @measured("load")
@@ -242,7 +242,7 @@ class ChannelSandbox:
             self._note(result.error for result in results)
             told = [result.path for result in results]
             if told != list(paths) if paths is not None else not _are_constraints(told, bindings):
-                raise ProtocolError("results of other constraints than asked for")
+                raise ProtocolError("results of other constraints than requested")
             return ConstraintRun(results=results, usage=read_usage(answer))
 
     @measured("forecast")
@@ -270,7 +270,7 @@ class ChannelSandbox:
             results = tuple(read_forecast(item) for item in take_objects(answer, "result"))
             self._note(result.error for result in results)
             if [result.path for result in results] != list(paths):
-                raise ProtocolError("forecasts of other constraints than asked for")
+                raise ProtocolError("forecasts of other constraints than requested")
             # A day more than needed, for every time zone.
             day = datetime.timedelta(days=1)
             first, last = (
@@ -280,7 +280,7 @@ class ChannelSandbox:
             for one in results:
                 told = [*(change.at for change in one.changes), one.until or last]
                 if not all(first <= moment[:10] <= last for moment in told):
-                    raise ProtocolError("a forecast of other days than asked for")
+                    raise ProtocolError("a forecast of other days than requested")
             return ForecastRun(results=results, usage=read_usage(answer))
 
     @measured("tests")
@@ -306,7 +306,7 @@ class ChannelSandbox:
             self._note(result.error for result in results)
             asked = {result.name.partition("::")[0] for result in results}
             if paths is not None and not asked <= set(paths):
-                raise ProtocolError("results of other tests than asked for")
+                raise ProtocolError("results of other tests than requested")
             return TestRun(results=results, usage=read_usage(answer))
 
     @measured("dump")
@@ -326,7 +326,7 @@ class ChannelSandbox:
                     take_integer(counts[domain], collection)
             records = take_field(result, "records", dict)
             if paths is not None and records.keys() != set(paths):
-                raise ProtocolError("records of other files than asked for")
+                raise ProtocolError("records of other files than requested")
             for path in records:
                 for collection in take_field(records, path, dict):
                     take_objects(records[path], collection)
@@ -397,7 +397,7 @@ class ChannelSandbox:
                 if not loads:
                     self._coming = None
                 elif outcome == "ok":
-                    raise ProtocolError("an answer without what it needs")
+                    raise ProtocolError("an answer with missing or invalid fields")
             if outcome == "ok":
                 return answer
             if outcome not in protocol.OUTCOMES:
@@ -488,7 +488,7 @@ def _instant(now: datetime.datetime, time_zone: str) -> dict[str, str]:
     try:
         zone = ZoneInfo(time_zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"time_zone {time_zone!r} is no zone such as 'Europe/Berlin'") from None
+        raise ValueError(f"time_zone {time_zone!r} is not a zone such as 'Europe/Berlin'") from None
     return {"now": now.astimezone(zone).isoformat(), "time_zone": time_zone}
 
 

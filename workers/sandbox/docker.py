@@ -140,8 +140,8 @@ def check_confined(hello: Mapping[str, Any]) -> None:
             "killed",
             f"the container is not confined ({confinement} instead of {expected}), so it"
             " is not used: the engine or its runtime ignores the seccomp profile, or is gVisor"
-            " without --oci-seccomp, or is called gVisor (runsc) and is not, or the other way"
-            " round (UAC_SANDBOX_RUNTIME)",
+            " without --oci-seccomp, or UAC_SANDBOX_RUNTIME has a name of gVisor (runsc) for"
+            " another runtime, or another name for gVisor",
             infrastructure=True,
         )
 
@@ -288,7 +288,7 @@ class ContainerChannel:
             if created.get("Warnings"):  # a limit that it cannot set is no more than that to it
                 raise SandboxError(
                     "killed",
-                    f"the Docker engine does not confine as it should: {created['Warnings']}",
+                    f"the Docker engine cannot apply all limits: {created['Warnings']}",
                     infrastructure=True,
                 )
             # Attach before the start, so that no output is missed.
@@ -524,7 +524,7 @@ def _engine_errors() -> Iterator[None]:
         if isinstance(error, ImageNotFound):
             _image.cache_clear()  # the image was removed: look it up again next time
         raise SandboxError(
-            "killed", f"the Docker engine refuses: {error.explanation}", infrastructure=True
+            "killed", f"the Docker engine refused: {error.explanation}", infrastructure=True
         ) from error
     except SandboxError:
         raise

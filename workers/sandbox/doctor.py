@@ -70,7 +70,7 @@ def examine() -> Iterator[CheckResult]:
             yield from findings
             if failed := [one.check for one in findings if one.state == "FAILED"]:
                 for name in chain(*checks[needed:]):
-                    found = f"needs what failed: {', '.join(failed)}"
+                    found = f"depends on what failed: {', '.join(failed)}"
                     yield CheckResult(check=name, state="not tried", found=found)
                 return
         for name, look in CHECKS_INSIDE.items():
@@ -92,14 +92,14 @@ def _finding(name: str, check: Callable[[], str]) -> CheckResult:
             check=name,
             state="FAILED",
             found=error.message,
-            fix="see the message, and dockerd's log",
+            fix="see the message and dockerd's log",
         )
     except (DockerException, RequestException, OSError) as error:
         return CheckResult(
             check=name,
             state="FAILED",
             found=f"the engine: {error}",
-            fix="see dockerd's log, and whether the engine still answers",
+            fix="check dockerd's log, and that the engine still answers",
         )
 
 

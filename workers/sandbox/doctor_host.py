@@ -23,7 +23,7 @@ def check_runner() -> str:
     if name == "auto":
         raise Doubtful(
             "UAC_SANDBOX_RUNNER=auto: where Docker fails, user code runs without containers",
-            "set it to docker where people's code runs",
+            "set it to docker wherever untrusted code runs",
         )
     return f"UAC_SANDBOX_RUNNER={name}"
 

@@ -29,7 +29,7 @@ def _is_the_image_of_this_release(sandbox: Sandbox) -> str:
     differing = sorted(path for path in {*ours, *theirs} if ours.get(path) != theirs.get(path))
     if differing:
         raise Failed(
-            f"the image is of another release: {', '.join(differing[:5])} differ",
+            f"the image is from another release: {', '.join(differing[:5])} differ",
             "build it with `python -m workers.sandbox.build`",
         )
     return f"{len(ours)} files are those of this release"
@@ -42,7 +42,7 @@ def _privileges(sandbox: Sandbox) -> str:
             f"user code runs as user {user}, group {group}",
             "have the engine and its runtime obey the user that a container is created with",
         )
-    return f"user {user}, no capability, none to be gained"
+    return f"user {user}, no capabilities, and none can be gained"
 
 
 # Calls that have only in common that the filter refuses them, by names of the C library.
@@ -74,7 +74,7 @@ def _seccomp(sandbox: Sandbox) -> str:
     allowed = value_of(sandbox, REFUSED)
     if allowed:
         raise Failed(
-            f"the filter of system calls lets through: {', '.join(allowed)}",
+            f"the system call filter allows: {', '.join(allowed)}",
             "have the engine and its runtime apply workers/sandbox/seccomp.json"
             " (gVisor: --oci-seccomp)",
         )
@@ -93,7 +93,7 @@ def _network(sandbox: Sandbox) -> str:
             f"there are network interfaces: {', '.join(interfaces)}",
             "have the engine obey `NetworkMode: none`",
         )
-    return "no interface but the loopback, and no socket to use it"
+    return "no interface except loopback, and no socket to use it"
 
 
 WRITABLE = """
@@ -116,7 +116,7 @@ def _read_only(sandbox: Sandbox) -> str:
     if found := sorted(set(value_of(sandbox, WRITABLE)) - allowed):
         raise Failed(
             f"files can be created in {', '.join(found[:5])}",
-            "have the engine obey `ReadonlyRootfs`, and the runtime mount nothing of its own",
+            "have the engine obey `ReadonlyRootfs`, and the runtime mount nothing else",
         )
     return (
         f"nothing can be written but to {docker.SCRATCH}" if allowed else "nothing can be written"
@@ -135,7 +135,7 @@ def _limit(code: str, outcome: str, what: str, **limits: Any) -> Callable[[Sandb
         if ended != outcome:
             raise Failed(f"{what}: {ended}, instead of {outcome}", UNENFORCED)
         if not sandbox.alive or value_of(sandbox, "1 + 1") != 2:
-            raise Failed(f"{what} took the sandbox along", UNENFORCED)
+            raise Failed(f"{what} ended the whole sandbox", UNENFORCED)
         return f"{what}: {outcome}"
 
     return check

@@ -133,11 +133,11 @@ def _leftovers() -> str:
         with suppress(NotFound):
             if client.api.inspect_container(container)["State"]["Status"] != "removing":
                 raise Failed(
-                    "what a killed worker leaves is not found by its label",
+                    "containers of a killed worker are not found by their label",
                     "run the sandbox workers in a PID namespace of the machine that the engine is"
                     " on, and see why it loses labels",
                 )
-    return "what a killed worker leaves is found and removed"
+    return "containers of a killed worker are found and removed"
 
 
 CHECKS_OUTSIDE: dict[str, Callable[[], str]] = {

@@ -1,4 +1,4 @@
-"""What the doctor's checks share: how they fail, and sandboxes to try."""
+"""Shared parts of the doctor's checks: how they fail, and sandboxes to try."""
 
 import datetime
 from collections.abc import Iterator
@@ -59,7 +59,7 @@ def _fix_of_start(message: str) -> str:
         )
     if "rebuild its image" in message:
         return "build the image with `python -m workers.sandbox.build`"
-    return "see the message, and dockerd's log"
+    return "see the message and dockerd's log"
 
 
 def default_shape() -> Shape:

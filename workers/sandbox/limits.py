@@ -96,7 +96,7 @@ DEFAULT_SHAPE = Shape()
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """What a user's code may use: limits for each request, and the shape of its sandbox.
+    """The resources of a user's code: limits for each request, and the shape of its sandbox.
 
     With `single_use`, every use gets a fresh sandbox.
     """

@@ -298,7 +298,9 @@ class Pool:
                 self._held[user] += 1
                 return lease
         self._destroy(lease, "forgotten")
-        raise SandboxError("killed", "nothing of this user is kept any more", infrastructure=True)
+        raise SandboxError(
+            "killed", "the user's sandboxes were discarded meanwhile", infrastructure=True
+        )
 
     def _claim(self, kind: SandboxSpec) -> Lease:
         digest = self._runner.image_digest()

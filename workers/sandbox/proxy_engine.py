@@ -45,7 +45,7 @@ class EngineAnswer:
         try:
             return json.loads(self.body)
         except ValueError:
-            raise RequestDenied("the engine's answer is no JSON", 502) from None
+            raise RequestDenied("the engine's answer is not JSON", 502) from None
 
     def only(self, *names: str) -> "EngineAnswer":
         """Return the answer with only these fields."""
@@ -90,7 +90,7 @@ class Engine:
     def image(self, request: Request, name: str) -> EngineAnswer:
         """Return what the engine has under the name, or the id, of one of our images."""
         if name.replace("%40", "@") not in _image_names() | self._images:
-            raise RequestDenied(f"{name} is no image of sandboxes")
+            raise RequestDenied(f"{name} is not a sandbox image")
         answer = self.ask("GET", f"/images/{name}/json").only("Id", "RepoTags")
         if answer.status == 200:
             with self._lock:
@@ -108,13 +108,11 @@ class Engine:
                 self.image(request, quote(name, safe="/:"))
             if image not in self._images:
                 # In the engine's words, so that the worker looks up the image again.
-                raise RequestDenied(
-                    f"No such image: {image:.80}: it is none of the sandboxes'", 404
-                )
+                raise RequestDenied(f"No such image: {image:.80}: it is not a sandbox image", 404)
         if not self._reserve():
             self._list()  # some may have been removed without this proxy
             if not self._reserve():
-                raise RequestDenied(f"{self._most} containers are there already", 429)
+                raise RequestDenied(f"{self._most} containers exist already", 429)
         made: set[str] = set()
         try:
             answer = self.ask("POST", "/containers/create", json.dumps(config).encode())
@@ -143,13 +141,13 @@ class Engine:
     def sandboxes(self, request: Request) -> EngineAnswer:
         """List all sandboxes, and nothing else that the engine has."""
         if request.query.get("filters") != FILTERS:
-            raise RequestDenied(f"lists what is not labelled {LABEL}")
+            raise RequestDenied(f"lists containers without the label {LABEL}")
         return self._list()
 
     def attach(self, request: Request, container: str, client: socket.socket) -> None:
         """Connect a client with the standard streams of a sandbox until one of them ends."""
         if request.query != ATTACHED or request.rest or request.body:
-            raise RequestDenied("attaches in another way than sandbox workers do")
+            raise RequestDenied("attaches in a way that sandbox workers do not use")
         self._check_is_sandbox(container)
         with socket.socket(socket.AF_UNIX) as engine:
             engine.settimeout(ENGINE_SECONDS)
@@ -212,7 +210,7 @@ class Engine:
         if found.status == 404:
             raise RequestDenied(f"No such container: {container}", 404)
         if found.status != 200 or LABEL not in (found.json()["Config"]["Labels"] or {}):
-            raise RequestDenied(f"{container[:12]} is no sandbox")
+            raise RequestDenied(f"{container[:12]} is not a sandbox")
         with self._lock:
             self._sandboxes.add(container)
 

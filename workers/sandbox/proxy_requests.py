@@ -74,10 +74,10 @@ def read_request(connection: socket.socket) -> Request:
         raise RequestDenied("the head of the request is not ASCII", 400) from None
     found = REQUEST_LINE.fullmatch(first)
     if found is None:
-        raise RequestDenied(f"{first[:100]!r} is no request that sandbox workers send")
+        raise RequestDenied(f"{first[:100]!r} is not a request that sandbox workers send")
     method, path, query = found.groups()
     if "//" in path or "/." in path or "./" in path:
-        raise RequestDenied(f"the path {path[:100]} is not written plainly")
+        raise RequestDenied(f"the path {path[:100]} is not in its plain form")
     length = _length(lines)
     while len(rest) < length:
         more = receive(connection, deadline)
@@ -92,16 +92,16 @@ def _length(lines: list[str]) -> int:
     for line in lines:
         header = HEADER.fullmatch(line)
         if header is None:
-            raise RequestDenied("a header that is none", 400)
+            raise RequestDenied("a malformed header", 400)
         name = header[1].lower()
         if name in headers:
-            raise RequestDenied(f"the header {name} comes twice", 400)
+            raise RequestDenied(f"the header {name} is repeated", 400)
         headers[name] = header[2].strip()
     if "transfer-encoding" in headers or "expect" in headers or "trailer" in headers:
-        raise RequestDenied("a body whose length is not said before it", 411)
+        raise RequestDenied("a body without Content-Length", 411)
     length = headers.get("content-length", "0")
     if not re.fullmatch(r"\d{1,9}", length, re.ASCII):
-        raise RequestDenied("Content-Length is no number", 400)
+        raise RequestDenied("Content-Length is not a number", 400)
     if int(length) > BODY_BYTES:
         raise RequestDenied("the body is too large", 413)
     return int(length)
@@ -111,7 +111,7 @@ def _query(text: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text), max_num_fields=9)
     except ValueError:
-        raise RequestDenied("parameters that cannot be read", 400) from None
+        raise RequestDenied("malformed query parameters", 400) from None
     if len({name for name, _ in pairs}) != len(pairs):
-        raise RequestDenied("a parameter comes twice", 400)
+        raise RequestDenied("a query parameter is repeated", 400)
     return dict(pairs)

@@ -41,11 +41,11 @@ def from_template(body: bytes) -> dict[str, Any]:
             tmpfs_mib=_within("Tmpfs", int(size[1]) // MEBIBYTE, _most("TMPFS_MIB")) if size else 0,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RequestDenied(f"create: is not the template: {error!r:.100}") from None
+        raise RequestDenied(f"create: does not match the template: {error!r:.100}") from None
     template = container_config(image, hash_seed, shape)
     template |= {"User": f"{user_id}:{user_id}", "Labels": labels}
     if differing := _difference(template, given):
-        raise RequestDenied(f"create: {differing} is not as in the template")
+        raise RequestDenied(f"create: {differing} differs from the template")
     return template
 
 
@@ -55,18 +55,18 @@ def _parsed(body: bytes) -> dict[str, Any]:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise RequestDenied("create: a key comes twice", 400)
+            raise RequestDenied("create: a key is repeated", 400)
         return found
 
     def no_constant(name: str) -> None:
-        raise RequestDenied(f"create: {name} is no JSON", 400)
+        raise RequestDenied(f"create: {name} is not JSON", 400)
 
     try:
         given = json.loads(body.decode(), object_pairs_hook=unique, parse_constant=no_constant)
     except (ValueError, RecursionError):
-        raise RequestDenied("create: the body is no JSON", 400) from None
+        raise RequestDenied("create: the body is not JSON", 400) from None
     if not isinstance(given, dict):
-        raise RequestDenied("create: the body is no object", 400)
+        raise RequestDenied("create: the body is not an object", 400)
     return given
 
 

@@ -180,7 +180,7 @@ class ForeseenChange(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintForecast:
-    """When the findings of a constraint change; known until a day or moment, or for good (None).
+    """The times at which a constraint's findings change; known until a time, or for good (None).
 
     With an error, nothing is known.
     """

@@ -366,7 +366,8 @@ def abandon_hopeless_runs() -> int:
     for run in hopeless[:BATCH]:
         error = {
             "type": "abandoned",
-            "message": f"given up after {run.attempts} attempts: {run.last_error or 'no error'}",
+            "message": f"failed permanently after {run.attempts} attempts:"
+            f" {run.last_error or 'no error'}",
             "path": None,
             "line": None,
             "infrastructure": True,

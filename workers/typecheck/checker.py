@@ -36,9 +36,9 @@ SHAPE = Shape(memory_mib=1024, pids=8)
 MODULE = f"{typecheck_image.__name__}.checker"
 
 _STOPPED = {
-    "timeout": "checking the types takes too long",
-    "out_of_memory": "checking the types takes too much memory",
-    "crashed": "the type checker fails on this code",
+    "timeout": "type checking takes too long",
+    "out_of_memory": "type checking takes too much memory",
+    "crashed": "the type checker crashes on this code",
 }
 
 
@@ -70,7 +70,7 @@ def check_types(files: Mapping[str, str]) -> list[TypeFault]:
         if outcome in _STOPPED:
             raise SandboxError(
                 "timeout" if outcome == "crashed" else outcome,
-                f"{_STOPPED[outcome]}: write it in simpler terms",
+                f"{_STOPPED[outcome]}: simplify the code",
             )
         return sorted(_error(found) for found in answer["findings"])
     except (protocol.ProtocolError, KeyError, TypeError) as error:
@@ -79,14 +79,14 @@ def check_types(files: Mapping[str, str]) -> list[TypeFault]:
         ) from error
     except (EOFError, TimeoutError, OSError) as error:
         raise SandboxError(
-            "killed", f"the type checker gave no answer: {error!r}", infrastructure=True
+            "killed", f"the type checker did not answer: {error!r}", infrastructure=True
         ) from error
 
 
 def _error(found: Mapping[str, Any]) -> TypeFault:
     path, line, code, message = (found[name] for name in ("path", "line", "code", "message"))
     if not all(isinstance(text, str) for text in (path, code, message)) or type(line) is not int:
-        raise TypeError(f"{found!r:.200} is no error of a type checker")
+        raise TypeError(f"{found!r:.200} is not an error of a type checker")
     return TypeFault(path, line, code, message)
 
 

@@ -1,4 +1,4 @@
-"""What is spent in a category in a month must not exceed its budget.
+"""The spending in a category in a month must not exceed its budget.
 
 Alerts on each monthly budget that the spending of the current month, up to today, exceeds: a
 warning from one cent more than the budget. It is silent again when the next month begins. Refunds,
@@ -46,7 +46,7 @@ SHOWN = 20  # so many of the newest expenses are named as evidence
 
 @dataclass(kw_only=True)
 class Budget(Record):
-    """How much may be spent in a category in a month."""
+    """The amount that may be spent in a category in a month."""
 
     category: str
     amount: int | float | Decimal
@@ -67,7 +67,7 @@ class Expense(Record):
 def check(
     today: datetime.date, budgets: Sequence[Budget], expenses: Sequence[Expense]
 ) -> Iterator[Alert]:
-    """What is spent in a category in a month must not exceed its budget."""
+    """The spending in a category in a month must not exceed its budget."""
     month = today.replace(day=1)
     spent = sorted(
         (one for one in expenses if month <= day_of(one.spent_on) <= today),
@@ -88,7 +88,7 @@ def check(
 
 
 def belongs(expense: Expense, budget: Budget) -> bool:
-    """Whether the expense counts for the budget."""
+    """Return whether the expense counts for the budget."""
     currencies = {plain(expense.currency), plain(budget.currency)} - {""}
     return (
         plain(expense.category) == plain(budget.category)

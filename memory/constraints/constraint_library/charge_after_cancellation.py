@@ -1,4 +1,4 @@
-"""What was cancelled must not be charged any more.
+"""A cancelled subscription must not be charged any more.
 
 Alerts, as a warning, on each charge by the payee of a subscription on a later day than the one on
 which it was cancelled, or on which the cancellation took effect if that is later. A charge is told
@@ -77,7 +77,7 @@ class Charge(Record):
 def check(
     today: datetime.date, subscriptions: Sequence[Subscription], charges: Sequence[Charge]
 ) -> Iterator[Alert]:
-    """What was cancelled must not be charged any more."""
+    """A cancelled subscription must not be charged any more."""
     recent = sorted(
         (one for one in charges if is_recent(one, today)),
         key=lambda one: (last(one.charged_on), one.key),
@@ -98,13 +98,13 @@ def check(
 
 
 def is_recent(charge: Charge, today: datetime.date) -> bool:
-    """Whether the charge is still to be told."""
+    """Return whether the charge is recent enough to be reported."""
     days = (today - last(charge.charged_on)).days
     return 0 <= days <= TOLD_DAYS and not charge.refunded and charge.amount > 0
 
 
 def runs_on(subscription: Subscription, day: datetime.date) -> bool:
-    """Whether a charge on this day is due."""
+    """Return whether a charge on this day is due."""
     end = ends_on(subscription)
     started = subscription.started_on
     begun = (
@@ -131,7 +131,7 @@ def last(day: datetime.date | datetime.datetime | PartialDate) -> datetime.date:
 
 
 def in_words(subscription: Subscription) -> str:
-    """When it was cancelled, and from when on."""
+    """Describe when it was cancelled, and from when on."""
     day = subscription.cancelled_on
     if isinstance(day, PartialDate) and day.day is None:
         text = f"in {day}"
@@ -145,7 +145,7 @@ def in_words(subscription: Subscription) -> str:
 
 
 def is_same(name: str, payee: str) -> bool:
-    """Whether all words of the name are among those of the payee."""
+    """Return whether all words of the name are among those of the payee."""
     wanted = words(name)
     return bool(wanted) and wanted <= words(payee)
 

@@ -33,7 +33,7 @@ OVER = ("revoked", "ended", "superseded", "replaced", "inactive", "cancelled", "
 
 @dataclass(kw_only=True)
 class Instruction(Record):
-    """What the user wants done whenever a subject comes up."""
+    """An instruction of the user for whenever a subject comes up."""
 
     subject: str
     value: str | int | float | bool | Decimal
@@ -62,7 +62,7 @@ def check(today: datetime.date, instructions: Sequence[Instruction]) -> Iterator
 
 
 def is_in_force(instruction: Instruction, today: datetime.date) -> bool:
-    """Whether the instruction holds today."""
+    """Return whether the instruction holds today."""
     begins, ends = instruction.given_on, instruction.ends_on
     begun = begins is None or first(begins) <= today
     over = ends is not None and ends < today
@@ -76,7 +76,7 @@ def first(day: datetime.date | PartialDate) -> datetime.date:
 
 
 def in_words(instruction: Instruction) -> str:
-    """What it says, and since when."""
+    """Describe the instruction, and since when it holds."""
     since = f" (since {instruction.given_on})" if instruction.given_on else ""
     return f"“{str(instruction.value).strip()}”{since}"
 

@@ -105,7 +105,7 @@ def check(today: datetime.date, deadlines: Sequence[Deadline]) -> Iterator[Alert
 
 
 def is_settled(deadline: Deadline) -> bool:
-    """Whether nothing is left to do, or no day is known."""
+    """Return whether nothing is left to do, or no day is known."""
     return (
         deadline.due_on is None
         or deadline.done
@@ -125,7 +125,7 @@ def last_day(deadline: Deadline) -> datetime.date:
 
 
 def message(deadline: Deadline, day: datetime.date, *, late: bool) -> str:
-    """What is due and when; the same on each day, so that it is told once."""
+    """Say what is due and when; the same on each day, so that it is reported once."""
     title = deadline.title.strip()
     was = "was" if late else "is"
     if (deadline.notice_days or 0) > 0:
@@ -136,6 +136,6 @@ def message(deadline: Deadline, day: datetime.date, *, late: bool) -> str:
 
 
 def is_partial(deadline: Deadline) -> bool:
-    """Whether only the month or the year is known."""
+    """Return whether only the month or the year is known."""
     due = deadline.due_on
     return isinstance(due, PartialDate) and due.day is None

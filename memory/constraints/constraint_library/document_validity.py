@@ -171,7 +171,7 @@ def check_passports(trip: Trip, passports: Sequence[Passport]) -> Iterator[Alert
 
 
 def rule_of(country: str) -> tuple[int, str] | None:
-    """How many months a passport must be valid, and from when; None if this is not known."""
+    """Return how many months a passport must be valid, and from when; None if not known."""
     name = plain(country)
     return next(((months, counted) for names, months, counted in COUNTRIES if name in names), None)
 
@@ -192,7 +192,7 @@ def check_visas(trip: Trip, visas: Sequence[Visa], trips: Sequence[Trip]) -> Ite
 
 
 def problem(visa: Visa, trip: Trip, trips: Sequence[Trip]) -> tuple[str, bool]:
-    """What is wrong with a visa for a trip, and whether this is certain; empty if nothing is."""
+    """Return what is wrong with a visa for a trip ("" if nothing), and whether it is certain."""
     end = trip.end or trip.start
     begins = visa.valid_from
     if begins is not None and first(trip.start) < last(begins):
@@ -221,13 +221,13 @@ def problem(visa: Visa, trip: Trip, trips: Sequence[Trip]) -> tuple[str, bool]:
 
 
 def is_for(visa: Visa, trip: Trip) -> bool:
-    """Whether the visa is for the country of the trip."""
+    """Return whether the visa is for the country of the trip."""
     area, country = plain(visa.country), plain(trip.country)
     return area == country or (area in SCHENGEN and country in SCHENGEN)
 
 
 def may_be_one(holder: str | None, traveller: str | None) -> bool:
-    """Whether the two may be the same person: nothing is known of one, or they are named alike."""
+    """Return whether the two may be the same person: one is unknown, or they are named alike."""
     return not holder or not traveller or plain(holder) == plain(traveller)
 
 
@@ -239,7 +239,7 @@ def months_after(day: datetime.date, months: int) -> datetime.date:
 
 
 def calendar_days(year: int, month: int) -> int:
-    """How many days the month has."""
+    """Return how many days the month has."""
     return PartialDate(f"{year:04}-{month:02}").latest.day
 
 

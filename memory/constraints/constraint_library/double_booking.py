@@ -154,7 +154,7 @@ def check_absences(
 
 
 def is_on(appointment: Appointment) -> bool:
-    """Whether it is going to take place, at a time that can be counted with."""
+    """Return whether it is going to take place, at a time that can be computed with."""
     moments = (appointment.starts_at, appointment.ends_at or appointment.starts_at)
     written = all(1900 <= moment.year <= 9000 for moment in moments)
     return (
@@ -184,7 +184,7 @@ def slots_of(appointment: Appointment, now: datetime.datetime) -> Iterator[Slot]
 
 
 def length(appointment: Appointment, now: datetime.datetime) -> datetime.timedelta:
-    """How long it lasts."""
+    """Return how long it lasts."""
     if appointment.ends_at is not None:
         return in_utc(appointment.ends_at, now) - in_utc(appointment.starts_at, now)
     if has_minutes(appointment):
@@ -193,7 +193,7 @@ def length(appointment: Appointment, now: datetime.datetime) -> datetime.timedel
 
 
 def has_minutes(appointment: Appointment) -> bool:
-    """Whether it is known how long it lasts: up to a week."""
+    """Return whether it is known how long it lasts: up to a week."""
     return appointment.minutes is not None and 0 <= appointment.minutes <= 7 * 24 * 60
 
 
@@ -204,13 +204,13 @@ def in_utc(moment: datetime.datetime, now: datetime.datetime) -> datetime.dateti
 
 
 def are_one_person(one: Appointment, other: Appointment) -> bool:
-    """Whether both may be for the same person, and are not one appointment."""
+    """Return whether both may be for the same person, and are not one appointment."""
     same = not one.person or not other.person or plain(one.person) == plain(other.person)
     return same and one is not other
 
 
 def in_words(slot: Slot, now: datetime.datetime) -> str:
-    """What, and from when to when by the user's clock."""
+    """Describe the appointment, and from when to when it is by the user's clock."""
     start, end = slot.start.astimezone(now.tzinfo), slot.end.astimezone(now.tzinfo)
     until = f"{end:%H:%M}" if end.date() == start.date() else f"{end:%Y-%m-%d %H:%M}"
     one = slot.appointment

@@ -48,7 +48,7 @@ class Medication(Record):
 
 @dataclass(kw_only=True)
 class Allergy(Record):
-    """What the user is allergic to: a class of drugs, or a drug."""
+    """A class of drugs, or a drug, that the user is allergic to."""
 
     allergen: str
     drug_class: str | None = None
@@ -73,18 +73,18 @@ def check(
 
 
 def is_taken(medication: Medication, today: datetime.date) -> bool:
-    """Whether the drug is taken, or going to be."""
+    """Return whether the drug is taken, or going to be."""
     stopped = medication.status.strip().casefold() in STOPPED
     return medication.active and not stopped and not is_over(medication.ended_on, today)
 
 
 def is_over(ended_on: datetime.date | PartialDate | None, today: datetime.date) -> bool:
-    """Whether this day has certainly passed."""
+    """Return whether this day has certainly passed."""
     return ended_on is not None and ended_on < today
 
 
 def conflict(medication: Medication, allergy: Allergy) -> str:
-    """What the drug and the allergy have in common; empty if nothing."""
+    """Return what the drug and the allergy have in common; "" if nothing."""
     names = {plain(allergy.allergen), plain(allergy.drug_class or "")} - {""}
     for name in (medication.drug_class or "", medication.name):
         if plain(name) in names:
@@ -98,7 +98,7 @@ def plain(name: str) -> str:
 
 
 def message(medication: Medication, allergy: Allergy, common: str) -> str:
-    """What staff can act on: the drug, the class, the allergy and how it shows."""
+    """Say what staff can act on: the drug, the class, the allergy and its reaction."""
     drug = medication.name.strip()
     if plain(common) != plain(drug):
         drug += f" (class {common})"

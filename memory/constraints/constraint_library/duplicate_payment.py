@@ -80,7 +80,7 @@ def check(today: datetime.date, payments: Sequence[Payment]) -> Iterator[Alert]:
 
 
 def is_twin(earlier: Payment, later: Payment) -> bool:
-    """Whether two payments alike may be one that was made twice."""
+    """Return whether two similar payments may be one that was made twice."""
     days = (day_of(later.paid_on) - day_of(earlier.paid_on)).days
     references = {str(one.reference).strip() for one in (earlier, later) if one.reference}
     return days <= DAYS_APART and len(references) < 2
@@ -97,7 +97,7 @@ def returns(payments: Sequence[Payment]) -> dict[tuple[str, Decimal, str], list[
 
 
 def kind(payment: Payment, amount: Decimal) -> tuple[str, Decimal, str]:
-    """What payments alike have in common."""
+    """Return what similar payments have in common."""
     return plain(payment.payee), amount, plain(payment.currency)
 
 

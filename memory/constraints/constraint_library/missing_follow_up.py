@@ -1,4 +1,4 @@
-"""What was to be followed up by a day must have been.
+"""A case that asked for a follow-up by a day must have been followed up.
 
 Alerts, as a warning, on each case that asked for a follow-up by a day that has passed, from the day
 after it and for 180 days, unless it is marked as done or a follow-up about it is recorded: one that
@@ -83,7 +83,7 @@ class FollowUp(Record):
 def check(
     today: datetime.date, cases: Sequence[Case], follow_ups: Sequence[FollowUp] = ()
 ) -> Iterator[Alert]:
-    """What was to be followed up by a day must have been."""
+    """A case that asked for a follow-up by a day must have been followed up."""
     about: dict[str, list[FollowUp]] = {}
     for one in follow_ups:
         about.setdefault(plain(one.about), []).append(one)
@@ -102,7 +102,7 @@ def check(
 
 
 def is_closed(case: Case, today: datetime.date) -> bool:
-    """Whether the case is marked as followed up, or closed."""
+    """Return whether the case is marked as followed up, or closed."""
     day = case.followed_up_on
     return (
         case.followed_up
@@ -112,7 +112,7 @@ def is_closed(case: Case, today: datetime.date) -> bool:
 
 
 def answers(follow_up: FollowUp, case: Case, today: datetime.date) -> bool:
-    """Whether the follow-up was not before the case, and is not to come."""
+    """Return whether the follow-up was not before the case, and is not in the future."""
     day, opened = follow_up.done_on, case.opened_on
     if day is None:
         return True

@@ -41,7 +41,7 @@ ALSO = {
 
 @dataclass(kw_only=True)
 class Preference(Record):
-    """What the user likes, wants or avoids."""
+    """Something that the user likes, wants or avoids."""
 
     subject: str
     confirmed_on: datetime.date | datetime.datetime | PartialDate | None
@@ -92,7 +92,7 @@ def says(preference: Preference) -> str:
 
 
 def in_words(preference: Preference) -> str:
-    """What is preferred, and since when."""
+    """Describe what is preferred, and since when."""
     value = "" if preference.value is None else f" “{str(preference.value).strip()}”"
     day = preference.confirmed_on
     shown = day.date() if isinstance(day, datetime.datetime) else day

@@ -62,7 +62,7 @@ class Comparison:
 
     @property
     def is_on(self) -> bool:
-        """Whether meaning is to be compared: a model answers, or has just failed."""
+        """Return whether to compare meaning: a model answers, or has just failed."""
         return self.model is not None or self.problem is not None
 
     def of_all(self, found: Sequence[Segment]) -> list[Floats] | None:

@@ -145,9 +145,9 @@ def test_the_turns_before_a_question_are_shown_as_what_was_said(
     told, alone = first[1]["content"], second[1]["content"]
     # The part that does not depend on the question is the same, and comes first.
     assert first[0] == second[0]
-    beginning, _, said = told.partition("\n\nSaid before the question")
+    beginning, _, said = told.partition("\n\nTurns before the question")
     assert alone == f"{beginning}\n\nThe question:\nAnd in 2026?"
-    assert "no instruction to you" in said
+    assert "neither instructions to you" in said
     # No text of a user begins a line.
     assert said.split("\n")[1:] == [
         "1. user: What did I spend on trips in 2025?",
@@ -204,7 +204,7 @@ def test_a_failing_query_is_told_and_mended(ask: Ask, model: Callable[..., LlmSe
     assert [one["outcome"] for one in output["queries"]] == ["user_error", "ok"]
     told = shown(server)
     assert "fields of Trip are cost, key, on, sources, to" in told
-    assert "Query 1 has no value" in told  # which cannot be answered with
+    assert "Query 1 failed and has no value" in told  # which cannot be answered with
 
 
 def test_the_model_may_look_at_how_values_are_written(
@@ -246,7 +246,7 @@ def test_what_rests_on_nothing_is_no_answer(ask: Ask, model: Callable[..., LlmSe
     server = model(queries("'The balance is 1,000,000'"), answers(1), queries(SPENT), answers(2))
 
     assert ask()["output"]["value"] == 939.81
-    assert "reads nothing of the memory" in shown(server)
+    assert "reads nothing from the memory" in shown(server)
 
 
 def test_the_model_may_say_how_it_has_read_the_question_and_no_number(
@@ -262,7 +262,7 @@ def test_the_model_may_say_how_it_has_read_the_question_and_no_number(
 
     assert (output["known"], output["value"]) == (True, 939.81)
     assert output["reason"] == "Trips are counted by the day they begin."
-    assert "The note has a number" in shown(server)
+    assert "The note has a digit" in shown(server)
 
 
 def test_a_long_value_is_given_whole(ask: Ask, model: Callable[..., LlmServer]) -> None:
@@ -342,7 +342,7 @@ def test_an_answer_that_fails_or_is_empty_is_looked_at_first(
     told = [str(request.body["messages"][-1]) for request in server.requests[1:]]
     assert "Name the query" in told[0]
     assert "Query 1 has failed" in told[1]
-    assert "a text is written otherwise" in told[2]
+    assert "text may be spelled differently" in told[2]
     assert "answer(query=2)" in told[2]
 
 
@@ -354,7 +354,7 @@ def test_a_model_that_never_answers_is_stopped(ask: Ask, model: Callable[..., Ll
 
     assert (run["outcome"], run["output"]) == ("model_error", None)
     assert run["error"]["type"] == "not_answered"
-    assert "no answer in 16 turns" in run["error"]["message"]
+    assert "no answer within 16 turns" in run["error"]["message"]
     assert len(server.requests) == answering.MAX_TURNS
     assert Run.objects.filter(kind=RunKind.QUERY).count() == answering.MAX_QUERIES
 
@@ -387,11 +387,11 @@ PAGE = "<html><head><title>502</title></head><body>" + "<p>nginx</p>" * 500 + "<
         (status(500, "Oops."), 503, "ProviderUnavailable", ["failed", NOT_AT_FAULT], "Oops."),
         (hangs(), 503, "TimedOut", ["did not answer in time", NOT_AT_FAULT], None),
         (drops(), 503, "ConnectionLost", ["connection was dropped", NOT_AT_FAULT], None),
-        (raw(PAGE, "text/html"), 503, "InvalidAnswer", ["no answer of a language model"], None),
+        (raw(PAGE, "text/html"), 503, "InvalidAnswer", ["not an answer of a language model"], None),
         (raw('{"choices": [{"mess'), 503, "InvalidAnswer", [NOT_AT_FAULT, "proxy"], None),
         (raw("[1, 2]"), 503, "InvalidAnswer", [NOT_AT_FAULT, "UAC_LLM_BASE_URL"], None),
         (status(422, "No tools."), 422, "not_answered", ["rejects the request"], "No tools."),
-        (said("", tokens=(9, 0)), 422, "not_answered", ["answered nothing", "other words"], None),
+        (said("", tokens=(9, 0)), 422, "not_answered", ["empty answer", "Rephrase"], None),
         (said("Well,", finish="length"), 422, "not_answered", ["cut off", "Ask for less"], None),
         (said("I will not.", finish="refusal"), 422, "not_answered", ["refuses"], "I will not."),
     ],
@@ -445,7 +445,7 @@ def test_a_sandbox_that_is_not_there_is_an_error_of_the_server(
     run = ask()
 
     assert (run["outcome"], run["error"]["type"]) == ("model_error", "SandboxAbsent")
-    assert run["error"]["message"].startswith("No sandbox worker has computed")
+    assert run["error"]["message"].startswith("No sandbox worker ran the model's query")
     assert NOT_AT_FAULT in run["error"]["message"]
 
 

@@ -104,7 +104,7 @@ def test_long_session_is_split_on_turns(
     assert len(asks) > 3
     for text in texts:
         assert any(text in ask.rpartition("Messages to remember:")[2] for ask in asks)
-    assert "Said before in this session" not in asks[0]
+    assert "Earlier in this session" not in asks[0]
     assert texts[0] in asks[1].rpartition("Messages to remember:")[0]
     assert coverage(user).pending == 0
 

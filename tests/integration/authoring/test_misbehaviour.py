@@ -194,7 +194,7 @@ def test_half_a_tool_call(user: MemoryUser, say: Say, work: Work) -> None:
     # When it is to remember
     server = work(script=lambda request: Said(calls=(half,)))
     # Then it is told that this is no JSON, and nothing is taken
-    assert "no JSON" in server.requests[1].results[0]
+    assert "not valid JSON" in server.requests[1].results[0]
     assert_nothing_was_taken(user, len(server.requests))
     assert set(LlmCall.objects.values_list("outcome", flat=True)) == {"invalid_call"}
 
@@ -304,7 +304,7 @@ def test_end_in_the_same_answer_as_a_refused_edit(
     server = work(both, edits(constraint(written())), finishes(), protocol=protocol)
     # Then nothing is committed before it knows, and what it mends is in the head
     assert "import" in server.requests[1].results[0]
-    assert "see to that first" in server.requests[1].results[1]
+    assert "fix that first" in server.requests[1].results[1]
     assert user.head is not None
     assert user.head.version == 1
     assert "constraints/soon.py" in user.head.tree
@@ -341,7 +341,7 @@ def test_same_wrong_answer_again_and_again(
     # Then it is not asked for long
     assert len(server.requests) == 3
     lane = assert_nothing_was_taken(user, 3)
-    assert "again and again" in lane.last_error
+    assert "keeps repeating the same answer" in lane.last_error
 
 
 def test_never_finishes(
@@ -361,7 +361,7 @@ def test_never_finishes(
     # Then it is stopped
     assert len(server.requests) == 7
     lane = assert_nothing_was_taken(user, 7)
-    assert "not finished in 7 answers" in lane.last_error
+    assert "did not finish within 7 answers" in lane.last_error
 
 
 def test_entry_is_left_out(user: MemoryUser, say: Say, work: Work, protocol: Protocol) -> None:
@@ -463,7 +463,7 @@ def test_checks_for_ever(
     # Then it is stopped, even within one answer
     assert Run.objects.filter(kind=RunKind.PROPOSAL).count() == 3
     lane = assert_nothing_was_taken(user, 1)
-    assert "not finished in 3 checks" in lane.last_error
+    assert "did not finish within 3 checks" in lane.last_error
 
 
 # -- What the log says is material, never an instruction ----------------------------------------

@@ -118,8 +118,8 @@ def test_nothing_that_is_much_makes_a_prompt_long(
     question = server.requests[0].body["messages"][1]["content"]
     assert len(question) < 40_000
     assert "domain0x: things 0\n" in question
-    assert "characters more: look_up searches all of it\n" in question
-    assert f"characters more: read_entry(seq={long}, start=4000)" in question
+    assert "more characters: look_up searches all of it\n" in question
+    assert f"more characters: read_entry(seq={long}, start=4000)" in question
     assert question.count("Ada likes tea of sort") == 39
 
 

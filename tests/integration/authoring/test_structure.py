@@ -147,7 +147,7 @@ def test_nothing_is_finished_of_which_an_edit_was_refused(
     first, second = (server.requests[number].results[0] for number in (1, 2))
     # Then nothing is judged of the first, and the second is told what was applied and what is wrong
     assert "Applied, with these numbers: 0, 1." in first
-    assert "Refused; send these again, mended:" in first
+    assert "Refused; correct these and send them again:" in first
     assert "travel.trips has no 'no-such'" in first
     assert "Nothing was committed" not in first
     assert "Applied, with these numbers: 2." in second
@@ -337,7 +337,7 @@ def test_what_is_proposed_is_not_proposed_again(
     server = work()
     # Then the model is not asked again
     assert server.requests == []
-    assert "still to be judged" in lane().last_error
+    assert "has not been judged yet" in lane().last_error
     # And when it has, the entry is covered, once
     (run,) = Run.objects.filter(kind=RunKind.PROPOSAL)
     tasks.execute_run(str(run.pk))
@@ -473,12 +473,12 @@ def test_no_more_is_searched_than_is_shown(
 
 
 WRONG_LOOK_UPS: list[tuple[str, dict[str, Any], str]] = [
-    ("look_up", {"domain": "health"}, "no domain 'health': there is travel"),
-    ("look_up", {"collection": "trip"}, "no collection 'trip': there is travel.trips"),
+    ("look_up", {"domain": "health"}, "no domain 'health': use one of travel"),
+    ("look_up", {"collection": "trip"}, "no collection 'trip': use one of travel.trips"),
     ("look_up", {"where": {"hotel": "Ritz"}}, "No class there has hotel"),
     ("look_up", {"key": "t99"}, "No record has the key 't99'"),
     ("open_domain", {"domain": "health"}, "no domain 'health'"),
-    ("read_constraint", {"name": "x"}, "no constraint 'x': there is none yet"),
+    ("read_constraint", {"name": "x"}, "no constraint 'x': there are none yet"),
     ("read_entry", {"seq": 99}, "no entry 99"),
     ("drop_edits", {"numbers": [3]}, "no edit 3"),
 ]
@@ -498,7 +498,7 @@ def test_many_matches_are_cut_and_it_is_said(many: MemoryUser, say: Say, work: W
     server = work(called("look_up", {}), Said(text="enough", finish="refusal"))
     result = server.requests[1].results[0]
     assert len(re.findall(r"key='", result)) == 20
-    assert "and more: 20 are shown" in result
+    assert "and more: only 20 are shown" in result
 
 
 def test_domain_is_opened(many: MemoryUser, say: Say, work: Work) -> None:
@@ -526,7 +526,7 @@ def test_edits_are_seen_and_taken_back(user: MemoryUser, say: Say, work: Work) -
     )
     # Then it sees them, and what cannot be without them goes, too
     assert "wrong" in server.requests[2].results[0]
-    assert "Dropped, since it cannot be applied any more: add" in server.requests[3].results[0]
+    assert "Dropped, because it no longer applies: add" in server.requests[3].results[0]
     assert "No record matches" in server.requests[4].results[0]
     assert user.head is not None
     assert [edit.get("key") for edit in user.head.edits] == [None, "right"]
@@ -635,13 +635,15 @@ def test_refusals_speak_of_the_newest_entrys_day(say: Say, work: Work) -> None:
     )
     # Then it is told which one, and what the constraint would say
     told = server.requests[2].results[0]
-    assert "no test notices `<` for `<=` in line 12" in told
+    assert "no test fails with `<` instead of `<=` in line 12" in told
     assert "Alerts on 2024-12-30" in told
     assert "2024-12-31 opens warning" in told
     # And it may leave it, of which it is told again
     told = server.requests[3].results[0]
-    assert told.startswith("You may finish, or mend the tests first.\nA slip may still hide here:")
-    assert "no test notices `<` for `<=` in line 12" in told
+    assert told.startswith(
+        "You may finish, or fix the tests first.\nThere may still be mistakes here:"
+    )
+    assert "no test fails with `<` instead of `<=` in line 12" in told
     assert len(server.requests) == 4
 
 

@@ -102,7 +102,7 @@ def test_tests_of_another_constraint_are_told_what_to_import(
     assert run.error["message"] == (
         "mutants: tests/test_costs.py:1: its tests also pass if constraints/costs.py never alerts,"
         " since they do not import it: write from constraints import costs in them, and call"
-        " run_check(costs, …) with a state on which it alerts, and with one on which it is silent"
+        " run_check(costs, …) with a state for which it fires, and with one for which it does not"
     )
 
 
@@ -119,7 +119,7 @@ def test_tests_that_import_it_and_see_nothing_are_told_to_see_it_alert(
     assert run.outcome == "rejected"
     assert run.error is not None
     assert run.error["message"].endswith(
-        "never alerts: add a test with a state on which it alerts, and assert the alert"
+        "never alerts: add a test with a state for which it fires, and assert the alert"
     )
 
 

@@ -378,17 +378,17 @@ def test_what_is_held_and_what_no_test_notices_are_told_at_once(
 @pytest.mark.parametrize(
     ("source", "tests", "what"),
     [
-        (*WEAKER, "would not find what it finds now: 'Rome costs 1500'"),
+        (*WEAKER, "would no longer find what it finds now: 'Rome costs 1500'"),
         (
             BUDGET.replace("> 1000", "> 1100"),
             WEAKER[1] + CASE,
-            "would lose the case of test_speaks",
+            "would lose the case that test_speaks tests",
         ),
-        (BUDGET, BUDGET_TESTS, "would lose the case of test_case"),
+        (BUDGET, BUDGET_TESTS, "would lose the case that test_case tests"),
         (
             BUDGET.replace("warning", "info"),
             BUDGET_TESTS + CASE,
-            "would not find what it finds now",
+            "would no longer find what it finds now",
         ),
     ],
     ids=["alert", "case that fails", "case that is gone", "severity"],

@@ -212,7 +212,7 @@ REFUSED = {
     "depending on the order of a set": (
         constraint(BUDGET.replace('f"{trip.to} costs', "f\"{list(set('abcdefgh'))} {trip.to}")),
         "constraints",
-        "ordered otherwise",
+        "iterated in another order",
     ),
 }
 
@@ -771,7 +771,7 @@ def test_it_is_said_how_many_boundaries_are_not_told(
         if finding["code"] == "boundary_unnoticed"
     ]
     assert len(messages) == 3
-    assert messages[-1].endswith(f"; {len(unnoticed(told)) - 3} more are not told")
+    assert messages[-1].endswith(f"; {len(unnoticed(told)) - 3} more are not shown")
     assert "more" not in "".join(messages[:-1])
 
 

@@ -156,7 +156,7 @@ def test_of_half_a_call_the_model_is_told_and_sent_back_what_is_json(connect: Co
         second = model.complete([*QUESTION, first.message, result], [REMEMBER])
 
     assert (call.arguments, call.text) == ({}, '{"fact": "Rex')
-    assert "The arguments are no JSON (Unterminated string" in call.problem
+    assert "The arguments are not valid JSON (Unterminated string" in call.problem
     assert second.text == "Sorry."
     [_, assistant, _] = server.requests[1].body["messages"][1:]
     sent = json.loads(assistant["tool_calls"][0]["function"]["arguments"])

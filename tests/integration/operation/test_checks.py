@@ -199,19 +199,22 @@ def with_password(url: str, password: str) -> str:
 WRONG: dict[str, tuple[str, list[str]]] = {
     "DATABASE_URL=postgres://uac:uac@nowhere.invalid:5432/uac": (
         "uac.E020",
-        ["nowhere.invalid", "The host's name is wrong"],
+        ["nowhere.invalid", "The host name is wrong"],
     ),
     "DATABASE_URL=postgres://uac:uac@127.0.0.1:1/uac": ("uac.E020", ["Nothing listens there"]),
     "DATABASE_URL=password": ("uac.E020", ["The name or the password is wrong."]),
     "DATABASE_URL=mysql://uac:uac@127.0.0.1/uac": ("uac.E002", ["postgres://uac:"]),
     "DATABASE_URL=postgres://uac:uac@127.0.0.1:port/uac": (
         "uac.E002",
-        ["is not set, or no URL of its kind"],
+        ["is not set, or not a URL of its kind"],
     ),
-    "DATABASE_URL=nonsense": ("uac.E002", ["is not set, or no URL of its kind", "postgres://uac:"]),
-    "REDIS_URL=http://127.0.0.1:6379/0": ("uac.E027", ["cannot be read"]),
+    "DATABASE_URL=nonsense": (
+        "uac.E002",
+        ["is not set, or not a URL of its kind", "postgres://uac:"],
+    ),
+    "REDIS_URL=http://127.0.0.1:6379/0": ("uac.E027", ["is not a valid URL"]),
     "REDIS_URL=redis://127.0.0.1:1/0": ("uac.E028", ["does not answer"]),
-    "REDIS_URL=password": ("uac.E027", ["does not let us in"]),
+    "REDIS_URL=password": ("uac.E027", ["refuses the login"]),
 }
 
 
@@ -286,7 +289,7 @@ def test_a_redis_that_is_a_replica_is_named(own_redis: redis.Redis) -> None:
 
     [found] = service_checks.of_redis()
 
-    assert (found.id, found.hint) == ("uac.E027", "Name the primary.")
+    assert (found.id, found.hint) == ("uac.E027", "Use the URL of the primary.")
 
 
 def test_a_database_without_all_migrations_is_named(live_database: str, as_role: Any) -> None:

@@ -174,7 +174,7 @@ def test_without_packages_the_way_out_is_named(
 ) -> None:
     monkeypatch.setattr(build, "_available_base", lambda client: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ImageNotBuilt, match=r"no apt-\w+ here.*--base IMAGE"):
+    with pytest.raises(ImageNotBuilt, match=r"apt-\w+ is not installed.*--base IMAGE"):
         ensure_image()
     with pytest.raises(ImageNotFound):
         client.images.get(another_name)

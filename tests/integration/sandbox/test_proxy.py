@@ -338,7 +338,7 @@ class TestWhatDiffers:
     ) -> None:
         _, body = create(proxy, changed(template(), "HostConfig", "Privileged", value=True))
 
-        message = "create: HostConfig.Privileged is not as in the template"
+        message = "create: HostConfig.Privileged differs from the template"
         assert json.loads(body) == {"message": message}
         assert f"refused: POST /containers/create: {message}" in caplog.text
 
@@ -476,7 +476,7 @@ class TestRequests:
     ) -> None:
         status, body = send(proxy, request(method, target))
 
-        assert (status, body) == (403, b'{"message": "222222222222 is no sandbox"}')
+        assert (status, body) == (403, b'{"message": "222222222222 is not a sandbox"}')
         assert fake.asked == [("GET", f"/containers/{DATABASE}/json", b"")]
 
     @pytest.mark.parametrize(

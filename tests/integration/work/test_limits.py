@@ -263,7 +263,7 @@ def test_together_constraints_have_the_time_of_the_whole_run(
     assert run.outcome == "timeout"
     assert isinstance(run.output, dict)
     last = run.output["constraints"][-1]["error"]
-    assert last["message"] == f"not run: the 0.3 s of the request were over ({REMEDY})"
+    assert last["message"] == f"not run: the 0.3 s of the request were used up ({REMEDY})"
 
 
 @pytest.mark.parametrize(

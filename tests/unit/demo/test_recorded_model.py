@@ -149,7 +149,7 @@ def test_it_speaks_the_protocol_and_refuses_by_400() -> None:
             post(url, asked([(4, "My dog is called Rex.")]))
         with refused.value as error:
             told = json.load(error)["error"]["message"]
-        assert (error.code, "only knows the demo's messages" in told) == (400, True)
+        assert (error.code, "knows only the demo's messages" in told) == (400, True)
 
 
 def post(url: str, body: object) -> Any:

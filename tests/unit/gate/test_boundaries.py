@@ -38,8 +38,10 @@ def test_each_boundary_has_a_mutant(line: str) -> None:
 
 def test_it_says_what_no_test_notices() -> None:
     (mutant,) = boundary_mutants(f"{HEAD}    for trip in trips:\n        if today < trip.on: ...\n")
-    assert mutant.message == "no test notices `<=` for `<` in line 3, in `today < trip.on`"
-    assert "on that very day" in mutant.fix
+    assert (
+        mutant.message == "no test fails with `<=` instead of `<` in line 3, in `today < trip.on`"
+    )
+    assert "exactly that day" in mutant.fix
 
 
 def test_of_two_in_a_line_it_says_which() -> None:

@@ -122,7 +122,7 @@ def test_so_does_what_would_take_all_memory(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_process_that_fails_says_nothing_of_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(apart.ReadingFailed, match="ended with 1"):
+    with pytest.raises(apart.ReadingFailed, match="exited with 1"):
         apart.unfounded(cited(SLOW))
 
 

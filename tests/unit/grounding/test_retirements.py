@@ -119,7 +119,7 @@ def test_only_so_many_go_at_once() -> None:
     (finding,) = ungrounded_retirements(some, said, [])
     assert (finding.code, finding.blocking) == ("too_many_retired", True)
     assert "21 records" in finding.message
-    assert "split it" in finding.fix
+    assert "smaller batches" in finding.fix
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def test_a_version_that_all_agree_on_can_be_released() -> None:
         ("1.3.0", {}, "its newest release is 1.2.0, pyproject.toml says 1.3.0"),
         ("1.1.0", {}, "its newest release is 1.2.0"),
         ("1.2", {}, "give a version like 1.2.3"),
-        ("1.2.0", {"changed": " M memory/log.py"}, "Commit these, or take them back:\n M memory"),
-        ("1.2.0", {"tags": {"v1.2.0"}}, "The tag v1.2.0 is another commit's"),
+        ("1.2.0", {"changed": " M memory/log.py"}, "Commit or discard these changes:\n M memory"),
+        ("1.2.0", {"tags": {"v1.2.0"}}, "The tag v1.2.0 belongs to another commit"),
     ],
 )
 def test_what_does_not_agree_is_told_with_what_to_do(
@@ -65,16 +65,16 @@ FLAW = {"id": "CVE-2026-1", "fix_versions": ["5.2.2"]}
 @pytest.mark.parametrize(
     ("report", "status", "told"),
     [
-        ({"dependencies": [package()]}, 0, "no vulnerability is known of 1 packages"),
+        ({"dependencies": [package()]}, 0, "no known vulnerabilities in 1 packages"),
         ({"dependencies": [package(vulns=[FLAW])]}, FOUND, "django 5.2.1: CVE-2026-1"),
         # pip-audit reports packages that it could not look up as free of vulnerabilities.
         (
             {"dependencies": [package(), {"name": "x", "version": "1", "skip_reason": "?"}]},
             NOT_LOOKED,
-            "NOT LOOKED UP: whether a vulnerability is known of 1 of 2 packages",
+            "NOT CHECKED for known vulnerabilities: 1 of 2 packages",
         ),
         (None, NOT_LOOKED, "any package (no name resolution)"),
-        ({"dependencies": []}, NOT_LOOKED, "NOT LOOKED UP"),
+        ({"dependencies": []}, NOT_LOOKED, "NOT CHECKED"),
     ],
 )
 def test_what_could_not_be_looked_up_is_not_taken_for_sound(
@@ -93,7 +93,7 @@ def test_a_secret_that_nobody_has_judged_is_found(tmp_path: Path) -> None:
 
     found, told = scan([str(tmp_path / "settings.py")], known)
     assert [line.partition("settings.py")[2] for line in told] == [
-        ":1: Secret Keyword: judge it (docs/releasing.md)"
+        ":1: Secret Keyword: review it (docs/releasing.md)"
     ]
 
     results = found.json()
@@ -102,7 +102,7 @@ def test_a_secret_that_nobody_has_judged_is_found(tmp_path: Path) -> None:
     known.write_text(json.dumps({**json.loads(known.read_text()), "results": results}))
     assert scan([str(tmp_path / "settings.py")], known)[1] == []
     (gone,) = scan([], known)[1]
-    assert gone.endswith("settings.py: Secret Keyword: is gone")
+    assert gone.endswith("settings.py: Secret Keyword: no longer there")
 
 
 def test_everything_that_is_committed_is_looked_through() -> None:

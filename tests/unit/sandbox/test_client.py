@@ -521,7 +521,7 @@ def test_a_request_that_is_too_large_is_not_sent_and_harms_nothing(
     [
         (datetime.datetime(2026, 1, 1), "UTC", "aware datetime"),  # noqa: DTZ001
         (NOW, "Mars/Olympus", "Mars/Olympus"),
-        (NOW, "../etc/passwd", "is no zone"),
+        (NOW, "../etc/passwd", "is not a zone"),
     ],
 )
 def test_a_wrong_instant_is_the_callers_error(

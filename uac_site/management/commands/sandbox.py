@@ -13,14 +13,14 @@ from workers.sandbox.doctor import CheckResult, examine
 class Command(BaseCommand):
     """Verifies every guarantee of the sandbox on this machine."""
 
-    help = "doctor: try every promise of the Docker sandbox here; exit 1 if one is not kept."
+    help = "doctor: verify every guarantee of the Docker sandbox here; exit 1 if one fails."
     # It is run when something is wrong, so it must not depend on the checks.
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the action and its options."""
         parser.add_argument("action", choices=["doctor"])
-        parser.add_argument("--json", action="store_true", help="one JSON object a line")
+        parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print each finding as it is made; raise CommandError if one is FAILED."""
@@ -29,7 +29,7 @@ class Command(BaseCommand):
             failed += finding.state == "FAILED"
             self.stdout.write(json.dumps(asdict(finding)) if options["json"] else _line(finding))
         if failed:
-            raise CommandError(f"{failed} failed: sandboxes are not safe to use as they are here")
+            raise CommandError(f"{failed} failed: sandboxes are not safe to use on this machine")
 
 
 def _line(finding: CheckResult) -> str:

@@ -228,7 +228,7 @@ def test_is_silent() -> None:
         ),
         (
             {"tests": "def test_nothing() -> None:\n    assert True\n"},
-            ["mutants: tests/test_rule.py", "never alerts", "a state on which it alerts"],
+            ["mutants: tests/test_rule.py", "never alerts", "a state for which it fires"],
         ),
         ({"sources": [99]}, ["edits[0].sources cites entry 99", "entries 1 to 1"]),
         ({"sources": [10**30]}, ["edits[0].sources cites entry 1000", "entries 1 to 1"]),
