@@ -124,7 +124,7 @@ def read_file(checkpoint: Checkpoint, path: str) -> str:
 def _told(checkpoint: Checkpoint, path: str, content: str | None) -> str:
     if content is None:
         raise Redacted(
-            f"{path} of version {checkpoint.version} rests on an entry that was redacted since."
+            f"{path} of version {checkpoint.version} is based on an entry that was redacted later."
         )
     return content
 

@@ -54,7 +54,7 @@ def lock(user_pks: Iterable[int]) -> dict[int, MemoryUser]:
     rows = MemoryUser.objects.select_for_update(no_key=True).filter(pk__in=wanted)
     found = {row.pk: row for row in rows.order_by("pk")}
     if found.keys() != wanted:
-        raise MemoryUser.DoesNotExist("one of these users was erased meanwhile")
+        raise MemoryUser.DoesNotExist("one of these users was erased in the meantime")
     return found
 
 

@@ -33,18 +33,18 @@ class ImportRefused(ValueError):
 def check_files(files: Mapping[str, str]) -> None:
     """Raise ImportRefused for files that are too many, too large, or not within a folder."""
     if not files:
-        raise ImportRefused("there is no Python file: name at least one module")
+        raise ImportRefused("there is no Python file: include at least one module")
     if len(files) > MAX_FILES:
-        raise ImportRefused(f"{len(files)} files are too many: {MAX_FILES} at most")
+        raise ImportRefused(f"{len(files)} files are too many: at most {MAX_FILES}")
     total = 0
     for path, source in files.items():
         _check_path(path)
         size = len(source.encode(errors="surrogatepass"))
         total += size
         if size > MAX_FILE_BYTES:
-            raise ImportRefused(f"{path} has {size} bytes: {MAX_FILE_BYTES} at most")
+            raise ImportRefused(f"{path} has {size} bytes: at most {MAX_FILE_BYTES}")
     if total > MAX_BYTES:
-        raise ImportRefused(f"the project has {total} bytes: {MAX_BYTES} at most")
+        raise ImportRefused(f"the project has {total} bytes: at most {MAX_BYTES}")
 
 
 def _check_path(path: str) -> None:
@@ -52,13 +52,13 @@ def _check_path(path: str) -> None:
     parts = path.split("/")
     if not all(_PART.fullmatch(part) and ".." not in part for part in parts):
         raise ImportRefused(
-            f"{shown} is no path within a project: write it like 'domains/health/state.py',"
-            " with letters, digits, dots and hyphens, and without '..'"
+            f"{shown} is not a valid path within a project: write it like"
+            " 'domains/health/state.py', with letters, digits, dots and hyphens, and without '..'"
         )
     if not path.endswith(".py") or path.endswith("/.py"):
-        raise ImportRefused(f"{shown} is no Python file: send files that end in .py alone")
+        raise ImportRefused(f"{shown} is not a Python file: send only files that end in .py")
     if len(path) > MAX_PATH or len(parts) > MAX_FOLDERS:
-        raise ImportRefused(f"{shown} is too deep or too long: {MAX_FOLDERS} folders at most")
+        raise ImportRefused(f"{shown} is too deep or too long: at most {MAX_FOLDERS} folders")
 
 
 def read_folder(folder: Path) -> dict[str, str]:
@@ -67,15 +67,15 @@ def read_folder(folder: Path) -> dict[str, str]:
     No link is followed: it could lead anywhere on this machine.
     """
     if folder.is_symlink():
-        raise ImportRefused(f"{folder} is a symbolic link: name the folder itself")
+        raise ImportRefused(f"{folder} is a symbolic link: give the folder itself")
     if folder.is_file() and folder.suffix == ".zip":
         if folder.stat().st_size > MAX_BYTES:
-            raise ImportRefused(f"{folder} is too large: {MAX_BYTES} bytes at most")
+            raise ImportRefused(f"{folder} is too large: at most {MAX_BYTES} bytes")
         return read_zip(folder.read_bytes())
     if folder.is_file():
         return {folder.name: _text(folder, folder.name)}
     if not folder.is_dir():
-        raise ImportRefused(f"{folder} is no folder and no file")
+        raise ImportRefused(f"{folder} is neither a folder nor a file")
     files: dict[str, str] = {}
     total = 0
     pending = [folder]
@@ -83,7 +83,7 @@ def read_folder(folder: Path) -> dict[str, str]:
         for path in sorted(pending.pop().iterdir()):
             name = path.relative_to(folder).as_posix()
             if path.is_symlink():
-                raise ImportRefused(f"{name} is a symbolic link: put the file in its place")
+                raise ImportRefused(f"{name} is a symbolic link: replace it by the file")
             if path.is_dir():
                 if path.name not in _PASSED_OVER and not _is_hidden(path.name):
                     pending.append(path)
@@ -91,7 +91,7 @@ def read_folder(folder: Path) -> dict[str, str]:
                 total += path.stat().st_size
                 if len(files) >= MAX_FILES or total > MAX_BYTES:
                     raise ImportRefused(
-                        f"{folder} is too large: {MAX_FILES} files and {MAX_BYTES} bytes at most"
+                        f"{folder} is too large: at most {MAX_FILES} files and {MAX_BYTES} bytes"
                     )
                 files[name] = _text(path, name)
     return files
@@ -112,14 +112,14 @@ def read_zip(content: bytes) -> dict[str, str]:
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise ImportRefused(f"the zip cannot be read: {error}") from None
     except (RuntimeError, ValueError) as error:
-        raise ImportRefused(f"the zip is of a kind that is not read: {error}") from None
+        raise ImportRefused(f"the zip has an unsupported format: {error}") from None
     return _below_one_folder(files)
 
 
 def _unpacked(archive: zipfile.ZipFile) -> dict[str, str]:
     entries = archive.infolist()
     if len(entries) > MAX_ENTRIES:
-        raise ImportRefused(f"the zip has {len(entries)} entries: {MAX_ENTRIES} at most")
+        raise ImportRefused(f"the zip has {len(entries)} entries: at most {MAX_ENTRIES}")
     files: dict[str, str] = {}
     left = MAX_BYTES
     for entry in entries:
@@ -128,7 +128,7 @@ def _unpacked(archive: zipfile.ZipFile) -> dict[str, str]:
         if any(part in _PASSED_OVER or _is_hidden(part) for part in folders):
             continue
         if stat.S_ISLNK(entry.external_attr >> 16):
-            raise ImportRefused(f"{name} is a symbolic link: put the file in its place")
+            raise ImportRefused(f"{name} is a symbolic link: replace it by the file")
         if not name.endswith(".py"):
             continue
         if name in files:
@@ -138,10 +138,10 @@ def _unpacked(archive: zipfile.ZipFile) -> dict[str, str]:
             source = stream.read(MAX_FILE_BYTES + 1)
         left -= len(source)
         if len(source) > MAX_FILE_BYTES:
-            raise ImportRefused(f"{name} is too large: {MAX_FILE_BYTES} bytes at most")
+            raise ImportRefused(f"{name} is too large: at most {MAX_FILE_BYTES} bytes")
         if left < 0 or len(files) >= MAX_FILES:
             raise ImportRefused(
-                f"the zip is too large: {MAX_FILES} Python files and {MAX_BYTES} bytes at most"
+                f"the zip is too large: at most {MAX_FILES} Python files and {MAX_BYTES} bytes"
             )
         files[name] = _decoded(source, name)
     return files
@@ -167,7 +167,7 @@ def without_library(files: Mapping[str, str]) -> dict[str, str]:
 
 def _text(path: Path, name: str) -> str:
     if path.stat().st_size > MAX_FILE_BYTES:
-        raise ImportRefused(f"{name} is too large: {MAX_FILE_BYTES} bytes at most")
+        raise ImportRefused(f"{name} is too large: at most {MAX_FILE_BYTES} bytes")
     return _decoded(path.read_bytes(), name)
 
 

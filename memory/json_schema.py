@@ -37,7 +37,7 @@ def misfit(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     told = [f"{error.json_path}: {error.message[:MAX_TOLD]}" for error in errors[:MAX_PROBLEMS]]
     more = len(errors) - len(told)
     return (
-        "The arguments do not fit the tool's schema: "
+        "The arguments do not match the tool's schema: "
         + "; ".join(told)
         + (f"; and {more} more." if more else ".")
     )

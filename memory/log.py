@@ -106,8 +106,8 @@ class IdempotencyConflict(Exception):
         self.key = key
         self.seq = seq
         super().__init__(
-            f"idempotency_key {key!r} belongs to entry {seq}, which has another body;"
-            " use a new key for a new entry"
+            f"idempotency_key {key!r} belongs to entry {seq}, which has another body; use a new"
+            " key for a new entry"
         )
 
 
@@ -318,7 +318,7 @@ def broken_links(user: MemoryUser) -> Iterable[str]:
             yield f"entry {expected} is missing: the next one is {entry.seq}"
             expected = entry.seq
         if entry.redacted_at is None and payload_hash(entry) != bytes(entry.payload_hash):
-            yield f"entry {entry.seq}: its content is not what was hashed"
+            yield f"entry {entry.seq}: its content does not match its hash"
         if entry.redacted_at is not None and any(
             getattr(entry, name) is not None for name in (*PAYLOAD_FIELDS, "salt")
         ):
@@ -328,7 +328,7 @@ def broken_links(user: MemoryUser) -> Iterable[str]:
         previous = bytes(entry.hash)
         expected += 1
     if user.last_seq != expected - 1 or bytes(user.last_hash) != previous:
-        yield f"the log ends at entry {expected - 1}, the user says {user.last_seq}"
+        yield f"the log ends at entry {expected - 1}, but the user's row says {user.last_seq}"
 
 
 @dataclass(frozen=True)

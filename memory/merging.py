@@ -81,12 +81,13 @@ def _refuse(user: MemoryUser, merged: MemoryUser) -> None:
     under_way = waiting().filter(user=merged).select_related("merged").first()
     if under_way is not None:
         raise MergeRefused(
-            f"{under_way.merged} is still being merged into {merged}: try again when that is done."
+            f"{under_way.merged} is still being merged into {merged}: try again when that merge is"
+            " done."
         )
     if Checkpoint.objects.filter(user=merged, origin=Origin.IMPORTED).exists():
         raise MergeRefused(
-            f"A project was imported for {merged}, whose records no entry says: export it, and"
-            f" append them as typed entries of {user}."
+            f"A project was imported for {merged}, and its records are not in the log: export it,"
+            f" and append them as typed entries of {user}."
         )
 
 
@@ -117,7 +118,7 @@ def _close(user: MemoryUser, merged: MemoryUser, by: str) -> Merge:
 
 
 def _told(merged: MemoryUser, user: MemoryUser) -> str:
-    return f"{merged} was merged into {user}: ask there."
+    return f"{merged} was merged into {user}: use that user."
 
 
 def close_late_runs() -> int:

@@ -28,7 +28,7 @@ from memory.work import lanes
 # The limit for one reopening.
 MAX_REOPENED = 10_000
 # The reason for which a fact of a reopened message is dismissed.
-REMEMBERED_ANEW = "its message was reopened, and is remembered anew"
+REMEMBERED_ANEW = "its message was reopened and is processed again"
 
 
 class NothingToReopen(Exception):
@@ -111,13 +111,15 @@ def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "")
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         history.refuse_being_redacted(locked)
         if locked.merged_into_id is not None:
-            raise NothingToReopen("This user was merged: reopen the entries of the other one.")
+            raise NothingToReopen(
+                "This user was merged: reopen the entries of the user who remains."
+            )
         chosen = list(select(locked, selection).select_related("checkpoint")[: MAX_REOPENED + 1])
         if not chosen:
-            raise NothingToReopen("Nothing that is settled matches: nothing was reopened.")
+            raise NothingToReopen("No settled entry matches: nothing was reopened.")
         if len(chosen) > MAX_REOPENED:
             raise TooManyToReopen(
-                f"More than {MAX_REOPENED} entries match: choose a shorter span of time."
+                f"More than {MAX_REOPENED} entries match: choose a shorter period."
             )
         seqs, facts = _with_messages(locked, {one.seq for one in chosen})
         settled = EntryOutcome.objects.filter(user=locked, seq__in=seqs - facts)

@@ -64,7 +64,7 @@ def _refuse_unparsed(source: str, path: str) -> None:
     if len(source) > MAX_SIGNS:
         signs = len(source.encode(errors="replace").translate(None, _NO_SIGNS))
         if signs > MAX_SIGNS:
-            message = f"too much code for one file: {signs:,} signs, {MAX_SIGNS:,} at most"
+            message = f"too much code for one file: {signs:,} tokens, at most {MAX_SIGNS:,}"
             raise SyntaxError(message, (path, None, None, None))
     found = None if source.isascii() else _TOO_MANY_MARKS.search(source)
     if found is not None:

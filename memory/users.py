@@ -62,7 +62,7 @@ class UserMerged(Exception):
         final = user
         while final.merged_into is not None:
             final = final.merged_into
-        super().__init__(f"{user} was merged into {final}: name that user instead.")
+        super().__init__(f"{user} was merged into {final}: use that user instead.")
 
 
 def refuse_merged(user: MemoryUser) -> None:

@@ -69,9 +69,9 @@ AROUND = 4
 MAX_RESOLVED = 200
 WHY_LEFT = {
     "acknowledged": "acknowledged or resolved already",
-    "reopened": "open already, or no longer found",
-    "marked as useful": "not what a constraint found",
-    "marked as wrong": "not what a constraint found",
+    "reopened": "open already, or its finding no longer exists",
+    "marked as useful": "not about a finding",
+    "marked as wrong": "not about a finding",
 }
 
 
@@ -137,7 +137,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         *("level", "headline", "standing", "user_link", "rule_name", "verdicts", "opened_at")
     ]
     action_form = NotedActionForm
-    action_note = "Why (kept in the history)"
+    action_note = "Reason (kept in the history)"
     list_display_links = ["headline"]
     list_filter = [
         "state",
@@ -265,7 +265,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     def evidence_tree(self, alert: Alert) -> str:
         """Show each record with its fields and entries, down to the messages behind these."""
         if not alert.evidence:
-            return "The constraint named no record."
+            return "The constraint named no record as evidence."
         entries = show_entries(alert.user, alert.entries)
         locations, fields = _locations(alert), _fields(alert)
         return lines(
@@ -287,7 +287,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         if (ours := applicability.version_of(alert)) is not None:
             return format_html("<div>{} is {}</div>{}", path, link(ours), _rule(alert, ours.source))
         if checkpoint is None or alert.constraint not in checkpoint.tree:
-            return format_html("{} (not a file of the project then)", path)
+            return format_html("{} (not in the project at that time)", path)
         try:
             text = read_files(checkpoint, [alert.constraint])[alert.constraint]
         except Redacted:
@@ -303,12 +303,12 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             for one in alert.causes[1:]
         )
 
-    @admin.display(description="found last by")
+    @admin.display(description="last found by")
     def run_link(self, alert: Alert) -> str:
         """Link to the run that found it last."""
         return link(alert.last_run)
 
-    @admin.display(description="ran in")
+    @admin.display(description="executed in")
     def ran_in(self, alert: Alert) -> str:
         """Show the kind of sandbox, with a warning for the one for development."""
         return sandbox(alert.last_run.runner if alert.last_run else "")
@@ -418,7 +418,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         if done:
             messages.success(request, f"{counted(done, 'alert')} {verb}.")
         if done < number:
-            left = f"{counted(number - done, 'alert')} left"
+            left = f"{counted(number - done, 'alert')} skipped"
             messages.warning(request, f"{left}: {WHY_LEFT.get(verb, 'resolved already')}.")
 
 
@@ -488,9 +488,9 @@ def _rule(alert: Alert, text: str) -> SafeString:
     if len(places) > 1:
         noun = f"one of the {noun}"
     verb = "Raised" if is_finding else "Failed"
-    told = f"{verb} on {noun} {where}, which {'is' if len(marked) == 1 else 'are'} marked."
+    told = f"{verb} on {noun} {where} (highlighted)."
     excerpt = block(text, marked=marked, around=AROUND)
-    whole = folded("The whole source", source(text, marked=marked))
+    whole = folded("Full source", source(text, marked=marked))
     return folded(told, format_html("{}{}", excerpt, whole))
 
 
@@ -514,7 +514,7 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
     search_fields = ["alert__user__user_id", "user__user_id", "actor"]
     search_help_text = "By user id or actor."
     ordering = ["-pk"]  # in insertion order: a million rows cannot be sorted
-    when_empty = "No alert has been opened, and no entry rejected yet."
+    when_empty = "No alert has been opened and no entry rejected yet."
     fields = [
         *("seq", "about", "user_link", "step", "at", "actor", "by_run", "details", "rejected"),
     ]

@@ -30,13 +30,13 @@ class ApiKeyForm(forms.ModelForm[ApiKey]):
         choices=Scope.choices,
         initial=[Scope.READ, Scope.WRITE],
         widget=forms.CheckboxSelectMultiple,
-        help_text="What the key may do.",
+        help_text="The scopes of the key.",
     )
     users = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="The ids of the users of whom alone it may read and write, each on a line;"
-        " empty: of everybody.",
+        help_text="The ids of the only users whose data it may read and write, one per line;"
+        " empty: all users.",
     )
 
     class Meta:
@@ -65,7 +65,10 @@ class ApiKeyForm(forms.ModelForm[ApiKey]):
             self.add_error("users", str(error))
             return cleaned
         if chosen is None and kept is not None:
-            self.add_error("users", "It is for certain users: name one at least, or revoke it.")
+            self.add_error(
+                "users",
+                "The key is limited to certain users: name at least one, or revoke the key.",
+            )
         else:
             self.instance.user_pks = chosen
         return cleaned
@@ -80,7 +83,7 @@ def _names(key: ApiKey) -> list[str]:
 class RevokedFilter(PresenceFilter):
     """A filter by whether the key was revoked."""
 
-    title = "whether it was revoked"
+    title = "state"
     parameter_name = "revoked"
     field, filled, empty = "revoked_at", "revoked", "not revoked"
 
@@ -107,7 +110,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     list_filter = [RevokedFilter, "workspace"]
     list_select_related = ["workspace"]
     search_fields = ["name", "prefix", "workspace__name"]
-    search_help_text = "By name, the visible beginning or workspace."
+    search_help_text = "By name, visible prefix or workspace."
     actions = ["replace", "revoke"]
     when_empty = "There is no key yet."
     readonly_fields = [
@@ -159,18 +162,18 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
             return badge("expired")
         return badge("valid")
 
-    @admin.display(description="begins with", ordering="prefix")
+    @admin.display(description="prefix", ordering="prefix")
     def starts_with(self, key: ApiKey) -> str:
         """Show the public part of the key."""
         return f"uac_{key.prefix}_…"
 
-    @admin.display(description="may")
+    @admin.display(description="scopes")
     def may(self, key: ApiKey) -> str:
         """Show the key's scopes, and whether it is limited to certain users."""
         scopes = ", ".join(key.scopes)
         if key.user_pks is None:
             return scopes
-        return f"{scopes}; for {counted(len(key.user_pks), 'user')} alone"
+        return f"{scopes}; only for {counted(len(key.user_pks), 'user')}"
 
     @admin.display(description="replaces")
     def replaced(self, key: ApiKey) -> str:
@@ -207,19 +210,19 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
         may_add = self.has_add_permission(request)
         for key in queryset.select_related("workspace"):
             if not (may_add and self.has_change_permission(request, key)):
-                messages.warning(request, f"{key} is left: it is not yours to give.")
+                messages.warning(request, f"{key} was skipped: you may not issue it.")
                 continue
             try:
                 new, text = replace_key(key)
             except NotReplaced as error:
-                messages.warning(request, f"{key} is left: {error}")
+                messages.warning(request, f"{key} was skipped: {error}")
                 continue
             self.log_change(request, key, f"Replaced by uac_{new.prefix}_….")
             messages.success(
                 request,
                 format_html(
-                    'Instead of {}, which holds until {} UTC: <code class="secret">{}</code>'
-                    " Copy it now: it cannot be shown again.",
+                    "It replaces {}, which is valid until {} UTC: <code"
+                    ' class="secret">{}</code> Copy it now: it cannot be shown again.',
                     key,
                     f"{ApiKey.objects.get(pk=key.pk).expires_at:%Y-%m-%d %H:%M}",
                     text,
@@ -237,4 +240,4 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
         if valid:
             messages.success(request, f"{counted(len(valid), 'key')} revoked.")
         if left:
-            messages.warning(request, f"{counted(left, 'key')} left: revoked already.")
+            messages.warning(request, f"{counted(left, 'key')} skipped: revoked already.")

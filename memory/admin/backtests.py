@@ -45,20 +45,23 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     list_filter = ["state", "workspace"]
     list_select_related = ["workspace", "version__constraint", "user"]
     search_fields = ["constraint", "user__user_id"]
-    search_help_text = "By path of the constraint, or by user id of a user's own."
+    search_help_text = "By path of the constraint, or by user id for a user's own constraint."
     ordering = ["-created_at"]
     actions = ["approve", "cancel", "start_again"]
-    when_empty = "No constraint was backtested yet: one of a workspace is once it has passed."
+    when_empty = (
+        "No backtest yet: a workspace constraint is backtested once its version has passed the"
+        " checks."
+    )
     fieldsets = [
         (None, {"fields": ["of_what", "workspace", "progress", "concluded", "period", "on"]}),
         (
-            "What it would have said",
+            "Alerts that it would have raised",
             {"fields": ["fired", "severities", "months", "busiest", "still_open"]},
         ),
-        ("Whom it would have alerted", {"fields": ["most", "findings"]}),
-        ("Where it would have said nothing", {"fields": ["problems"]}),
+        ("Affected users", {"fields": ["most", "findings"]}),
+        ("Users without a result", {"fields": ["problems"]}),
         (
-            "Work on it",
+            "Work status",
             {
                 "classes": ["collapse"],
                 "fields": [
@@ -176,7 +179,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         of = getattr(backtest, "of_users", 0)
         if backtest.version_id is None:
             return counted(of, "user")
-        return f"fits {of} of {counted(backtest.looked_at, 'user')}"
+        return f"applies to {of} of {counted(backtest.looked_at, 'user')}"
 
     @admin.display(description="created by", ordering="created_by")
     def created_by_whom(self, backtest: Backtest) -> str:
@@ -192,7 +195,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     def period(self, backtest: Backtest) -> str:
         """Show the period that it covers."""
         since = _summary(backtest)["since"]
-        began = f", of which there was history since {since:%Y-%m-%d}" if since else ""
+        began = f", with history since {since:%Y-%m-%d}" if since else ""
         return f"{backtest.days} days up to {backtest.until:%Y-%m-%d %H:%M} UTC{began}"
 
     @admin.display(description="alerts")
@@ -200,7 +203,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         """Show the number of alerts, and of users who would have had them."""
         found = _summary(backtest)
         more = f", and {found['left_out']:,} more that were not kept" if found["left_out"] else ""
-        sample = " of a sample" if found["sampled"] else ""
+        sample = ", a sample" if found["sampled"] else ""
         alerts = counted(found["findings"], "alert")
         known = counted(found["done"] - found["failed"], "user")
         return f"{alerts}{more}, for {found['fired']} of {known}{sample}"
@@ -241,7 +244,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         """Show the number of alerts that would be open now."""
         return counted(_summary(backtest)["open"], "alert")
 
-    @admin.display(description="users with the most")
+    @admin.display(description="users with the most alerts")
     def most(self, backtest: Backtest) -> SafeString | str:
         """Link to the users who would have had the most alerts, and to all."""
         found = (
@@ -257,7 +260,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         everybody = link_to_list(BacktestUser, "all users", backtest__id__exact=backtest.pk)
         return lines([*rows, everybody])
 
-    @admin.display(description="alerts, by time")
+    @admin.display(description="alerts, in order of time")
     def findings(self, backtest: Backtest) -> SafeString | str:
         """List the first of the findings, each with its user and version."""
         found = list(
@@ -297,7 +300,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
             for one in found["problems"]
         ]
         if found["troubled"]:
-            rows.append(f"of {counted(found['troubled'], 'user')} in all")
+            rows.append(f"{counted(found['troubled'], 'user')} with problems in all")
         return lines(rows)
 
     @admin.display(description="last error")
@@ -310,7 +313,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         """Make these versions the live ones of their constraints."""
         for backtest in queryset:
             if backtest.version is None:
-                messages.warning(request, "A user's own constraint is live without an approval.")
+                messages.warning(request, "A user's own constraint is live without approval.")
                 continue
             approve_version(request, backtest.version)
 
@@ -409,7 +412,7 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
     search_fields = ["user__user_id"]
     search_help_text = "By user id."
     ordering = ["-pk"]
-    when_empty = "No constraint was backtested on anybody yet."
+    when_empty = "No user has been backtested yet."
     fields = [
         *("user_link", "backtest_link", "how_far", "alerts", "since", "known_until", "versions"),
         *("looks", "left_out", "told", "why"),
@@ -453,7 +456,7 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
         text = counted(number, "alert")
         return link_to_list(BacktestFinding, text, result__id__exact=row.pk)
 
-    @admin.display(description="where it would have said nothing")
+    @admin.display(description="where it would have failed")
     def told(self, row: BacktestUser) -> SafeString | str:
         """Show where it would have failed or been paused, or could not be followed."""
         return lines(

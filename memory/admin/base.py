@@ -352,7 +352,10 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         """
         all_of_them = request.POST.get("select_across", "0") != "0"
         if all_of_them and BoundedPaginator(queryset, self.list_per_page).is_cut:
-            told = "More rows match than are listed: nothing was done. Choose fewer by the filters."
+            told = (
+                "More rows match than are listed: nothing was done. Narrow the selection with the"
+                " filters."
+            )
             messages.error(request, told)
             return HttpResponseRedirect(request.get_full_path())
         from_page = "from_page" in request.POST
@@ -468,7 +471,7 @@ def confirmed_reason(request: HttpRequest) -> str:
     if "confirmed" not in request.POST:
         return ""
     if not reason:
-        messages.error(request, "Say why: nothing was done.")
+        messages.error(request, "Give a reason: nothing was done.")
     return reason
 
 
@@ -480,7 +483,7 @@ def staff_of(request: HttpRequest) -> str:
 class WorkFilter(admin.SimpleListFilter):
     """A filter of work by its state, as the front page counts it."""
 
-    title = "how the work stands"
+    title = "work status"
     parameter_name = "work"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
@@ -547,7 +550,7 @@ class PausedAdmin(ReadOnlyAdmin[Paused]):
         """Show whether it is still paused."""
         return badge("resolved", "resumed") if row.resumed_at else badge("paused")
 
-    @admin.display(description="why", ordering="reason")
+    @admin.display(description="reason", ordering="reason")
     def why(self, row: Paused) -> str:
         """Show why it was paused."""
         return inline(shortened(row.reason))

@@ -53,7 +53,7 @@ from memory.temporal import history, rollback
 # Further items are only counted: the first ones show what a rollback is about.
 MAX_LEFT_OUT = 20
 
-REDACTING = "Something is being redacted of this user's memory: look again in a moment."
+REDACTING = "A redaction of this user's memory is under way: try again in a moment."
 
 
 @admin.register(Checkpoint)
@@ -93,9 +93,9 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
             },
         ),
         ("Gate", {"fields": ["checks", "counts", "checked_in"]}),
-        ("What changed", {"fields": ["record_changes", "all_edits", "file_changes"]}),
-        ("What the language model did", {"fields": ["attempts"]}),
-        ("Connected with", {"fields": ["cited", "settled", "seen", "runs"]}),
+        ("Changes", {"fields": ["record_changes", "all_edits", "file_changes"]}),
+        ("Calls of the language model", {"fields": ["attempts"]}),
+        ("Related", {"fields": ["cited", "settled", "seen", "runs"]}),
         ("The project", {"fields": ["files"]}),
     ]
 
@@ -124,7 +124,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         """Offer a rollback to versions other than the newest."""
         return [] if row.pk == row.user.head_id else super().actions_for(row)
 
-    @admin.action(description="Go back to this version…", permissions=["operate"])
+    @admin.action(description="Roll back to this version…", permissions=["operate"])
     def restore(
         self, request: HttpRequest, queryset: QuerySet[Checkpoint]
     ) -> TemplateResponse | None:
@@ -146,7 +146,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         except (rollback.NothingToRestore, Redacted, history.BeingRedacted) as error:
             messages.error(request, f"Nothing was done: {error}")
             return None
-        told = f"Version {restored.version} holds what version {checkpoint.version} does."
+        told = f"Version {restored.version} has the content of version {checkpoint.version}."
         messages.success(request, told)
         return None
 
@@ -160,12 +160,12 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         """Link to the user."""
         return link(checkpoint.user)
 
-    @admin.display(description="comes from", ordering="origin")
+    @admin.display(description="origin", ordering="origin")
     def came_from(self, checkpoint: Checkpoint) -> str:
         """Show the origin."""
         return checkpoint.get_origin_display()
 
-    @admin.display(description="entries seen", ordering="seen_seq")
+    @admin.display(description="entries considered", ordering="seen_seq")
     def seen(self, checkpoint: Checkpoint) -> str:
         """Show the newest entry considered."""
         return f"up to #{checkpoint.seen_seq}"
@@ -218,12 +218,12 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         )
         return f"files: {files or NOTHING}; {durations(checkpoint.verdict.get('timings', {}))}"
 
-    @admin.display(description="in")
+    @admin.display(description="executed in")
     def kind_of_sandbox(self, checkpoint: Checkpoint) -> str:
         """Show the kind of sandbox that the gate used."""
         return sandbox_badge(checkpoint.verdict.get("runner", ""))
 
-    @admin.display(description="checked in")
+    @admin.display(description="checked by")
     def checked_in(self, checkpoint: Checkpoint) -> str:
         """Show the kind of sandbox, with a warning for the one for development."""
         return sandbox(checkpoint.verdict.get("runner", ""))
@@ -324,8 +324,8 @@ def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateRes
         "restore",
         [checkpoint],
         Checkpoint,
-        title=f"Go back to version {checkpoint.version}?",
-        verb="Go back to this version",
+        title=f"Roll back to version {checkpoint.version}?",
+        verb="Roll back to this version",
         person=link(checkpoint.user),
         newest=checkpoint.user.head,
         records=_first(content(_place(one)) for one in left_out.records),
@@ -391,7 +391,7 @@ class BytecodeAdmin(ReadOnlyAdmin[Bytecode]):
     search_fields = ["path", "user__user_id"]
     search_help_text = "By path or user id."
     ordering = ["-id"]
-    when_empty = "Nothing has been compiled yet."
+    when_empty = "No file has been compiled yet."
     fields = ["user_link", "file", "source_file", "image_digest", "size"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Bytecode]:

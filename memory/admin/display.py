@@ -230,20 +230,20 @@ def problem(error: Mapping[str, Any] | None) -> SafeString | str:
 
 # The question that each check of the gate answers, for readers who do not know its code.
 _ASKS = {
-    "policy": "Is it valid Python that does nothing but compute?",
-    "no loss": "Is every record still there that nobody has retired?",
-    "grounding": "Do the entries say what the records say?",
-    "holds": "Does an entry speak of what a model's edits would silence?",
-    "types": "Do the types fit together?",
+    "policy": "Is it valid Python without side effects?",
+    "no loss": "Is every record still there, unless it was retired?",
+    "grounding": "Do the entries support what the records state?",
+    "holds": "Does an entry support an edit by a model that would silence alerts?",
+    "types": "Is the code correctly typed?",
     "execution": "Does it run in the sandbox?",
     "tests": "Do its tests pass?",
-    "constraints": "Do the constraints run, and raise nothing unforeseen?",
-    "mutants": "Do the tests notice a constraint that never speaks?",
-    "coverage": "Has every entry been seen to?",
-    "edits": "Can the edits be carried out?",
-    "files": "Can the files be read?",
-    "import": "Can the project be brought in?",
-    "shape": "Does it say which records it needs?",
+    "constraints": "Do the constraints run without unexpected alerts?",
+    "mutants": "Do the tests fail for a constraint that never fires?",
+    "coverage": "Is every entry settled?",
+    "edits": "Can the edits be applied?",
+    "files": "Can the files be parsed?",
+    "import": "Can the project be imported?",
+    "shape": "Does it declare the records that it requires?",
 }
 
 

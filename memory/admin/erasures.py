@@ -37,7 +37,7 @@ def erase_chosen(
     """
     users = _users(chosen)
     if len(users) > MAX_CHOSEN:
-        messages.error(request, f"Choose {MAX_CHOSEN} users at most: nothing was done.")
+        messages.error(request, f"Choose at most {MAX_CHOSEN} users: nothing was done.")
         return None
     if not (reason := confirmed_reason(request)):
         return _question(request, users, action)
@@ -63,7 +63,7 @@ def erase_chosen(
 
 
 def _to_type(users: Sequence[MemoryUser]) -> str:
-    return "the user's id" if len(users) == 1 else "how many users these are"
+    return "the user's id" if len(users) == 1 else "the number of users"
 
 
 def is_typed(request: HttpRequest, chosen: QuerySet[MemoryUser]) -> bool:
@@ -82,7 +82,7 @@ def _question(request: HttpRequest, users: list[MemoryUser], action: str) -> Tem
         action,
         users,
         MemoryUser,
-        title="Erase users",
+        title="Erase users permanently",
         verb="Erase",
         for_good=True,
         to_type=_to_type(users),
@@ -103,7 +103,7 @@ class StateFilter(PresenceFilter):
 
     title = "state"
     parameter_name = "state"
-    field, filled, empty = "due_at", "not done yet", "done"
+    field, filled, empty = "due_at", "under way", "done"
 
 
 @admin.register(UserErasure)
@@ -119,14 +119,14 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
     ]
     list_select_related = ["user__workspace"]
     search_fields = ["=user__public_id", "=id", "by", "reason"]
-    search_help_text = "By public id of the user, id of the erasure, who wanted it, or why."
+    search_help_text = "By public id of the user, id of the erasure, who requested it, or reason."
     ordering = ["-created_at", "-id"]
     when_empty = "Nobody has been erased yet."
     fieldsets = [
         (None, {"fields": ["user_name", "workspace", "how_far", "by", "reason", "created_at"]}),
-        ("What is gone", {"fields": ["finished_at", "log", "numbers"]}),
+        ("What was deleted", {"fields": ["finished_at", "log", "numbers"]}),
         (
-            "Work on it",
+            "Work status",
             {
                 "classes": ["collapse"],
                 "fields": ["waits_for", "attempts", "run_after", "error"],
@@ -174,7 +174,7 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
             for name, number in sorted(row.counts.items())
         )
 
-    @admin.display(description="waits for hosts")
+    @admin.display(description="waits for sandbox hosts")
     def waits_for(self, row: UserErasure) -> str:
         """Name the hosts that have not confirmed yet that they hold nothing of the user."""
         return lines(map(inline, row.hosts))

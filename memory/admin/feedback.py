@@ -21,7 +21,7 @@ from memory.models import AlertFeedback, PausedConstraint
 class ResumedFilter(PresenceFilter):
     """A filter by whether the constraint is still paused."""
 
-    title = "whether it is paused"
+    title = "state"
     parameter_name = "resumed"
     field, filled, empty = "resumed_at", "resumed", "paused"
 
@@ -37,8 +37,8 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
     search_fields = ["user__user_id", "constraint"]
     search_help_text = "By user id or constraint."
     action_form = NotedActionForm
-    action_note = "Why (kept in the history)"
-    when_empty = "No constraint has said too much yet."
+    action_note = "Reason (kept in the history)"
+    when_empty = "No constraint has been too noisy yet."
     fieldsets = [
         (None, {"fields": ["name", "standing", "user_link", "reason"]}),
         (
@@ -58,7 +58,7 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
         """Link to the user."""
         return link(paused.user)
 
-    @admin.display(description="resumed because")
+    @admin.display(description="reason for resuming")
     def because(self, paused: PausedConstraint) -> str:
         """Show why it was resumed."""
         return preformatted(paused.resumed_because)
@@ -79,7 +79,7 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
             messages.success(request, f"{counted(done, 'constraint')} resumed.")
         if done < len(chosen):
             left = counted(len(chosen) - done, "constraint")
-            messages.warning(request, f"{left} left: resumed already.")
+            messages.warning(request, f"{left} skipped: resumed already.")
 
 
 @admin.register(AlertFeedback)
@@ -92,7 +92,7 @@ class AlertFeedbackAdmin(ReadOnlyAdmin[AlertFeedback]):
     search_fields = ["alert__user__user_id", "alert__constraint", "actor"]
     search_help_text = "By user id, constraint or actor."
     ordering = ["-at", "id"]
-    when_empty = "Nobody has judged an alert yet."
+    when_empty = "There is no feedback on alerts yet."
     fields = ["alert_link", "verdict_badge", "judge", "actor_name", "at", "remark"]
 
     @admin.display(description="verdict", ordering="verdict")

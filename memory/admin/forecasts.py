@@ -87,7 +87,7 @@ def unforeseen(forecast: Forecast) -> list[SafeString | str]:
     rows: list[SafeString | str] = []
     for one in forecasts.unforeseen(forecast, forecast.user.time_zone):
         error = one["error"]
-        until = f"known until {one['known_until']:%Y-%m-%d}" if one["known_until"] else ""
+        until = f"forecast until {one['known_until']:%Y-%m-%d}" if one["known_until"] else ""
         why = f"{error['type']}: {shortened(error['message'], 200)}" if error else until
         named = format_html("{} {}", inline(rule_of(one["constraint"])), inline(why))
         rows.append(masking.content(named))
@@ -114,7 +114,7 @@ class DailyFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Return the choices."""
-        return [("yes", "daily"), ("no", "as foreseen")]
+        return [("yes", "daily"), ("no", "as forecast")]
 
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[Forecast]
@@ -136,7 +136,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
     search_fields = ["user__user_id"]
     search_help_text = "By user id."
     ordering = ["next_change", "id"]
-    when_empty = "No run of the constraints was looked ahead from yet."
+    when_empty = "There is no forecast yet."
     fields = [
         *("user_link", "version", "computed_at", "start", "horizon_days", "known_until"),
         *("next_change", "wakes_at", "runs", "events", "unforeseen", "took"),
@@ -171,9 +171,9 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
     @admin.display(description="runs", ordering="needs_daily")
     def runs(self, forecast: Forecast) -> str:
         """Show when the constraints run by the clock."""
-        return "daily" if forecast.needs_daily else "as foreseen"
+        return "daily" if forecast.needs_daily else "as forecast"
 
-    @admin.display(description="foreseen")
+    @admin.display(description="forecast")
     def events(self, forecast: Forecast) -> SafeString | str:
         """List the events: what opens, changes and resolves."""
         told, alerts = forecast.__dict__["_told"]
@@ -181,7 +181,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
         more = len(told) - len(rows)
         return lines([*rows, f"{counted(more, 'event')} more"] if more else rows)
 
-    @admin.display(description="not foreseen")
+    @admin.display(description="without forecast")
     def unforeseen(self, forecast: Forecast) -> SafeString | str:
         """Name the constraints without a forecast, or with an incomplete one, and why."""
         return lines(unforeseen(forecast))

@@ -149,9 +149,9 @@ def _dispatched(request: HttpRequest, now: datetime.datetime) -> str | None:
         return None
     last = Heartbeat.objects.filter(name=alarms.DISPATCHER).first()
     if last is None:
-        return "The dispatcher has not been at work yet."
+        return "The dispatcher has not run yet."
     ago = max((now - last.at).total_seconds(), 0)
-    return f"The dispatcher was at work {duration(ago)} ago."
+    return f"The dispatcher last ran {duration(ago)} ago."
 
 
 def _alerts(request: HttpRequest) -> Mapping[str, Any]:

@@ -16,8 +16,8 @@ def state_of(host: SandboxHost) -> SafeString:
     """Show whether a host is alive and takes work."""
     if timezone.now() - host.seen_at < hosts.SILENT:
         if hosts.PROBLEM in host.report:
-            return badge("failed", "takes no work")
-        return badge("ok", "there")
+            return badge("failed", "accepts no work")
+        return badge("ok", "running")
     return badge("failed", "silent")
 
 
@@ -51,7 +51,7 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
         """Show whether it is alive and takes work."""
         return state_of(host)
 
-    @admin.display(description="in")
+    @admin.display(description="runner")
     def kind_of_sandbox(self, host: SandboxHost) -> str:
         """Show the kind of its sandboxes."""
         return sandbox_badge(str(host.report.get("runner", "")))
@@ -66,7 +66,7 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
         """Count the sandboxes that are kept for their users to come back."""
         return host.report.get("leases")
 
-    @admin.display(description="what it says of its sandboxes")
+    @admin.display(description="report on its sandboxes")
     def said(self, host: SandboxHost) -> str:
         """Show the whole report."""
         return pretty(host.report)
@@ -74,4 +74,4 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
     @admin.display(description="runs")
     def executed(self, host: SandboxHost) -> SafeString:
         """Link to the runs that it executed."""
-        return link_to_list(Run, "what it executed", host__exact=host.name)
+        return link_to_list(Run, "executed runs", host__exact=host.name)

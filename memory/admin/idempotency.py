@@ -17,7 +17,7 @@ class IdempotencyKeyAdmin(ReadOnlyAdmin[IdempotencyKey]):
     search_fields = ["=key", "user__user_id"]
     search_help_text = "By the whole key or user id."
     ordering = ["-created_at"]
-    when_empty = "No request with an Idempotency-Key came in the last days."
+    when_empty = "No request with an Idempotency-Key in the last days."
     fields = ["name", "user_link", "workspace", "created_at", "fingerprint", "came_to"]
 
     @admin.display(description="key", ordering="key")
@@ -30,7 +30,7 @@ class IdempotencyKeyAdmin(ReadOnlyAdmin[IdempotencyKey]):
         """Link to the user."""
         return link(key.user) if key.user else NOTHING
 
-    @admin.display(description="what it came to")
+    @admin.display(description="result")
     def came_to(self, key: IdempotencyKey) -> str:
         """Show the result of the write."""
         return pretty(key.reference)

@@ -15,9 +15,9 @@ from memory.work import lanes
 class DueFilter(PresenceFilter):
     """A filter by whether work waits."""
 
-    title = "whether work waits"
+    title = "state"
     parameter_name = "due"
-    field, filled, empty = "due_at", "work waits", "nothing waits"
+    field, filled, empty = "due_at", "work pending", "nothing pending"
 
 
 @admin.register(Lane)
@@ -76,12 +76,12 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
     def standing(self, lane: Lane) -> str:
         """Show whether work waits, is being done, or keeps failing."""
         if lane.lease_owner:
-            return badge("running", "being worked on")
+            return badge("running", "in progress")
         if lane.due_at is None:
             return badge("idle")
         return badge("failing") if lane.attempts else badge("waiting")
 
-    @admin.display(description="done up to")
+    @admin.display(description="processed up to")
     def done_to(self, lane: Lane) -> str:
         """Show the entry up to which nothing is pending in this lane."""
         return f"#{lane.cursor_seq}"
@@ -96,12 +96,14 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
         """Show the last error."""
         return preformatted(lane.last_error)
 
-    @admin.action(description="Try the selected work again now", permissions=["operate"])
+    @admin.action(description="Retry the selected work now", permissions=["operate"])
     def try_now(self, request: HttpRequest, queryset: QuerySet[Lane]) -> None:
         """Skip the wait after failures; the dispatcher takes the work at its next tick."""
         chosen = queryset.count()
         number = lanes.hurry(queryset)
         if number:
-            messages.success(request, f"{counted(number, 'lane')} will be tried again now.")
+            messages.success(request, f"{counted(number, 'lane')} will be retried now.")
         if number < chosen:
-            messages.warning(request, f"{counted(chosen - number, 'lane')} left: nothing waits.")
+            messages.warning(
+                request, f"{counted(chosen - number, 'lane')} skipped: nothing is pending."
+            )

@@ -65,7 +65,7 @@ def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
     """Show all calls of the pieces of work that made a version, including failed ones."""
     works = set(checkpoint.llm_calls.order_by().values_list("work", flat=True)[:MAX_WORKS])
     if not works:
-        return "no language model had a part in it"
+        return "No language model was involved."
     found = LlmCall.objects.filter(work__in=works).defer(*CONTENT).order_by("started_at")
     calls = list(found[:MAX_ATTEMPTS])
     rows = format_html_join(
@@ -73,7 +73,7 @@ def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
         (
             (
-                link(call, f"question {call.turn}, try {call.attempt}"),
+                link(call, f"request {call.turn}, attempt {call.attempt}"),
                 inline(call.model),
                 badge(call.standing, call.standing.label),
                 _number(call.input_tokens),
@@ -96,7 +96,9 @@ def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
         '<th scope="col">call</th><th scope="col">model</th><th scope="col">outcome</th>'
         '<th scope="col">tokens sent</th><th scope="col">received</th><th scope="col">cost</th>'
         '<th scope="col">took</th></tr></thead><tbody>{}</tbody></table></div>',
-        told if sums["calls"] <= MAX_ATTEMPTS else f"{told}; the first {MAX_ATTEMPTS}",
+        told
+        if sums["calls"] <= MAX_ATTEMPTS
+        else f"{told}; only the first {MAX_ATTEMPTS} are shown",
         rows,
     )
 
@@ -106,12 +108,16 @@ def show_track_record(workspace: Workspace, record: TrackRecord) -> list[str]:
     told: list[str] = [
         format_html("{} {}", badge("bad", "stopped"), inline(record.stopped))
         if record.stopped
-        else badge("valid", "goes on"),
+        else badge("valid", "allowed to continue"),
         inline(record.in_words()),
     ]
     if again := track_records.resumption(workspace, record.model):
-        told.append(inline(f"Judged since {again['at'][:16]} UTC: {again['by']} let it go on."))
-        told.append(inline(f"Why: {again['reason']}"))
+        told.append(
+            inline(
+                f"Judged since {again['at'][:16]} UTC, when {again['by']} allowed it to continue."
+            )
+        )
+        told.append(inline(f"Reason: {again['reason']}"))
     return told
 
 
@@ -160,8 +166,8 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
                     ]
                 },
             ),
-            ("What it took", {"fields": ["tokens_in", "tokens_out", "price", "reserved", "took"]}),
-            ("Made for", {"fields": ["checkpoint_link", "run_link", "lane_link"]}),
+            ("Usage", {"fields": ["tokens_in", "tokens_out", "price", "reserved", "took"]}),
+            ("Purpose", {"fields": ["checkpoint_link", "run_link", "lane_link"]}),
         ]
         if request.user.has_perm(PROMPTS):
             fieldsets.append(("Content", {"fields": ["sent", "said"]}))
@@ -262,12 +268,12 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
         """Show how long it took."""
         return NOTHING if call.seconds is None else f"{call.seconds:.2f} s"
 
-    @admin.display(description="question")
+    @admin.display(description="request")
     def question(self, call: LlmCall) -> str:
         """Show the number of the question within the work, and of the attempt."""
-        return f"number {call.turn}, attempt {call.attempt}"
+        return f"request {call.turn}, attempt {call.attempt}"
 
-    @admin.display(description="same work")
+    @admin.display(description="other calls of the same work")
     def beside(self, call: LlmCall) -> str:
         """Link to the other calls of the same piece of work."""
         number = LlmCall.objects.filter(work=call.work).count()
@@ -342,7 +348,7 @@ def _totals(calls: QuerySet[LlmCall], pages: paging.BoundedPaginator) -> list[tu
         ("Tokens in", f"{found['sent']:,}"),
         ("Tokens out", f"{found['received']:,}"),
         ("Cost", money(found["paid"])),
-        ("Without tokens told", f"{number - found['told']:,}"),
+        ("Without reported tokens", f"{number - found['told']:,}"),
         ("Without a price", f"{found['told'] - found['priced']:,}"),
     ]
 

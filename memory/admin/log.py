@@ -41,7 +41,7 @@ PENDING = "pending"
 class OutcomeFilter(admin.SimpleListFilter):
     """A filter by outcome; entries without one are pending."""
 
-    title = "what became of it"
+    title = "outcome"
     parameter_name = "outcome"
 
     def lookups(
@@ -83,7 +83,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     ]
     list_select_related = ["user"]
     search_fields = ["user__user_id", "=id", "content"]
-    search_help_text = "By user id, entry id or what a message says."
+    search_help_text = "By user id, entry id, or the text of a message."
     ordering = ["-recorded_at", "-seq"]
     actions = ["redact"]
     asking = ["redact"]
@@ -92,7 +92,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     fieldsets = [
         (None, {"fields": ["user_link", "number", "kind_name", "outcome", "said"]}),
         (
-            "Who, where, when",
+            "Origin and time",
             {
                 "fields": [
                     "written_by",
@@ -106,7 +106,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
             },
         ),
         (
-            "Connected with",
+            "Related",
             {"fields": ["neighbours", "derived", "derivatives", "merged_from", "alerts"]},
         ),
         (
@@ -163,22 +163,22 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         """Name the kind."""
         return badge(entry.kind, entry.get_kind_display())
 
-    @admin.display(description="says")
+    @admin.display(description="content")
     def says(self, entry: LogEntry) -> str:
         """Show the beginning of the content."""
         return inline(summary(entry))
 
-    @admin.display(description="became")
+    @admin.display(description="outcome")
     def decided(self, entry: LogEntry) -> str:
         """Show the outcome."""
         return badge(getattr(entry, "decided_as", None) or PENDING)
 
-    @admin.display(description="what became of it")
+    @admin.display(description="outcome")
     def outcome(self, entry: LogEntry) -> str:
         """Link to the outcome and to its version."""
         outcome = log.outcomes(entry.user, [entry.seq]).get(entry.seq)
         if outcome is None:
-            return format_html("{} {}", badge(PENDING), "no version of the project has it yet")
+            return format_html("{} {}", badge(PENDING), "no version of the project contains it yet")
         checkpoint = outcome.checkpoint
         relation = "at" if outcome.outcome == Outcome.REJECTED else "with"
         return format_html(
@@ -191,7 +191,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
             link(outcome, "decision"),
         )
 
-    @admin.display(description="says")
+    @admin.display(description="content")
     def said(self, entry: LogEntry) -> str:
         """Show the text, or the typed record."""
         if entry.redacted_at is not None:
@@ -217,13 +217,13 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         """Link to the entries that this one was made from."""
         return links_to_entries(entry.user, entry.derived_from)
 
-    @admin.display(description="made into")
+    @admin.display(description="source of")
     def derivatives(self, entry: LogEntry) -> str:
         """Link to the entries that were made from this one."""
         made = LogEntry.objects.filter(user=entry.user, derived_from__contains=[entry.seq])
         return links_to_entries(entry.user, made.values_list("seq", flat=True)[:100])
 
-    @admin.display(description="alerts that rest on it")
+    @admin.display(description="alerts based on it")
     def alerts(self, entry: LogEntry) -> str:
         """Link to the alerts, live and past, that cite it or entries derived from it."""
         whole = redaction.closure(entry.user, [entry.seq])
@@ -231,7 +231,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
             Alert.objects.listed().filter(user=entry.user, entries__overlap=whole)
         )
 
-    @admin.display(description="came")
+    @admin.display(description="origin")
     def written_by(self, entry: LogEntry) -> SafeString | str:
         """Show the source of the entry, with a link to its API key."""
         kind, _, name = (entry.source or "").partition(":")
@@ -241,7 +241,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
                 "through the API key {}", link(key) if key else inline(f"(uac_{name}_…)")
             )
         if kind == "staff" and name:
-            return format_html("from {} of the staff", inline(name))
+            return format_html("from {} (staff)", inline(name))
         if kind == "merge":
             return "from the merge with another user"
         return inline(entry.source or NOTHING)
@@ -259,8 +259,8 @@ def _reopen(request: HttpRequest, user: MemoryUser, selection: Selection) -> Non
     except (NothingToReopen, TooManyToReopen, BeingRedacted) as error:
         messages.error(request, f"{user}: {error}")
         return
-    undo = f"; version {done.checkpoint.version} says so" if done.checkpoint else ""
-    messages.success(request, f"{user}: {len(done.entries)} entries wait again{undo}.")
+    undo = f", recorded in version {done.checkpoint.version}" if done.checkpoint else ""
+    messages.success(request, f"{user}: {len(done.entries)} entries are pending again{undo}.")
 
 
 @admin.register(EntryOutcome)
@@ -274,12 +274,12 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
     search_fields = ["user__user_id", "reason"]
     search_help_text = "By user id or reason."
     ordering = ["-decided_at", "-seq"]
-    when_empty = "No entry has been decided on yet."
+    when_empty = "No entry has been settled yet."
     fields = ["result", "why", "says", "user_link", "version", "decided_at"]
     actions = ["reopen", "reopen_all_of_its_version"]
 
     @admin.action(
-        description="Reopen the selected: work on these entries again", permissions=["operate"]
+        description="Reopen the selected entries: process them again", permissions=["operate"]
     )
     def reopen(self, request: HttpRequest, queryset: QuerySet[EntryOutcome]) -> None:
         """Reopen the entries, user by user."""
@@ -289,7 +289,9 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
         for user, seqs in by_user.items():
             _reopen(request, user, Selection(entries=seqs))
 
-    @admin.action(description="Reopen all that their versions settled", permissions=["operate"])
+    @admin.action(
+        description="Reopen all entries that their versions settled", permissions=["operate"]
+    )
     def reopen_all_of_its_version(
         self, request: HttpRequest, queryset: QuerySet[EntryOutcome]
     ) -> None:
@@ -298,7 +300,7 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
             user__in=queryset.values("user"), checkpoint__in=queryset.values("checkpoint")
         )
         if not rows.exists():
-            messages.error(request, "No version settled these: nothing was done.")
+            messages.error(request, "No version settled these entries: nothing was done.")
             return
         self.reopen(request, rows)
 
@@ -327,7 +329,7 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
         """Link to the entry."""
         return link_to_key(LogEntry, getattr(outcome, "entry_id", None), f"#{outcome.seq}")
 
-    @admin.display(description="it says")
+    @admin.display(description="entry")
     def says(self, outcome: EntryOutcome) -> str:
         """Show the beginning of the entry."""
         return links_to_entries(outcome.user, [outcome.seq])

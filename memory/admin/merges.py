@@ -12,7 +12,7 @@ class StateFilter(PresenceFilter):
 
     title = "state"
     parameter_name = "state"
-    field, filled, empty = "due_at", "not done yet", "done"
+    field, filled, empty = "due_at", "under way", "done"
 
 
 @admin.register(Merge)
@@ -27,16 +27,16 @@ class MergeAdmin(WorkAdmin[Merge]):
     ]
     list_select_related = ["user", "merged"]
     search_fields = ["user__user_id", "merged__user_id", "by"]
-    search_help_text = "By either user id, or who did it."
+    search_help_text = "By either user id, or who requested it."
     ordering = ["-created_at", "-id"]
-    when_empty = "Nobody has been merged yet."
+    when_empty = "No users have been merged yet."
     fieldsets = [
         (
             None,
             {"fields": ["merged_link", "user_link", "how_far", "progress", "constraints", "by"]},
         ),
         (
-            "Work on it",
+            "Work status",
             {
                 "classes": ["collapse"],
                 "fields": ["created_at", "finished_at", "attempts", "run_after", "error"],
@@ -66,7 +66,7 @@ class MergeAdmin(WorkAdmin[Merge]):
         """Count the entries processed, and those copied."""
         return f"{row.cursor_seq} of {row.last_seq}, {row.copied} copied"
 
-    @admin.display(description="constraints left behind")
+    @admin.display(description="constraints not copied")
     def constraints(self, row: Merge) -> str:
         """Name the merged user's own constraints, which the other user does not get."""
         return lines(inline(path) for path in row.left_behind) or "none"
@@ -82,7 +82,7 @@ class CopiedEntriesAdmin(ReadOnlyAdmin[CopiedEntries]):
     search_fields = ["merge__user__user_id", "merge__merged__user_id"]
     search_help_text = "By either user id."
     ordering = ["-merge", "from_seq"]
-    when_empty = "Nobody has been merged yet."
+    when_empty = "No users have been merged yet."
     fields = ["merge_link", "from_seq", "seq", "number"]
 
     @admin.display(description="merge", ordering="merge")

@@ -31,7 +31,7 @@ from memory.work.stuck import Stuck, WorkKind, WorkStatus
 LISTED = 100
 # The limit of rows that are retried or dismissed at a time.
 MAX_ROWS = 10_000
-ACTIONS = {"try_again": "tried again now", "dismiss": "dismissed"}
+ACTIONS = {"try_again": "retried now", "dismiss": "dismissed"}
 
 
 class RaisedFilter(PresenceFilter):
@@ -49,13 +49,13 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
     list_display = ["name", "standing", "what", "raised_at", "cleared_at", "told"]
     list_filter = [RaisedFilter]
     search_fields = ["name", "detail"]
-    search_help_text = "By a part of the name, or of what it says."
+    search_help_text = "By a part of the name or of the message."
     ordering = [
         F("raised_at").desc(nulls_last=True),
         F("cleared_at").desc(nulls_first=True),
         "name",
     ]
-    when_empty = "Nothing was ever wrong."
+    when_empty = "There has been no alarm yet."
     fields = ["name", "standing", "detail", "raised_at", "seen_at", "cleared_at", "told", "trouble"]
     change_list_template = "admin/memory/alarms.html"
 
@@ -99,19 +99,19 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
         """Show whether the alarm is raised."""
         if alarm.raised_at is not None:
             return badge("failing", "raised")
-        return badge("ok", "over") if alarm.cleared_at else badge("waiting", "not for long yet")
+        return badge("ok", "over") if alarm.cleared_at else badge("waiting", "not long enough yet")
 
-    @admin.display(description="what")
+    @admin.display(description="problem")
     def what(self, alarm: Alarm) -> str:
         """Show the problem."""
         return inline(alarm.detail)
 
-    @admin.display(description="told by e-mail", boolean=True)
+    @admin.display(description="notified by e-mail", boolean=True)
     def told(self, alarm: Alarm) -> bool:
         """Show whether the mail was sent."""
         return alarm.is_told
 
-    @admin.display(description="why it could not be told")
+    @admin.display(description="error of the notification")
     def trouble(self, alarm: Alarm) -> str:
         """Show why the mail could not be sent."""
         return inline(shortened(alarm.last_error)) if alarm.last_error else NOTHING
@@ -122,7 +122,7 @@ class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
     """Periodic jobs, and the last success of each."""
 
     list_display = ["name", "at"]
-    when_empty = "Neither the dispatcher nor the alarms were ever at work."
+    when_empty = "Neither the dispatcher nor the check for alarms has run yet."
     fields = ["name", "at"]
 
 
@@ -159,7 +159,7 @@ def _rows(kind: WorkKind) -> Iterator[dict[str, Any]]:
             "key": f"{kind.name}:{one.row.pk}",
             "what": link(one.row),
             "whose": link(one.whose),
-            "state": badge("failed", "given up") if one.is_dead else badge("failing"),
+            "state": badge("failed", "failed permanently") if one.is_dead else badge("failing"),
             "since": one.since,
             "attempts": one.attempts,
             "again_at": one.again_at,
@@ -175,7 +175,7 @@ def _act(request: HttpRequest) -> None:
     """Apply the requested action to the selected work, and audit it."""
     action = request.POST.get("action", "")
     if action not in ACTIONS:
-        messages.error(request, "Choose what to do: try again, or dismiss.")
+        messages.error(request, "Choose an action: retry or dismiss.")
         return
     asked = request.POST.getlist("chosen")
     if not asked:
@@ -185,7 +185,7 @@ def _act(request: HttpRequest) -> None:
         if not keys:
             continue
         if not _may(request, "change", kind):
-            messages.error(request, f"You may not change {kind.title}: they were left.")
+            messages.error(request, f"You may not change {kind.title}: they were skipped.")
             continue
         rows = seen_by(request.user, kind.model._default_manager.filter(pk__in=keys))
         subject = audit.subject_of(rows)
@@ -197,7 +197,7 @@ def _act(request: HttpRequest) -> None:
         if number:
             messages.success(request, f"{kind.title}: {number} {ACTIONS[action]}.")
         if left := len(keys) - number:
-            messages.warning(request, f"{kind.title}: {left} left as they are.")
+            messages.warning(request, f"{kind.title}: {left} were not changed.")
 
 
 def _keys(kind: WorkKind, asked: list[str]) -> list[Any]:

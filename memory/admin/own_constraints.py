@@ -48,9 +48,10 @@ class OwnConstraintForm(forms.Form):
 
     name = forms.CharField(max_length=100, help_text="Lower case; its tests import it by its name.")
     source = _text(
-        22, "A module with a function check(today) that yields alerts on the records of this user."
+        22,
+        "A module with a function check(today) that yields alerts about the records of this user.",
     )
-    tests = _text(22, "One in which it speaks, and one in which it is silent.")
+    tests = _text(22, "At least one test in which it fires, and one in which it does not.")
     seen = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     def clean_name(self) -> str:
@@ -156,12 +157,12 @@ def _proposed(request: HttpRequest, user: MemoryUser, form: OwnConstraintForm) -
 
 def _moved(name: str, there: str, seen: str) -> str:
     if not there:
-        return f"The user has no constraint {visible(name)} any more: nothing was changed."
+        return f"The user no longer has a constraint {visible(name)}: nothing was changed."
     if not seen:
-        return f"The user has a constraint {visible(name)}: open that one to change it."
+        return f"The user already has a constraint {visible(name)}: open it to change it."
     return (
         f"The constraint {visible(name)} was changed since you opened it: nothing was written."
-        " Open it again, and make your change there."
+        " Open it again, and repeat your change."
     )
 
 
@@ -248,11 +249,11 @@ def _speaks(request: HttpRequest, user: MemoryUser, made: Checkpoint, run: Run) 
     ran = Run.objects.filter(user=user, kind=RunKind.CONSTRAINTS, outcome=RunOutcome.OK)
     if not ran.filter(checkpoint__version__gte=made.version).exists():
         if pauses.of_user(user) is not None:
-            return "The work on this user is paused: it is run when that is resumed."
-        return "It has not been run on this version yet: load this page again."
+            return "Work on this user is paused: the constraint runs when work is resumed."
+        return "It has not run on this version yet: reload this page."
     live = rows_for(request, Alert).filter(
         found_by(_path(edit["name"])), user=user, state__in=LIVE_STATES
     )
     if not live.exists():
-        return "It alerts on nothing now."
-    return format_html("It alerts now: {}", links_to_alerts(live))
+        return "It raises no alert now."
+    return format_html("Its alerts now: {}", links_to_alerts(live))

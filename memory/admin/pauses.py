@@ -45,13 +45,13 @@ class PauseAdmin(PausedAdmin[Pause]):
     list_select_related = ["user", "workspace"]
     search_fields = ["user__user_id", "workspace__name", "paused_by"]
     search_help_text = "By user id, workspace, or who paused it."
-    when_empty = "Nothing has been paused yet: users and workspaces are, on their own pages."
+    when_empty = "Nothing has been paused yet: pause users and workspaces on their own pages."
     fields = [
         *("of_link", "standing", "because"),
         *(("paused_at", "paused_by"), ("resumed_at", "resumed_by")),
     ]
 
-    @admin.display(description="of")
+    @admin.display(description="applies to")
     def of_link(self, row: Pause) -> str:
         """Link to the user or the workspace."""
         return link(row.user) if row.user else link(row.workspace, f"workspace {row.workspace}")
@@ -61,12 +61,12 @@ class PauseAdmin(PausedAdmin[Pause]):
         """Name who paused it."""
         return inline(row.paused_by)
 
-    @admin.display(description="why")
+    @admin.display(description="reason")
     def because(self, row: Pause) -> str:
         """Show the whole reason."""
         return preformatted(row.reason)
 
-    @admin.action(description="Resume the work", permissions=["operate"])
+    @admin.action(description="Resume work", permissions=["operate"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Pause]) -> None:
         """Resume the work."""
         rows = queryset.filter(resumed_at=None).select_related("user", "workspace")
@@ -77,7 +77,7 @@ class PausableAdmin(MemoryAdmin[Of]):
     """A screen of rows that can be paused: users, or workspaces."""
 
     action_form = NotedActionForm
-    action_note = "Why (for a pause)"
+    action_note = "Reason (for a pause)"
 
     def has_pause_permission(self, request: HttpRequest) -> bool:
         """Tell whether this member of the staff may pause and resume work."""
@@ -88,16 +88,20 @@ class PausableAdmin(MemoryAdmin[Of]):
         found = pause_of(row)
         return ["resume" if found and _is_of(found, row) else "pause"]
 
-    @admin.action(description="Pause the work", permissions=["pause"])
+    @admin.action(description="Pause work", permissions=["pause"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Of]) -> None:
         """Pause the work, with the note as the reason."""
         rows, why = list(queryset), note_of(request)
         done = [pauses.pause(row, by=staff_of(request), reason=why) for row in rows]
         _tell(
-            request, rows, done, "paused: what is sent waits until it is resumed", "paused already"
+            request,
+            rows,
+            done,
+            "paused; new entries and requests wait until work is resumed",
+            "already paused",
         )
 
-    @admin.action(description="Resume the work", permissions=["pause"])
+    @admin.action(description="Resume work", permissions=["pause"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Of]) -> None:
         """Resume the work."""
         _resume(request, list(queryset))
@@ -107,7 +111,7 @@ class PausableAdmin(MemoryAdmin[Of]):
         """Show whether the work is paused, since when, by whom and why."""
         found = pause_of(row)
         if not found:
-            return "goes on"
+            return "not paused"
         of = "" if _is_of(found, row) else "with the whole workspace, "
         since = date_format(localtime(found.paused_at), "DATETIME_FORMAT")
         why = content(inline(shortened(found.reason, 300))) if found.reason else "no reason given"
@@ -131,7 +135,7 @@ def _is_of(found: Pause, row: MemoryUser | Workspace) -> bool:
 
 def _resume(request: HttpRequest, rows: Sequence[MemoryUser | Workspace]) -> None:
     done = [pauses.resume(of, by=staff_of(request)) for of in rows]
-    _tell(request, rows, done, "resumed: what waits is worked on", "not paused")
+    _tell(request, rows, done, "resumed; pending work will be processed", "not paused")
 
 
 def _tell(
@@ -145,4 +149,4 @@ def _tell(
     if number := sum(done):
         messages.success(request, f"{counted(number, kind)} {what}.")
     if left := len(rows) - sum(done):
-        messages.warning(request, f"{counted(left, kind)} left: {otherwise}.")
+        messages.warning(request, f"{counted(left, kind)} skipped: {otherwise}.")

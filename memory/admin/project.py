@@ -53,9 +53,7 @@ def show_project(
         "path": visible(path),
     }
     if user.redacting_since is not None:
-        told["problem"] = (
-            "Something is being redacted of this user's memory: look again in a moment."
-        )
+        told["problem"] = "A redaction of this user's memory is under way: try again in a moment."
         return TemplateResponse(request, "admin/memory/project.html", told)
     before = checkpoint.parent.tree if checkpoint.parent else {}
     sizes = dict(
@@ -115,7 +113,7 @@ def _file(checkpoint: Checkpoint, path: str, sizes: Mapping[str, int | None]) ->
     hash_ = checkpoint.tree[path]
     size = sizes.get(hash_)
     if size is None:
-        return {"note": f"{TOLD} This file rests on an entry that was redacted since."}
+        return {"note": f"{TOLD} This file is based on an entry that was redacted later."}
     if size == 0:
         return {"note": "This file is empty."}
     row = Blob.objects.filter(user_id=checkpoint.user_id, hash=hash_).values_list("pk", "content")

@@ -26,9 +26,9 @@ from memory.provenance import RecordOrigin, trace_record
 class RetiredFilter(PresenceFilter):
     """A filter by whether the record was retired."""
 
-    title = "whether it was retired"
+    title = "state"
     parameter_name = "retired"
-    field, filled, empty = "retired_version", "retired", "in the project"
+    field, filled, empty = "retired_version", "retired", "active"
 
 
 @admin.register(RecordLocation)
@@ -44,10 +44,10 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
     when_empty = "No project has a record yet."
     fieldsets = [
         (None, {"fields": [("standing", "user_link")]}),
-        ("What it says", {"fields": ["content"]}),
+        ("Content", {"fields": ["content"]}),
         ("Evidence", {"fields": ["entries"]}),
-        ("What rests on it", {"fields": ["alerts"]}),
-        ("Where it is", {"fields": ["file", "added_in", "retired_in"]}),
+        ("Derived from it", {"fields": ["alerts"]}),
+        ("Location", {"fields": ["file", "added_in", "retired_in"]}),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RecordLocation]:
@@ -74,7 +74,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
     def standing(self, location: RecordLocation) -> str:
         """Show whether the record is in the project."""
         is_retired = location.retired_version is not None
-        return badge("resolved", "retired") if is_retired else badge("covered", "in the project")
+        return badge("resolved", "retired") if is_retired else badge("covered", "active")
 
     @admin.display(description="fields")
     def content(self, location: RecordLocation) -> str:
@@ -120,7 +120,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
         """Name the record."""
         return inline(location.key)
 
-    @admin.display(description="in", ordering="collection")
+    @admin.display(description="collection", ordering="collection")
     def collection_name(self, location: RecordLocation) -> str:
         """Name the collection."""
         return inline(f"{location.domain}.{location.collection}")
@@ -149,7 +149,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
         key = getattr(location, "retired_id", None)
         return link_to_key(Checkpoint, key, f"v{location.retired_version}")
 
-    @admin.display(description="alerts that rest on it")
+    @admin.display(description="alerts based on it")
     def alerts(self, location: RecordLocation) -> str:
         """Link to the alerts that cite it, live and past."""
         item = {
@@ -169,7 +169,7 @@ def _origin_of(location: RecordLocation) -> RecordOrigin | str:
     found: RecordOrigin | str | None = location.__dict__.get("_origin")
     if found is None:
         try:
-            found = trace_record(location) or "no version that is kept tells of it"
+            found = trace_record(location) or "no stored version contains it"
         except Redacted:
             found = TOLD
         location.__dict__["_origin"] = found

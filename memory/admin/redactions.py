@@ -35,7 +35,7 @@ def redact_chosen(
     """Show what the redaction removes and ask for the reason; once confirmed, redact."""
     entries = list(chosen.select_related("user").order_by("user_id", "seq")[: MAX_CHOSEN + 1])
     if len(entries) > MAX_CHOSEN:
-        messages.error(request, f"Choose {MAX_CHOSEN} entries at most: nothing was done.")
+        messages.error(request, f"Choose at most {MAX_CHOSEN} entries: nothing was done.")
         return None
     if not (reason := confirmed_reason(request)):
         return _question(request, entries, action)
@@ -77,7 +77,7 @@ def _what_goes(user: MemoryUser, seqs: list[int]) -> dict[str, object]:
         format_html(
             "{} {}",
             record_name(f"{one.domain}.{one.collection}", one.key),
-            "becomes what it was before" if one in traces.earlier else "goes",
+            "is restored to its earlier value" if one in traces.earlier else "is removed",
         )
         for one in sorted(traces.head_records)
     ]
@@ -100,7 +100,7 @@ class StateFilter(PresenceFilter):
 
     title = "state"
     parameter_name = "state"
-    field, filled, empty = "due_at", "not done yet", "done"
+    field, filled, empty = "due_at", "under way", "done"
 
 
 class ProblemFilter(PresenceFilter):
@@ -119,8 +119,8 @@ class ProblemFilter(PresenceFilter):
             queryset.exclude(problem="") if self.value() == "yes" else queryset.filter(problem="")
         )
 
-    filled = "had something against it"
-    empty = "had nothing against it"
+    filled = "objected"
+    empty = "did not object"
 
 
 @admin.register(Redaction)
@@ -136,15 +136,18 @@ class RedactionAdmin(WorkAdmin[Redaction]):
     ]
     list_select_related = ["user"]
     search_fields = ["user__user_id", "by", "reason"]
-    search_help_text = "By user id, who did it, or why."
+    search_help_text = "By user id, who requested it, or reason."
     ordering = ["-created_at", "-id"]
     when_empty = "Nothing has been redacted yet."
     fieldsets = [
         (None, {"fields": ["user_link", "number", "how_far", "by", "reason", "created_at"]}),
-        ("What is gone", {"fields": ["chosen", "derived", "records", "constraints", "reopened"]}),
-        ("The project without it", {"fields": ["version_link", "had_against"]}),
         (
-            "Work on it",
+            "What was redacted",
+            {"fields": ["chosen", "derived", "records", "constraints", "reopened"]},
+        ),
+        ("The project after the redaction", {"fields": ["version_link", "had_against"]}),
+        (
+            "Work status",
             {
                 "classes": ["collapse"],
                 "fields": ["finished_at", "attempts", "run_after", "error"],
@@ -171,10 +174,10 @@ class RedactionAdmin(WorkAdmin[Redaction]):
     def how_far(self, row: Redaction) -> str:
         """Show whether everything is removed, and if not, why."""
         if row.due_at is None:
-            told = "done, against the gate" if row.problem else "done"
+            told = "done, despite objections of the gate" if row.problem else "done"
             return badge("redacted" if row.problem else "done", told)
         if row.last_error:
-            return badge("failing", "failing: nothing is told of the project until it is done")
+            return badge("failing", "failing: the project is not returned until it is done")
         return badge("working", "under way")
 
     @admin.display(description="entries")
@@ -182,7 +185,7 @@ class RedactionAdmin(WorkAdmin[Redaction]):
         """Count the entries."""
         return f"{len(row.entries)}"
 
-    @admin.display(description="chosen")
+    @admin.display(description="selected")
     def chosen(self, row: Redaction) -> str:
         """Link to the selected entries."""
         return links_to_entries(row.user, row.asked)
@@ -196,11 +199,11 @@ class RedactionAdmin(WorkAdmin[Redaction]):
     def version_link(self, row: Redaction) -> str:
         """Link to the version without the entries."""
         if row.version is None:
-            return NOTHING if row.due_at else "none: the project held nothing of it"
+            return NOTHING if row.due_at else "none: the project contained nothing of it"
         made = Checkpoint.objects.filter(user=row.user, version=row.version)
         return link_to_key(Checkpoint, made.values_list("pk", flat=True).first(), f"v{row.version}")
 
-    @admin.display(description="the gate had against it")
+    @admin.display(description="objections of the gate")
     def had_against(self, row: Redaction) -> str:
         """Show the gate's objections, in spite of which it was done."""
         return preformatted(row.problem) if row.problem else "nothing"

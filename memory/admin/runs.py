@@ -134,14 +134,14 @@ class RunAdmin(ReadOnlyAdmin[Run]):
                 ]
             },
         ),
-        ("What went in and what came out", {"fields": ["asked", "result", "printed"]}),
+        ("Input and output", {"fields": ["asked", "result", "printed"]}),
         ("Alerts", {"fields": ["did", "found"]}),
         (
-            "Times and cost",
+            "Time and cost",
             {"fields": ["durations", "memory", "queued_at", "started_at", "finished_at"]},
         ),
         (
-            "Work on it",
+            "Work status",
             {
                 "classes": ["collapse"],
                 "fields": [
@@ -186,7 +186,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         except REFUSED as error:
             messages.error(request, f"Nothing was done: {visible(str(error))}")
             return None
-        messages.success(request, "It runs again: load this page again until it is done.")
+        messages.success(request, "The run was queued again: reload this page until it is done.")
         return HttpResponseRedirect(page_url(again))
 
     @admin.display(description="run", ordering="kind")
@@ -211,7 +211,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         """Show the trigger."""
         return run.get_trigger_display()
 
-    @admin.display(description="asked by")
+    @admin.display(description="requested by")
     def who_asked(self, run: Run) -> str:
         """Name the member of the staff who asked for it."""
         return inline(run.asked_by) if run.asked_by else NOTHING
@@ -232,17 +232,17 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         seconds = run.timings.get("total")
         return NOTHING if seconds is None else f"{seconds:.2f} s"
 
-    @admin.display(description="in", ordering="runner")
+    @admin.display(description="sandbox", ordering="runner")
     def kind_of_sandbox(self, run: Run) -> str:
         """Show the kind of sandbox."""
         return sandbox_badge(run.runner)
 
-    @admin.display(description="ran in")
+    @admin.display(description="executed in")
     def ran_in(self, run: Run) -> str:
         """Show the kind of sandbox, with a warning for the one for development."""
         return sandbox(run.runner)
 
-    @admin.display(description="ran on")
+    @admin.display(description="executed on")
     def ran_on(self, run: Run) -> str:
         """Name the worker that executed it, which may no longer exist."""
         return inline(run.host) if run.host else NOTHING
@@ -312,7 +312,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         """Show the end of what the code printed."""
         return preformatted(run.stdout)
 
-    @admin.display(description="what it did")
+    @admin.display(description="result")
     def did(self, run: Run) -> str:
         """Link to the alerts that it opened, changed or resolved."""
         steps = AlertEvent.objects.filter(run=run).select_related("alert").order_by("seq")
@@ -327,7 +327,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
             for step in steps[:100]
         )
 
-    @admin.display(description="found last by it")
+    @admin.display(description="last found by it")
     def found(self, run: Run) -> str:
         """Link to the alerts that this run was the last to find."""
         number = run.alerts.listed().count()
@@ -335,7 +335,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
             return NOTHING
         return link_to_list(Alert, counted(number, "alert"), last_run__id__exact=run.pk)
 
-    @admin.display(description="where the time went")
+    @admin.display(description="time by stage")
     def durations(self, run: Run) -> str:
         """Show its stages over time, from the moment of the request."""
         return waterfall(stages(run))
@@ -407,7 +407,7 @@ def _describe_trial(run: Run) -> str:
     """Describe a proposal that is only tried, or that has no edits to judge."""
     if not run.input.get("dry_run"):
         return ""
-    return "tried: nothing is stored" if run.input.get("edits") else "what the version finds"
+    return "test run: nothing is stored" if run.input.get("edits") else "findings of the version"
 
 
 def _show_trial(run: Run, output: Mapping[str, Any]) -> SafeString | str:
@@ -416,13 +416,13 @@ def _show_trial(run: Run, output: Mapping[str, Any]) -> SafeString | str:
         return _not_applying({"path": output["constraint"], "reasons": output["reasons"]})
     if output["alerts"]:
         return _findings("", output["alerts"])
-    return badge("ok", "silent") if run.outcome == RunOutcome.OK else NOTHING
+    return badge("ok", "no alerts") if run.outcome == RunOutcome.OK else NOTHING
 
 
 def _not_applying(standing: Mapping[str, Any]) -> SafeString:
     """Show why a workspace constraint did not run."""
     why = "; ".join(standing["reasons"])
-    return format_html("{} {}: {}", badge("not run"), inline(standing["path"]), inline(why))
+    return format_html("{} {}: {}", badge("not executed"), inline(standing["path"]), inline(why))
 
 
 def _constraint(said: Mapping[str, Any]) -> SafeString:
@@ -431,7 +431,7 @@ def _constraint(said: Mapping[str, Any]) -> SafeString:
     if said["error"]:
         return format_html("{} {}{}", badge("failed"), title, problem(said["error"]))
     if not said["alerts"]:
-        return format_html("{} {}", badge("ok", "silent"), title)
+        return format_html("{} {}", badge("ok", "no alerts"), title)
     return _findings(title, said["alerts"])
 
 
@@ -470,7 +470,7 @@ def _value(run: Run, output: Mapping[str, Any]) -> SafeString:
     if (rest := evidence["count"] - len(shown)) > 0:
         named.append(format_html("and {} more", rest))
     rests = format_html(
-        "Rests on records that are {}: {}",
+        "Based on records that are {}: {}",
         SCOPES.get(evidence["scope"], evidence["scope"]),
         evidence["count"],
     )

@@ -23,7 +23,7 @@ class SearchIndexAdmin(ReadOnlyAdmin[SearchIndex]):
     search_fields = ["user__user_id"]
     search_help_text = "By user id."
     ordering = ["-due_at", "id"]
-    when_empty = "No log was long enough to be indexed yet."
+    when_empty = "No log is long enough to be indexed yet."
     fields = ["user_link", "covers", "due_at", "attempts", "run_after", "error"]
 
     @admin.display(description="user", ordering="user__user_id")

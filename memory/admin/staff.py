@@ -119,7 +119,7 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
     search_fields = ["user__username", "workspaces__name"]
     search_help_text = "By user name or workspace."
     ordering = ["user__username"]
-    when_empty = "Nobody but superusers sees any workspace."
+    when_empty = "Only superusers see any workspace."
     fields = ["account", "sees", "roles"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[StaffAccess]:
@@ -165,9 +165,9 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
     ]
     list_select_related = ["workspace"]
     search_fields = ["=staff_name"]
-    search_help_text = "By user name of the staff, or public id of a person."
+    search_help_text = "By user name of the staff, or public id of a user."
     ordering = ["-id"]
-    when_empty = "Nobody has done anything yet."
+    when_empty = "The staff have done nothing yet."
     fields = [
         *("at", "staff_name", "staff_id", "did", "what", "rows", "of_what", "whose"),
         *("workspace", "request_id"),
@@ -184,7 +184,7 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
             return super().get_search_results(request, queryset, search_term)
         return queryset.filter(Q(person=person) if person else Q()), False
 
-    @admin.display(description="did", ordering="kind")
+    @admin.display(description="action", ordering="kind")
     def did(self, row: StaffAudit) -> str:
         """Show the kind of action."""
         return badge(row.kind, AuditKind(row.kind).label)
@@ -194,7 +194,7 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
         """Show the number of rows."""
         return f"{row.number:,}" if row.model else NOTHING
 
-    @admin.display(description="of what")
+    @admin.display(description="row")
     def of_what(self, row: StaffAudit) -> str:
         """Link to the row, if it was one, or name the kind of rows."""
         if not row.model:

@@ -25,7 +25,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
     list_select_related = ["staff", "workspace"]
     search_fields = ["staff__username", "staff__email", "workspace__name"]
     search_help_text = "By user name, address or workspace."
-    when_empty = "Nobody is told of alerts by e-mail yet."
+    when_empty = "There is no e-mail subscription to alerts yet."
     fieldsets = [
         (None, {"fields": ["staff", "workspace", "enabled"]}),
         ("What", {"fields": ["least_severity", "escalations", "operations"]}),
@@ -78,7 +78,7 @@ class MailCursorAdmin(ReadOnlyAdmin[MailCursor]):
     list_select_related = ["subscription__staff", "subscription__workspace", "workspace"]
     search_fields = ["subscription__staff__username", "workspace__name"]
     search_help_text = "By user name or workspace."
-    when_empty = "Nobody has been told of anything yet."
+    when_empty = "No mail has been sent yet."
     fields = ["name", "workspace_name", "seq", "escalations_seq"]
 
     @admin.display(description="subscription")

@@ -20,7 +20,7 @@ class WorkspaceUseAdmin(ReadOnlyAdmin[WorkspaceUse]):
     search_fields = ["workspace__name", "=workspace__public_id"]
     search_help_text = "By name or public id of the workspace."
     ordering = ["-entries"]
-    when_empty = "Nothing has been counted yet: the dispatcher does so once a minute."
+    when_empty = "Nothing has been counted yet: the dispatcher counts once a minute."
     fields = [*SHOWN]
 
     @admin.display(description="workspace", ordering="workspace__name")

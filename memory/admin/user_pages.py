@@ -94,7 +94,7 @@ class UserPages(PausableAdmin[MemoryUser]):
         try:
             line = timeline.line_context(request, user)
         except BadPlace:
-            self.message_user(request, "There is no such place in the time line.", messages.ERROR)
+            self.message_user(request, "There is no such page of the time line.", messages.ERROR)
             return redirect("admin:memory_memoryuser_timeline", user.pk)
         self._note_view(request, user, "time line")
         context = {
@@ -182,7 +182,7 @@ class UserPages(PausableAdmin[MemoryUser]):
             request,
             pk,
             subject.download,
-            "All that is kept of the person downloaded.",
+            "Downloaded all stored data about the person.",
             needed=[
                 *(f"memory.view_{model._meta.model_name}" for model in subject.PARTS),
                 *(CONTENT, PROMPTS, SUBJECT_ACCESS),
@@ -225,5 +225,5 @@ def _ways(request: HttpRequest, user: MemoryUser, sees_line: bool) -> list[tuple
         ways.append(("Project, file by file", project_url(user.head_id)))
     if own_constraints.may_write(request):
         address = own_constraints.own_constraint_url(user)
-        ways.append(("Constraints of this user's own", address))
+        ways.append(("Constraints of this user", address))
     return ways

@@ -104,16 +104,16 @@ class MemoryUserAdmin(UserPages):
     actions = ["work_on_it_now", "backtest_constraints", "pause", "resume", "erase"]
     asking = ["erase"]
     dangerous = ["erase"]
-    when_empty = "The products' backends have not created a user yet."
+    when_empty = "No user has been created yet."
     fieldsets = [
         (None, {"fields": ["user_id", "workspace", "time_zone", "metadata", "paused", "merges"]}),
-        ("What was found", {"fields": ["alerts", "past_alerts", "constraints", "foreseen"]}),
+        ("Alerts", {"fields": ["alerts", "past_alerts", "constraints", "foreseen"]}),
         (
-            "What was logged",
+            "Log",
             {"fields": ["entries", ("covered", "pending", "dismissed", "rejected")]},
         ),
         (
-            "What it became",
+            "Project",
             {
                 "fields": [
                     "structure",
@@ -264,7 +264,7 @@ class MemoryUserAdmin(UserPages):
         told: list[SafeString] = []
         for row in either.select_related("user", "merged"):
             if row.merged_id == user.pk:
-                into = "{} into {}: nothing new is told of this one."
+                into = "{} into {}: nothing new is returned for this user."
                 told.append(format_html(into, link(row, "Merged"), link(row.user)))
             if row.user_id == user.pk:
                 was = "{} was {} into it."
@@ -280,7 +280,7 @@ class MemoryUserAdmin(UserPages):
         if found.until is not None:
             until = date_format(localtime(found.until), "DATETIME_FORMAT")
             again = found.state == lanes.LaneState.STOPPED
-            told.append(f"tried again at {until}" if again else f"work begins at {until}")
+            told.append(f"retried at {until}" if again else f"work begins at {until}")
         return format_html(
             "{} {}{}",
             badge(found.state),
@@ -347,12 +347,12 @@ class MemoryUserAdmin(UserPages):
             for path in sorted({*paths, *paused})
         )
 
-    @admin.display(description="foreseen")
+    @admin.display(description="forecast")
     def foreseen(self, user: MemoryUser) -> str:
         """List the next forecast events."""
         forecast = forecast_of(user)
         if forecast is None:
-            return "nothing was looked ahead at yet"
+            return "no forecast yet"
         events = events_of(user, forecast)
         told = [event(one, alerts_of(user)) for one in events[:FORESEEN]]
         more = len(events) - len(told)
@@ -361,7 +361,9 @@ class MemoryUserAdmin(UserPages):
         last = f"{counted(more, 'event')} more until {end}" if more else f"nothing more until {end}"
         without = unforeseen(forecast)
         if without:
-            last += f", but for {counted(len(without), 'constraint')} not looked ahead at so far:"
+            last += (
+                f", except for {counted(len(without), 'constraint')} without a complete forecast:"
+            )
         of = [] if forecast.checkpoint_id == user.head_id else [of_version(forecast)]
         return lines([*of, *told, inline(last), *without])
 
@@ -402,8 +404,9 @@ class MemoryUserAdmin(UserPages):
         """Link to the download as a zip, and show the URL for `git clone`."""
         address = f"/v1/users/{quote(user.user_id, safe='')}/git"
         return format_html(
-            '<a href="{}">Download project (zip)</a> <div>git clone <code>{}{}</code></div>'
-            '<div><a href="{}">Download all that is kept of the person (zip)</a></div>',
+            '<a href="{}">Download project (zip)</a> <div>git clone'
+            ' <code>{}{}</code></div><div><a href="{}">Download all stored data about the'
+            " person (zip)</a></div>",
             reverse("admin:memory_memoryuser_export", args=[user.pk]),
             settings.UAC_BASE_URL.rstrip("/"),
             address,
@@ -454,7 +457,7 @@ class MemoryUserAdmin(UserPages):
                 messages.warning(request, f"{visible(user.user_id)} has no constraint.")
 
     @admin.action(
-        description="Have the language model work on the selected users now", permissions=["change"]
+        description="Have the language model process the selected users now", permissions=["change"]
     )
     def work_on_it_now(self, request: HttpRequest, queryset: QuerySet[MemoryUser]) -> None:
         """Make waiting work due now, even after a failure; the dispatcher gives it out."""
@@ -462,9 +465,9 @@ class MemoryUserAdmin(UserPages):
         left = queryset.count() - len(chosen)
         lanes.hurry(_waiting_lanes().filter(user__in=chosen))
         for user in chosen:
-            self.log_change(request, user, "Language model told to work now.")
+            self.log_change(request, user, "Started the language model now.")
         if chosen:
-            messages.success(request, f"{counted(len(chosen), 'user')} will be worked on now.")
+            messages.success(request, f"{counted(len(chosen), 'user')} will be processed now.")
         workspaces = Workspace.objects.filter(users__in=chosen).distinct()
         reasons = {
             llm_budgets.why_stopped(workspace) or track_records.why_stopped(workspace)
@@ -473,7 +476,7 @@ class MemoryUserAdmin(UserPages):
         for reason in reasons - {None}:
             messages.warning(request, f"The work is stopped: {reason}")
         if left:
-            messages.warning(request, f"{counted(left, 'user')} left: nothing waits.")
+            messages.warning(request, f"{counted(left, 'user')} skipped: nothing is pending.")
 
 
 def _waiting_lanes() -> QuerySet[Lane]:

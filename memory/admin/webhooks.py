@@ -45,14 +45,14 @@ class EndpointForm(forms.ModelForm[WebhookEndpoint]):
         choices=AlertEventKind.choices,
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="Which events it is sent; none chosen: all.",
+        help_text="Event types that it receives; none chosen: all.",
     )
     alert_kinds = forms.MultipleChoiceField(
         choices=AlertKind.choices,
         initial=[AlertKind.FINDING],
         widget=forms.CheckboxSelectMultiple,
-        help_text="Of which alerts: findings are for your users, failures for who keeps constraints"
-        " working.",
+        help_text="Kinds of alerts: findings are for your users, failures for the maintainers of"
+        " constraints.",
     )
 
     class Meta:
@@ -75,11 +75,11 @@ class EndpointForm(forms.ModelForm[WebhookEndpoint]):
         if self.instance._state.adding:
             if not encryption.available():
                 raise ValidationError(
-                    "Its secret could not be kept: set UAC_ENCRYPTION_KEYS on the server."
+                    "Its secret could not be stored: set UAC_ENCRYPTION_KEYS on the server."
                 )
             if workspace and workspace.webhooks.count() >= webhook_endpoints.MAX_ENDPOINTS:
                 raise ValidationError(
-                    f"A workspace has {webhook_endpoints.MAX_ENDPOINTS} endpoints at most."
+                    f"A workspace may have at most {webhook_endpoints.MAX_ENDPOINTS} endpoints."
                 )
         return cleaned
 
@@ -152,7 +152,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         number = getattr(endpoint, DeliveryState.PENDING.value, 0)
         return self._messages(endpoint, number, DeliveryState.PENDING)
 
-    @admin.display(description="given up")
+    @admin.display(description="failed permanently")
     def lost(self, endpoint: WebhookEndpoint) -> str:
         """Link to the messages that failed permanently."""
         return self._messages(endpoint, self._lost(endpoint), DeliveryState.GIVEN_UP)
@@ -213,11 +213,11 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
                 return
             self.log_change(request, endpoint, "Rotated the secret.")
 
-    @admin.action(description="Send again what was given up", permissions=["change"])
+    @admin.action(description="Send permanently failed messages again", permissions=["change"])
     def replay_given_up(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
         """Send all permanently failed messages that are still in the log again."""
         number = sum(outbox.replay_given_up(endpoint, endpoint.created_at) for endpoint in queryset)
-        messages.success(request, f"{counted(number, 'message')} to be sent again.")
+        messages.success(request, f"{counted(number, 'message')} will be sent again.")
 
     def _each(
         self,
@@ -329,7 +329,7 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     search_help_text = "By user id, URL or message."
     ordering = ["-created_at", "-seq"]
     actions = ["replay"]
-    when_empty = "No message has been written yet: a workspace needs an enabled endpoint."
+    when_empty = "There are no messages yet: a workspace needs an enabled endpoint."
     fields = [
         *("name", "message_id", "standing", "waits_for", "endpoint_link", "about", "seq"),
         *("attempts", "run_after", "trouble", "created_at", "settled_at", "body"),
@@ -349,7 +349,7 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
         """Show the type."""
         return inline(delivery.type)
 
-    @admin.display(description="id of the message")
+    @admin.display(description="message id")
     def message_id(self, delivery: Delivery) -> str:
         """Show the message's id for the receiver."""
         return delivery.message_id
@@ -403,10 +403,10 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
             done += 1
             self.log_change(request, delivery, "Sent again.")
         if done:
-            messages.success(request, f"{counted(done, 'message')} to be sent again.")
+            messages.success(request, f"{counted(done, 'message')} will be sent again.")
         if done < len(chosen):
             left = counted(len(chosen) - done, "message")
-            messages.warning(request, f"{left} left: on the way already.")
+            messages.warning(request, f"{left} skipped: on the way already.")
 
 
 @admin.register(DeliveryAttempt)

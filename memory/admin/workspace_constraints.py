@@ -38,7 +38,7 @@ from memory.temporal import backtest_reports
 
 _LIVE = [state for state in AlertState.values if state != AlertState.RESOLVED]
 _MOST_VERSIONS = 50
-_SOON = "That takes some seconds: load the constraint's page again to see the verdict."
+_SOON = "This takes a few seconds: reload the constraint's page to see the verdict."
 # The number of users that are matched with a constraint to show its page; the API matches all.
 _MOST_USERS = 200
 _FOUND = ["found", "tested", "ran_in"]
@@ -53,7 +53,7 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
 
     start_from = forms.ChoiceField(
         required=False,
-        help_text="Its text is taken where none is written below. It keeps its name.",
+        help_text="Used if no source is given below. The constraint keeps its name.",
     )
     source = forms.CharField(required=False, strip=False, widget=_editor(40))
     tests = forms.CharField(required=False, strip=False, widget=_editor(30))
@@ -90,7 +90,9 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
         if chosen := cleaned.get("start_from"):
             known = constraint_library.read(chosen)
             if cleaned.get("name") not in ("", known.name):
-                self.add_error("name", f"Leave it empty: its tests import it as {known.name}.")
+                self.add_error(
+                    "name", f"Leave the name empty: the tests import it as {known.name}."
+                )
             cleaned["name"] = known.name
             for name in ("source", "tests"):
                 cleaned[name] = cleaned[name] if cleaned[name].strip() else getattr(known, name)
@@ -105,7 +107,7 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
                 workspace_constraints.check_name(self.instance.name)
                 workspace = cleaned.get("workspace")
                 if workspace and workspace.constraints.filter(name=self.instance.name).exists():
-                    self.add_error("name", "This workspace has one of this name.")
+                    self.add_error("name", "This workspace already has a constraint of this name.")
             workspace_constraints.check_text(cleaned["source"], cleaned["tests"])
         except workspace_constraints.BadConstraint as error:
             self.add_error(error.field if error.field in self.fields else None, str(error))
@@ -115,7 +117,7 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
 class EnabledFilter(admin.SimpleListFilter):
     """A filter by whether the constraint runs."""
 
-    title = "whether it runs"
+    title = "state"
     parameter_name = "runs"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
@@ -146,7 +148,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     search_help_text = "By name or description."
     ordering = ["workspace", "name"]
     actions = ["enable", "disable"]
-    when_empty = "There is no constraint of a workspace yet: add one, perhaps from the library."
+    when_empty = "There is no workspace constraint yet: add one, perhaps from the library."
 
     def get_fieldsets(self, request: HttpRequest, obj: WorkspaceConstraint | None = None) -> Any:
         """Show the fields of a new constraint, and also the state of an existing one."""
@@ -158,7 +160,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         return [
             (None, {"fields": [*head, "description"]}),
             ("Versions", {"fields": ["found", "versions"]}),
-            ("Whom it fits", {"fields": ["fits"]}),
+            ("To whom it applies", {"fields": ["fits"]}),
             text,
             ("More", {"fields": ["created_at", "creator", "changed_at", "changer"]}),
         ]
@@ -341,12 +343,12 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             found = applicability.coverage(version, most=_MOST_USERS)
         except ShapeError as error:
             return inline(str(error))
-        beginning = " looked at, the first" if found.after else ""
+        beginning = " checked, the first" if found.after else ""
         return lines(
             [
                 f"v{version.number}, of {counted(found.users, 'user')} with a project{beginning}:",
-                f"fits {counted(found.applies, 'user')}, of whom {found.within} are within the"
-                f" {constraint.percentage} %",
+                f"applies to {counted(found.applies, 'user')}, of whom {found.within} are within"
+                f" the {constraint.percentage} %",
                 *(
                     format_html("{}: {}", inline(reason), counted(number, "user"))
                     for reason, number in found.reasons.items()
@@ -386,16 +388,16 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     search_help_text = "By name."
     ordering = ["-created_at"]
     actions = ["approve", "backtest"]
-    when_empty = "No constraint of a workspace has been written yet."
+    when_empty = "No workspace constraint has been written yet."
     fieldsets = [
         (None, {"fields": ["constraint_link", "workspace", "standing", *_FOUND]}),
         ("Text", {"fields": ["shown_source", "shown_tests"]}),
         (
-            "Who and when",
+            "Author and time",
             {"fields": ["created_by", "created_at", "judged_at", "approved_by", "approved_at"]},
         ),
         (
-            "Work on it",
+            "Work status",
             {"classes": ["collapse"], "fields": ["durations", "attempts", "last_error"]},
         ),
     ]
@@ -441,7 +443,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
         live = version.constraint.live_id == version.pk
         return format_html("{} {}", _state(version), badge("valid", "live") if live else "")
 
-    @admin.display(description="what was found")
+    @admin.display(description="findings")
     def told(self, version: WorkspaceConstraintVersion) -> str:
         """Show the first failed check."""
         return inline(_told(version)) or NOTHING
@@ -456,7 +458,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
         """Link to the backtest that an approval rests on, and to all."""
         return _tested(version) or NOTHING
 
-    @admin.display(description="ran in")
+    @admin.display(description="executed in")
     def ran_in(self, version: WorkspaceConstraintVersion) -> str:
         """Show the kind of sandbox, with a warning for the one for development."""
         return sandbox((version.verdict or {}).get("runner", ""))
@@ -497,7 +499,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
 
 
 _HELP = (
-    "See docs/workspace-constraints.md. What is written is checked in a sandbox, without any"
+    "See docs/workspace-constraints.md. The constraint is checked in a sandbox, without any"
     " user's data, and runs for nobody before it is approved."
 )
 

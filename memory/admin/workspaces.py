@@ -55,12 +55,12 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         strip=True,
         max_length=500,
         widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
-        help_text="Replaces the key that is stored. It is kept encrypted and cannot be shown.",
+        help_text="Replaces the stored key. It is kept encrypted and cannot be shown.",
     )
     forget_llm_api_key = forms.BooleanField(
-        label="Forget the API key",
+        label="Remove the API key",
         required=False,
-        help_text="Remove the key that is stored.",
+        help_text="Remove the stored key.",
     )
 
     class Meta:
@@ -87,11 +87,14 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
             self.instance.llm_api_key = None
         if new:
             if not new.isascii() or not new.isprintable():
-                self.add_error("new_llm_api_key", "A key has no such characters.")
+                self.add_error(
+                    "new_llm_api_key",
+                    "The key contains invalid characters: use visible ASCII characters.",
+                )
             try:
                 self.instance.llm_api_key = encryption.encrypt(new.encode())
             except encryption.EncryptionError as error:
-                self.add_error("new_llm_api_key", f"It cannot be stored. {error}")
+                self.add_error("new_llm_api_key", f"The key cannot be stored. {error}")
         return cleaned
 
 
@@ -112,62 +115,63 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             },
         ),
         (
-            "Limits of the sandboxes",
+            "Sandbox limits",
             {
                 "fields": ["in_effect", "single_use", *LIMITS],
-                "description": "Left empty, a limit is the server's. What is changed here"
-                " holds from the next run on.",
+                "description": "Empty limits are inherited from the server. Changes take effect"
+                " with the next run.",
             },
         ),
         (
             table.LANGUAGE_MODEL.title,
             {
                 "fields": ["llm_in_effect", "llm_spent", *LLM_FIELDS, *KEY_FIELDS],
-                "description": "Left empty, a setting is the server's. What is changed here holds"
-                " from the next call on.",
+                "description": "Empty settings are inherited from the server. Changes take effect"
+                " with the next call.",
             },
         ),
         (
             table.TRACK_RECORD.title,
             {
                 "fields": ["track_record", *JUDGED_FIELDS],
-                "description": "A model whose proposals are refused or undone too often is stopped:"
-                " entries wait, and nothing is lost. No user decides for all others: the mean over"
-                " the users has to exceed the limit, too. Left empty, a setting is the server's."
-                " What is changed here holds from the next call on.",
+                "description": "A model whose proposals are refused or undone too often is"
+                " stopped: entries wait, and nothing is lost. No single user decides for all"
+                " others: the mean over the users has to exceed the limit, too. Empty"
+                " settings are inherited from the server. Changes take effect with the next"
+                " call.",
             },
         ),
         (
             table.STRUCTURING.title,
             {
                 "fields": ["structure_in_effect", *table.STRUCTURING.overridable],
-                "description": "Messages, facts and corrections are worked on together, since"
-                " each time costs. Left empty, a setting is the server's. What is changed here"
-                " holds from the next entry on.",
+                "description": "Messages, facts and corrections are processed in batches, because"
+                " every batch costs tokens. Empty settings are inherited from the server."
+                " Changes take effect with the next entry.",
             },
         ),
         (
             table.ALERTS.title,
             {
                 "fields": ["alerts_in_effect", "precision", *table.ALERTS.overridable],
-                "description": "Left empty, a setting is the server's. What is changed here holds"
-                " for alerts that open, and runs that begin, from then on.",
+                "description": "Empty settings are inherited from the server. Changes take effect"
+                " for alerts that open and runs that begin from then on.",
             },
         ),
         (
             table.QUOTAS.title,
             {
                 "fields": ["quotas_in_effect", *table.QUOTAS.overridable],
-                "description": "Left empty, one is the server's. What is changed here holds from"
-                " the next request on.",
+                "description": "Empty quotas are inherited from the server. Changes take effect"
+                " with the next request.",
             },
         ),
         (
             table.RETENTION.title,
             {
                 "fields": ["retention_in_effect", *table.RETENTION.overridable],
-                "description": "Left empty, a setting is the server's. What is due goes within"
-                " minutes, for good.",
+                "description": "Empty settings are inherited from the server. Expired data is"
+                " permanently deleted within minutes.",
             },
         ),
     ]
@@ -178,7 +182,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         "track_record",
     ]
     actions = ["pause", "resume", "let_model_go_on"]
-    action_note = "Why (for a pause, or to let the model go on)"
+    action_note = "Reason (for a pause, or to let the model continue)"
     search_fields = ["name", "=public_id"]
     search_help_text = "By name or public id."
     when_empty = "There is no workspace yet: add one, and a key for its backend."
@@ -204,22 +208,26 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             # Not while the workspace is locked: the holder of a lane may wait for it.
             transaction.on_commit(lambda: lanes.hurry(waiting))
 
-    @admin.action(description="Let the language model go on", permissions=["change"])
+    @admin.action(description="Let the language model continue", permissions=["change"])
     def let_model_go_on(self, request: HttpRequest, queryset: QuerySet[Workspace]) -> None:
         """Resume models that were stopped for their track record; they are judged anew."""
         if not (reason := note_of(request)):
-            messages.error(request, "Say why the model may go on: nothing was changed.")
+            messages.error(
+                request, "Give a reason why the model may continue: nothing was changed."
+            )
             return
         rows = [row for row in queryset if track_records.why_stopped(row)]
         for row in rows:
             model = track_records.resume(row, by=staff_of(request), reason=reason)
             lanes.hurry(lanes.due(LaneName.STRUCTURE).filter(user__workspace=row))
-            self.log_change(request, row, f"Let {model} go on: {reason}")
+            self.log_change(request, row, f"Let {model} continue: {reason}")
         if rows:
-            told = f"The model of {counted(len(rows), 'workspace')} goes on, judged anew from now."
+            told = (
+                f"The model of {counted(len(rows), 'workspace')} continues with a new track record."
+            )
             messages.success(request, told)
         if left := queryset.count() - len(rows):
-            told = f"{counted(left, 'workspace')} left: its model is not stopped."
+            told = f"{counted(left, 'workspace')} skipped: its model is not stopped."
             messages.warning(request, told)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -230,7 +238,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         """Return False: a workspace is only removed after its users, who are erased."""
         return False
 
-    @admin.display(description="users, as counted last", ordering="user_count")
+    @admin.display(description="users at the last count", ordering="user_count")
     def users(self, workspace: Workspace) -> str:
         """Link to the workspace's users; they are counted once a minute."""
         text = counted(getattr(workspace, "user_count", 0), "user")
@@ -247,7 +255,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         """Name the language model, if it is not the server's."""
         return workspace.llm_model or NOTHING
 
-    @admin.display(description="in effect")
+    @admin.display(description="effective")
     def llm_in_effect(self, workspace: Workspace) -> str:
         """Show the effective model and its endpoint, and why it does not work, if so."""
         workspace = _stored(workspace)
@@ -259,7 +267,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             return lines([format_html("{} {}", badge("bad", "no calls"), str(error))])
         key = "no key" if not connection.api_key else "the server's key"
         if chosen.api_key is not None:
-            key = "a key of its own"
+            key = "its own key"
         return lines(
             [
                 format_html("{} {}", badge("failing", "calls stop"), stopped)
@@ -277,23 +285,23 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         shown = show_track_record(workspace, record) if record else []
         return lines([*shown, track_record_settings.in_words(workspace.track_record_limits)])
 
-    @admin.display(description="in effect")
+    @admin.display(description="effective")
     def structure_in_effect(self, workspace: Workspace) -> str:
         """Say when work begins."""
         holds = _stored(workspace).effective(table.STRUCTURING)
         return f"Work begins {batching.in_words(holds)}."
 
-    @admin.display(description="in effect")
+    @admin.display(description="effective")
     def alerts_in_effect(self, workspace: Workspace) -> str:
         """Say when alerts are escalated and constraints paused."""
         return lines(alert_settings.in_words(_stored(workspace).alert_limits))
 
-    @admin.display(description="in effect")
+    @admin.display(description="effective")
     def retention_in_effect(self, workspace: Workspace) -> str:
         """Say how long things are kept."""
         return lines(retention_settings.in_words(_stored(workspace).effective(table.RETENTION)))
 
-    @admin.display(description="in effect")
+    @admin.display(description="effective")
     def quotas_in_effect(self, workspace: Workspace) -> str:
         """Show every rate and quota beside the usage."""
         workspace = _stored(workspace)
@@ -306,7 +314,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
                 capfirst(str(labels[name])),
                 f"{used[name]:,} of " if name in used else "",
                 f"{most:,}",
-                "as everywhere" if chosen[name] is None else "chosen",
+                "server default" if chosen[name] is None else "chosen",
             )
             for name, most in workspace.effective(table.QUOTAS).items()
         )
@@ -344,7 +352,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         own = [field for field in LIMITS if getattr(workspace, field) is not None]
         return ", ".join(["single_use"] * workspace.single_use + own) or NOTHING
 
-    @admin.display(description="in effect")
+    @admin.display(description="effective")
     def in_effect(self, workspace: Workspace) -> str:
         """Show every effective limit, its source, and its ceiling."""
         workspace = _stored(workspace)
@@ -393,7 +401,7 @@ def _budget_lines(budget: Budget) -> list[str]:
     ]
     told = [f"{amount:,} {what}" for amount, what in limits if amount is not None]
     return [
-        f"{counted(budget.concurrency, 'call')} at one time",
+        counted(budget.concurrency, "concurrent call"),
         "at most " + ", ".join(told) if told else "without a budget",
     ]
 
@@ -406,7 +414,7 @@ def _spent_line(name: str, spent: Spent) -> SafeString:
         counted(spent.tokens, "token"),
         counted(spent.calls, "call"),
         money(spent.cost),
-        f"; presumed for calls without an answer: {counted(spent.presumed_tokens, 'token')}"
+        f"; estimated for calls without an answer: {counted(spent.presumed_tokens, 'token')}"
         if spent.presumed_tokens
         else "",
         f"; reserved for calls under way: {counted(reserved, 'token')}" if reserved else "",
@@ -417,5 +425,5 @@ def _origin(limit: Setting, chosen: float | None, holds: float, everywhere: floa
     if chosen is not None:
         return "chosen" if holds == chosen else f"although {limit.amount(chosen)} was chosen"
     if holds == everywhere:
-        return "as everywhere"
-    return f"not {limit.amount(everywhere)} as everywhere, because of the other limits"
+        return "server default"
+    return f"not the server default of {limit.amount(everywhere)}, because of the other limits"

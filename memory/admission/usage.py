@@ -210,7 +210,7 @@ def _lacking(
         return _full("max_log_mib", has, most)
     # No batch is too large for a workspace without a backlog.
     if pending and pending + number > most["max_pending_entries"]:
-        wait = f"{pending:,} entries of this workspace wait to be worked on"
+        wait = f"{pending:,} entries of this workspace are pending"
         return _busy("max_pending_entries", wait, most, PENDING_WAIT)
     return None
 
@@ -245,7 +245,7 @@ def check_runs(user: MemoryUser) -> None:
         asked_for = _asked_for(workspace, quota, paused=False)
     if asked_for >= quota:
         refusals.count(workspace, "max_waiting_runs")
-        going_on = f"{asked_for:,} queries, questions, proposals and imports wait or go on"
+        going_on = f"{asked_for:,} queries, questions, proposals and imports are queued or running"
         raise _busy("max_waiting_runs", going_on, most, RUNS_WAIT)
     _asked_lately[user.workspace_id] = (now + BELIEVED_SECONDS, asked_for + 1, FAR * quota)
 
@@ -256,7 +256,7 @@ def check_backtests(workspace: Workspace) -> None:
     going_on = _going_on(workspace)
     if going_on >= most["max_backtests"]:
         refusals.count(workspace, "max_backtests")
-        told = f"{going_on:,} backtests of this workspace wait or go on"
+        told = f"{going_on:,} backtests of this workspace are queued or running"
         raise _busy("max_backtests", told, most, BACKTESTS_WAIT)
 
 
@@ -277,10 +277,10 @@ def _quotas(workspace: Workspace) -> dict[str, int]:
 
 
 def _full(limit: str, has: str, most: dict[str, int]) -> Exceeded:
-    rest = f"it may have {most[limit]:,} ({limit}), and the operator can raise that."
+    rest = f"the quota is {most[limit]:,} ({limit}); the server's operator can raise it."
     return Exceeded(limit, f"{has}: {rest}")
 
 
 def _busy(limit: str, waits: str, most: dict[str, int], wait: float) -> Exceeded:
-    rest = f"{most[limit]:,} may at a time ({limit}): come back in {wait:.0f} s."
+    rest = f"at most {most[limit]:,} are allowed at a time ({limit}): try again in {wait:.0f} s."
     return Exceeded(limit, f"{waits}, {rest}", wait)

@@ -40,9 +40,9 @@ class ExceededLimit:
         told = "; ".join(map(quoted, gravest))
         became = "" if self.may_open else " None of the new ones was opened."
         return (
-            f"{self.constraint} is paused: {self.reason}.{became} Its alerts stay as they are until"
-            " it is resumed, by changing its source or by hand (under paused constraints)."
-            f" It found: {told}"
+            f"{self.constraint} is paused: {self.reason}.{became} Its alerts stay as they are"
+            " until it is resumed, by a change of its source or by hand (under paused"
+            f" constraints). It found: {told}"
         )
 
 
@@ -78,7 +78,7 @@ def find(
         may_open = False
         if constraint in over_limit or len(findings) > limits.alerts_per_constraint:
             number = "" if constraint in over_limit else f"{len(findings)}, "
-            reason = f"it found {number}more than {limits.alerts_per_constraint}, at once"
+            reason = f"it found {number}more than {limits.alerts_per_constraint} at once"
         elif before.total() + opening[constraint] > limits.openings_per_day:
             reason = f"it would open more than {limits.openings_per_day} alerts within 24 hours"
         elif flapping:

@@ -48,7 +48,7 @@ def give(alert: Alert, *, judge: Judge, verdict: Verdict, actor: str, note: str 
     own.
     """
     if alert.kind != AlertKind.FINDING:
-        raise FeedbackRefused("only what a constraint found can be useful or wrong")
+        raise FeedbackRefused("feedback is possible only on alerts about findings")
     with transitions.step_on(alert, actor) as (step, row):
         before = AlertFeedback.objects.filter(alert=row, judge=judge).first()
         if before is None or (before.verdict, before.note) != (verdict, note):

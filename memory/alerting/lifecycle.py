@@ -54,11 +54,11 @@ def snooze(alert: Alert, *, actor: str, until: datetime.datetime | None, note: s
     """
     now = timezone.now()
     if until is not None and until <= now:
-        raise SnoozeRefused("This moment has passed: name one in the future.")
+        raise SnoozeRefused("This moment has passed: give one in the future.")
     if until is not None and until > now + MAX_SNOOZE:
         raise SnoozeRefused(
-            f"At most {MAX_SNOOZE.days} days from now; without a moment, it is snoozed until it"
-            " changes."
+            f"Snooze for at most {MAX_SNOOZE.days} days; without a moment, the alert is snoozed"
+            " until it changes."
         )
     with step_on(alert, actor) as (step, row):
         _check_live(row)
@@ -77,7 +77,7 @@ def reopen(alert: Alert, *, actor: str, note: str = "") -> Alert:
         if row.state == AlertState.OPEN:
             raise AlertNotOpen("this alert is open already")
         if row.state == AlertState.RESOLVED and not row.holds_back:
-            raise AlertNotOpen("this alert is resolved: what it told of is no longer found")
+            raise AlertNotOpen("this alert is resolved, and its finding no longer exists")
         for one in with_duplicates(row):
             reopen_alert(one, step, reason="by hand", note=note)
     return row

@@ -245,4 +245,4 @@ def _grounds(alert: Alert, run: Run) -> str:
         if {**finding, **told} == finding
     )
     version = checkpoint.version
-    return f": by the language model's version {version}, since entry {entry} speaks of it"
+    return f": by the language model's version {version}, because entry {entry} mentions it"

@@ -102,7 +102,7 @@ class Reopen(ChangedAlert):
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Take back an acknowledgement, a snooze, or a resolution by hand that still holds.
 
-        409 if the alert is open, or what it told of is no longer found.
+        409 if the alert is open, or if its finding no longer exists.
         """
         body = NoteSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -119,9 +119,9 @@ class Feedback(ChangedAlert):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Say that the alert was useful, or wrong, whether it is live or resolved.
+        """Mark the alert as useful or wrong, whether it is live or resolved.
 
-        The product has one verdict, which may be changed. 409 for an alert about a constraint.
+        The product has one verdict, which it may change. 409 for an alert about a constraint.
         """
         body = GiveFeedbackSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -144,8 +144,8 @@ class Resolve(ChangedAlert):
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Resolve the alert; 409 if it is resolved.
 
-        While the constraint finds the same unchanged, it opens no new one. An alert that tells of a
-        paused constraint is resolved by resuming it.
+        No new alert is opened as long as the constraint finds the same, unchanged. To resolve an
+        alert about a paused constraint, resume the constraint.
         """
         body = ReasonSerializer(data=request.data)
         body.is_valid(raise_exception=True)

@@ -22,7 +22,7 @@ class AlertEventSerializer(serializers.ModelSerializer[AlertEvent]):
 
 
 class CauseSerializer(serializers.ModelSerializer[Alert]):
-    """A constraint that finds what the alert tells, and its words for it."""
+    """A constraint that finds what the alert reports, with its own message."""
 
     class Meta:
         model = Alert
@@ -30,16 +30,16 @@ class CauseSerializer(serializers.ModelSerializer[Alert]):
 
 
 class AlertSerializer(serializers.ModelSerializer[Alert]):
-    """An alert with its evidence: the records, and the log entries that they rest on."""
+    """An alert with its evidence: the records, and the log entries that they come from."""
 
     user_id = serializers.CharField(source="user.user_id")
     warning = serializers.SerializerMethodField(
-        help_text="What to know of the sandbox that found it last, if anything."
+        help_text="A warning about the sandbox of the last run that found it, if there is one."
     )
     causes = CauseSerializer(
         many=True,
         help_text="The constraints that find it: the alert's own first, then others that find the"
-        " same of the same records. A live alert goes on until none of them finds it.",
+        " same in the same records. The alert stays live until none of them finds it.",
     )
 
     class Meta:
@@ -72,7 +72,7 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
 
 
 class FeedbackSerializer(serializers.ModelSerializer[AlertFeedback]):
-    """What one side thinks of an alert now."""
+    """The current feedback of one side, the product or the staff, on an alert."""
 
     class Meta:
         model = AlertFeedback
@@ -90,7 +90,7 @@ class AlertDetailSerializer(AlertSerializer):
 
 
 class AlertNewsSerializer(AlertSerializer):
-    """An alert as it is now, with what happened to it after some number of the feed."""
+    """An alert in its current state, with its events after some number of the feed."""
 
     events = AlertEventSerializer(many=True, source="news")
 
@@ -109,35 +109,36 @@ class AlertPageSerializer(serializers.Serializer[Any]):
 class RejectionSerializer(serializers.Serializer[Any]):
     """Entries of a user's log that were rejected together: an event of the feed."""
 
-    seq = serializers.IntegerField(help_text="The number of the event in the feed.")
+    seq = serializers.IntegerField(help_text="The event's number in the feed.")
     at = serializers.DateTimeField()
     user_id = serializers.CharField()
     count = serializers.IntegerField(help_text="How many entries were rejected.")
     more = serializers.IntegerField(
-        help_text=f"How many of them `entries` does not name: it has those of the first"
-        f" {rejections.MAX_NAMED} that are still rejected."
+        help_text="How many of them are missing from `entries`, which lists the first"
+        f" {rejections.MAX_NAMED}"
+        " that are still rejected."
     )
     entries = RejectedSerializer(many=True)
 
 
 class AlertFeedSerializer(serializers.Serializer[Any]):
-    """What happened after a number of the feed; alerts in the order of their newest events."""
+    """The events after a number of the feed; alerts are in the order of their newest events."""
 
     results = AlertNewsSerializer(many=True)
     rejected = RejectionSerializer(
         many=True,
-        help_text="Entries that were rejected, in the order of the events; none where a filter"
-        " narrows the alerts.",
+        help_text="Rejected entries, in the order of the events; always empty when the alerts are"
+        " filtered.",
     )
-    next = serializers.IntegerField(help_text="What to send as `after` the next time.")
+    next = serializers.IntegerField(help_text="The value of `after` for the next request.")
     waited = serializers.BooleanField(
-        help_text="False where the server has too many waiting requests for one more: wait a while"
+        help_text="False if the server holds too many waiting requests to accept another: pause"
         " before you ask again."
     )
 
 
 class AlertThenSerializer(AlertSerializer):
-    """An alert as it is now, and in which state it was at the moment that was asked for."""
+    """An alert as it is now, with its state at the requested moment."""
 
     state_then = serializers.ChoiceField(choices=LIVE_STATES)
 
@@ -152,7 +153,7 @@ class AlertThenPageSerializer(AlertPageSerializer):
 
 
 class NoteSerializer(StrictSerializer):
-    """What is to be remembered with it."""
+    """A note that is kept with the alert."""
 
     note = serializers.CharField(
         required=False, default="", max_length=MAX_REASON, allow_blank=True
@@ -160,22 +161,22 @@ class NoteSerializer(StrictSerializer):
 
 
 class SnoozeSerializer(NoteSerializer):
-    """Until when the alert is put off."""
+    """The end of the snooze."""
 
     until = serializers.DateTimeField(
         required=False,
-        help_text="A moment within a year, without an offset where the user lives; without it,"
-        " until the severity changes, or the records that the alert rests on.",
+        help_text="A moment within a year; without an offset, in the user's time zone. Without"
+        " it, the alert is snoozed until its severity or its evidence changes.",
     )
 
 
 class GiveFeedbackSerializer(NoteSerializer):
-    """What the product thinks of the alert; it replaces what it said before."""
+    """The product's feedback on the alert; it replaces its earlier feedback."""
 
     verdict = serializers.ChoiceField(choices=Verdict.choices)
 
 
 class ReasonSerializer(StrictSerializer):
-    """Why it is done."""
+    """The reason for an action."""
 
     reason = serializers.CharField(max_length=MAX_REASON)

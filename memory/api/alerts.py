@@ -40,18 +40,19 @@ LIST_ONLY = (*PAGING, "as_of")
 OPEN_THEN = OpenApiParameter(
     "as_of",
     {"type": "string", "format": "day-or-moment"},
-    description="Answer with the alerts that were not resolved at a moment (2026-03-01T09:00, where"
-    " the user lives, or with an offset) or on a day (2026-03-01: its noon), as they are now, each"
-    " with `state_then`. Of a whole workspace, a time without an offset is that of the workspace.",
+    description="Answer with the alerts that were not resolved at a moment (2026-03-01T09:00, in"
+    " the user's time zone unless it has an offset) or on a day (2026-03-01: at noon), as"
+    " they are now, each with `state_then`. For a whole workspace, a time without an offset"
+    " is in the workspace's time zone.",
 )
 AFTER = OpenApiParameter(
     "after",
     str,
-    description="Answer with what happened after this number of the workspace's feed: 0 for all,"
-    " `now` for what is to come, else the `next` of the last answer.",
+    description="Answer with the events after this number in the workspace's feed: 0 for all,"
+    " `now` for future ones, otherwise the `next` of the last answer.",
 )
 FEED_WAIT = OpenApiParameter(
-    "wait", float, description="With `after`: seconds to wait for something to happen."
+    "wait", float, description="With `after`: seconds to wait for an event."
 )
 FEED = extend_schema(
     parameters=[OPEN_THEN, AFTER, FEED_WAIT],
@@ -83,9 +84,9 @@ class AlertFilter(django_filters.FilterSet):
 
 @extend_schema_view(get=FEED)
 class AlertList(generics.ListAPIView[Alert]):
-    """The alerts of the workspace, newest first; with `after`, what happened to them since then.
+    """The alerts of the workspace, newest first; with `after`, their events since then.
 
-    The filters hold for both. With `after` and no filter, also which entries were rejected.
+    The filters apply to both. With `after` and no filter, rejected entries are included.
     """
 
     certain_users = True
@@ -101,10 +102,12 @@ class AlertList(generics.ListAPIView[Alert]):
             return super().list(request, *args, **kwargs)
         found = self.get_queryset()  # first: a missing user causes 404 whatever else is wrong
         if "after" not in asked:
-            raise Incompatible("wait", "Say after what, too: `after=now&wait=25`.")
+            raise Incompatible("wait", "`wait` needs `after`, such as `after=now&wait=25`.")
         for name in LIST_ONLY:
             if name in asked:
-                raise Incompatible(name, f"With `after` there is no {name}: leave out one of them.")
+                raise Incompatible(
+                    name, f"`after` cannot be combined with {name}: leave out one of them."
+                )
         workspace = principal_of(request).workspace
         page, waited = waiting.for_events(
             workspace,
@@ -153,9 +156,9 @@ class AlertList(generics.ListAPIView[Alert]):
 
 
 class UserAlertList(UserScopedView, AlertList):
-    """The alerts of one user, newest first; with `after`, what happened to them since then.
+    """The alerts of one user, newest first; with `after`, their events since then.
 
-    With `after` and no filter, also which entries of the user were rejected.
+    With `after` and no filter, rejected entries of the user are included.
     """
 
     def get_queryset(self) -> QuerySet[Alert]:

@@ -40,7 +40,7 @@ class QuestionSerializer(MomentSerializer):
 
 
 class TriedSerializer(serializers.Serializer[Any]):
-    """A query that the model has written."""
+    """A query that the model wrote."""
 
     id = serializers.UUIDField(help_text="The run.")
     code = serializers.CharField()
@@ -48,26 +48,26 @@ class TriedSerializer(serializers.Serializer[Any]):
 
 
 class AskedSerializer(serializers.Serializer[Any]):
-    """The value exactly as computed by the query that the model has written, with that query."""
+    """The value exactly as computed by the query that the model wrote, with that query."""
 
     id = serializers.UUIDField(help_text="The run.")
     status = serializers.ChoiceField(choices=RunStatus.choices)
     outcome = serializers.ChoiceField(choices=RunOutcome.choices)
     question = serializers.CharField()
     known = serializers.BooleanField(
-        allow_null=True, help_text="False: the memory does not hold the answer; see `reason`."
+        allow_null=True, help_text="False: the memory does not contain the answer; see `reason`."
     )
     reason = serializers.CharField(
         allow_null=True,
-        help_text="In the model's words: what is missing; or how it has read what can be read in"
-        " several ways.",
+        help_text="In the model's words: what is missing, or how it interpreted an ambiguous"
+        " question.",
     )
     value = serializers.JSONField()
     type = serializers.CharField(allow_null=True, help_text="Name of the value's Python type.")
     code = serializers.CharField(allow_null=True)
     evidence = RestsOnSerializer(allow_null=True)
     query = serializers.UUIDField(allow_null=True, help_text="The run that computed the value.")
-    queries = TriedSerializer(many=True, help_text="All that were run, in their order.")
+    queries = TriedSerializer(many=True, help_text="All queries that were run, in order.")
     checkpoint = serializers.IntegerField(allow_null=True)
     as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
     instant = serializers.DateTimeField()
@@ -95,9 +95,9 @@ class Ask(UserScopedView):
     def post(self, request: Request, user_id: str) -> Response:
         """Have the language model write a query that answers the question, and return its value.
 
-        200 with the value, or with `known` false where the memory does not hold it; 409 where no
-        language model is configured; 422 where the model came to no answer; 503 where it, or the
-        server, failed; 202 with the run where it was not done in time.
+        200 with the value, or with `known` false if the memory does not contain it; 409 if no
+        language model is configured; 422 if the model reached no answer; 503 if the model or the
+        server failed; 202 with the run if it was not done in time.
         """
         limit = waiting.seconds(request, default=WAIT_SECONDS)
         body = QuestionSerializer(data=request.data)

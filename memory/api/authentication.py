@@ -99,8 +99,8 @@ class HasScope(BasePermission):
     """Allows a request only if the key has the scope that the method needs."""
 
     message = (
-        "This API key has not the scope that is needed here: read to look, write to change, manage"
-        " for webhooks, backtests, subject access, to approve and enable workspace constraints, to"
+        "This API key lacks the required scope: `read` to read, `write` to change; `manage` for"
+        " webhooks, backtests and subject access, to approve and enable workspace constraints, to"
         " redact and to merge users."
     )
 
@@ -112,8 +112,8 @@ class HasScope(BasePermission):
 
 
 NOT_FOR_CERTAIN_USERS = (
-    "There is nothing here for this API key, which is for certain users alone; what is here is the"
-    " whole workspace's."
+    "This API key is limited to certain users and cannot use this endpoint, which covers the"
+    " whole workspace."
 )
 
 

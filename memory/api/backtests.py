@@ -27,44 +27,46 @@ from memory.temporal import backtest_reports, backtests
 
 MAX_SOURCE = 64 * 1024
 HISTORY = (
-    "`recorded`: over what was known, as it came in. `occurred`: over what was the case, by the"
-    " typed entries' own times, also of history that was loaded today; of users of whom something"
-    " else than typed entries has made records, nothing is known then."
+    "`recorded`: based on what was known at each moment. `occurred`: based on what was true, by"
+    " the typed entries' own times, including history that was loaded later; users with records"
+    " that were not made from typed entries cannot be evaluated this way."
 )
 
 
 class NewBacktestSerializer(StrictSerializer):
-    """How far a backtest of a version looks back, and on how many users."""
+    """How far a backtest of a version looks back, and on how many users it runs."""
 
     days = serializers.IntegerField(
         required=False,
         min_value=1,
         max_value=backtests.MAX_DAYS,
         default=backtests.DAYS,
-        help_text="So far back, but of each user no farther than the first version.",
+        help_text="How many days to look back; for each user no further than the first version.",
     )
     users = serializers.IntegerField(
         required=False,
         min_value=1,
         max_value=backtests.MAX_USERS,
         default=backtests.USERS,
-        help_text="If it fits more users, so many are picked, the same ones each time.",
+        help_text="The sample size: if the constraint applies to more users, this many are"
+        " selected, always the same ones.",
     )
     by = ByField(default=By.RECORDED, help_text=HISTORY)
 
 
 class NewOwnBacktestSerializer(StrictSerializer):
-    """A constraint of the user's, and how far to look back."""
+    """A constraint of the user, and how far the backtest looks back."""
 
     constraint = serializers.CharField(
         max_length=300,
-        help_text="Its name in the newest version, as `PUT` takes it: drug_allergy; or its path.",
+        help_text="The constraint's name in the newest version, as in `PUT`: drug_allergy; or its"
+        " path.",
     )
     source = serializers.CharField(  # type: ignore[assignment]
         required=False,
         max_length=MAX_SOURCE,
         trim_whitespace=False,
-        help_text="Python that is run as that constraint, new or changed. Nothing is written.",
+        help_text="Python to run as that constraint, new or changed. Nothing is written.",
     )
     days = serializers.IntegerField(
         required=False, min_value=1, max_value=backtests.MAX_DAYS, default=backtests.DAYS
@@ -73,18 +75,20 @@ class NewOwnBacktestSerializer(StrictSerializer):
 
 
 class BacktestSerializer(serializers.ModelSerializer[Backtest]):
-    """A backtest, and how far it got."""
+    """A backtest and its progress."""
 
     version = serializers.IntegerField(
-        source="version.number", default=None, allow_null=True, help_text="Of the constraint."
+        source="version.number", default=None, allow_null=True, help_text="The constraint's path."
     )
     user_id = serializers.CharField(
         source="user.user_id",
         default=None,
         allow_null=True,
-        help_text="Whose own constraint it is; null of a workspace's.",
+        help_text="The user who owns the constraint; null for a workspace constraint.",
     )
-    users = serializers.IntegerField(source="most_users", help_text="If more, so many are picked.")
+    users = serializers.IntegerField(
+        source="most_users", help_text="The sample size, if the constraint applies to more users."
+    )
 
     class Meta:
         model = Backtest
@@ -119,42 +123,49 @@ PROBLEMS = ("error", "alert_limit", "redacted", "unknown", "failed")
 
 
 class BacktestProblemSerializer(serializers.Serializer[Any]):
-    """Where the constraint would have failed or been paused, or could not be followed."""
+    """A user for whom the constraint would have failed or been paused, or could not be run."""
 
     user_id = serializers.CharField()
     kind = serializers.ChoiceField(
         choices=PROBLEMS,
-        help_text="`failed`: of this user nothing is known. `unknown`: from then on.",
+        help_text="`failed`: the user could not be evaluated. `unknown`: nothing is known from"
+        " then on.",
     )
     message = serializers.CharField()
     at = serializers.DateTimeField(allow_null=True)
-    version = serializers.IntegerField(allow_null=True, help_text="Of the user's project.")
+    version = serializers.IntegerField(
+        allow_null=True, help_text="The version of the user's project."
+    )
 
 
 class BacktestSummarySerializer(serializers.Serializer[Any]):
-    """What a backtest comes to, as far as it got."""
+    """The results of a backtest so far."""
 
-    conclusion = serializers.CharField(help_text="How far it got, in a sentence.")
-    looked_at = serializers.IntegerField(help_text="Users held against what it needs.")
-    fits = serializers.IntegerField(help_text="Of these, it fits so many, and is run on them.")
-    sampled = serializers.BooleanField(help_text="Whether there are users who were not looked at.")
-    done = serializers.IntegerField(help_text="Of those whom it fits, so many are done.")
-    failed = serializers.IntegerField(help_text="Of these, so many could not be looked at.")
-    fired = serializers.IntegerField(help_text="Of these, it would have alerted so many.")
-    since = serializers.DateTimeField(allow_null=True, help_text="How far back there was history.")
-    findings = serializers.IntegerField(help_text="Alerts that there would have been.")
-    left_out = serializers.IntegerField(help_text="More of them, which were not kept.")
-    by_severity = _BySeveritySerializer(help_text="Each by the gravest that it had.")
-    by_month = _ByMonthSerializer(many=True, help_text="By the month in which they open.")
-    busiest = _OnDaySerializer(allow_null=True, help_text="The day on which most of them open.")
-    open = serializers.IntegerField(help_text="So many would be open at the end.")
-    most = _OfUserSerializer(many=True, help_text="The users with the most.")
+    conclusion = serializers.CharField(help_text="The progress, in a sentence.")
+    looked_at = serializers.IntegerField(
+        help_text="Users that were checked against what the constraint requires."
+    )
+    fits = serializers.IntegerField(
+        help_text="Users to whom the constraint applies, and on whom it is run."
+    )
+    sampled = serializers.BooleanField(help_text="Whether some users were not checked.")
+    done = serializers.IntegerField(help_text="Users on whom it is finished.")
+    failed = serializers.IntegerField(help_text="Users who could not be evaluated.")
+    fired = serializers.IntegerField(help_text="Users for whom it would have raised alerts.")
+    since = serializers.DateTimeField(allow_null=True, help_text="How far back the history goes.")
+    findings = serializers.IntegerField(help_text="Alerts that it would have raised.")
+    left_out = serializers.IntegerField(help_text="Further alerts, which were not kept.")
+    by_severity = _BySeveritySerializer(help_text="Users by their most severe alert.")
+    by_month = _ByMonthSerializer(many=True, help_text="Alerts by the month in which they open.")
+    busiest = _OnDaySerializer(allow_null=True, help_text="The day on which most alerts open.")
+    open = serializers.IntegerField(help_text="Alerts that would still be open at the end.")
+    most = _OfUserSerializer(many=True, help_text="The users with the most alerts.")
     troubled = serializers.IntegerField(help_text="Users with problems.")
-    problems = BacktestProblemSerializer(many=True, help_text="The first of them.")
+    problems = BacktestProblemSerializer(many=True, help_text="The first of these problems.")
 
 
 class BacktestDetailSerializer(BacktestSerializer):
-    """A backtest with what it comes to."""
+    """A backtest with its results."""
 
     summary = serializers.SerializerMethodField()
 
@@ -168,19 +179,19 @@ class BacktestDetailSerializer(BacktestSerializer):
 
 
 class ChangeOfFindingSerializer(serializers.Serializer[Any]):
-    """A change of an alert that there would have been."""
+    """A change of an alert that the constraint would have raised."""
 
     at = serializers.DateTimeField()
-    version = serializers.IntegerField(help_text="Of the user's project.")
+    version = serializers.IntegerField(help_text="The version of the user's project.")
     changed = serializers.ListField(child=serializers.CharField())
     severity = serializers.ChoiceField(choices=Severity.choices)
 
 
 class BacktestFindingSerializer(serializers.ModelSerializer[BacktestFinding]):
-    """An alert that there would have been."""
+    """An alert that the constraint would have raised."""
 
     user_id = serializers.CharField(source="result.user.user_id")
-    evidence = serializers.JSONField(help_text="The records that it rested on then.")
+    evidence = serializers.JSONField(help_text="Its evidence at that time.")
     entries = serializers.ListField(child=serializers.IntegerField())
     changes = ChangeOfFindingSerializer(many=True)
 
@@ -195,7 +206,9 @@ class BacktestFindingSerializer(serializers.ModelSerializer[BacktestFinding]):
 class BacktestFilter(django_filters.FilterSet):
     """The filters of backtests."""
 
-    user_id = django_filters.CharFilter(field_name="user__user_id", help_text="Of the user's own.")
+    user_id = django_filters.CharFilter(
+        field_name="user__user_id", help_text="For a user's own constraint: the user."
+    )
 
     class Meta:
         model = Backtest
@@ -233,7 +246,7 @@ class Backtests(generics.ListAPIView[Backtest]):
 
 
 class OneBacktest(generics.RetrieveAPIView[Backtest]):
-    """One backtest: how far it got, and what it comes to."""
+    """One backtest with its progress and results."""
 
     certain_users = True
     serializer_class = BacktestDetailSerializer
@@ -245,7 +258,7 @@ class OneBacktest(generics.RetrieveAPIView[Backtest]):
 
 
 class BacktestFindings(generics.ListAPIView[BacktestFinding]):
-    """The alerts that there would have been, by time."""
+    """The alerts that the constraint would have raised, in order of time."""
 
     certain_users = True
     serializer_class = BacktestFindingSerializer
@@ -305,7 +318,7 @@ class CancelBacktest(_ChangedBacktest):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Cancel it, with a key of the scope `manage`; what it found so far stays.
+        """Cancel the backtest and keep its findings so far; requires the scope `manage`.
 
         409 if it has ended.
         """
@@ -322,9 +335,9 @@ class RetryBacktest(_ChangedBacktest):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Go on with one that was given up because the server failed, with the scope `manage`.
+        """Continue a backtest that failed permanently because the server failed; requires `manage`.
 
-        409 for any other, and where another one goes on in its place.
+        409 for any other backtest, and if another one runs in its place.
         """
         return self.change(backtests.retry)
 
@@ -341,10 +354,10 @@ class VersionBacktests(WorkspaceView):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, name: str, number: int) -> Response:
-        """Run the version over the history of the users whom it fits; with `manage`.
+        """Run the version over the history of the users to whom it applies; requires `manage`.
 
-        One of the same numbers that goes on is that one; another one is cancelled. 409 if the
-        version has not passed its checks.
+        A running backtest with the same parameters is returned; any other one is cancelled. 409
+        if the version has not passed its checks.
         """
         body = NewBacktestSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -377,9 +390,9 @@ class UserBacktests(UserScopedView):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
-        """Run a constraint of the user's newest version over the user's history; with `manage`.
+        """Run a constraint of the user's newest version over the user's history; requires `manage`.
 
-        With `source` it is that text which runs, before it is proposed: nothing is changed.
+        With `source`, that source runs instead, before it is proposed: nothing is changed.
         """
         body = NewOwnBacktestSerializer(data=request.data)
         body.is_valid(raise_exception=True)

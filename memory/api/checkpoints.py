@@ -30,14 +30,14 @@ PROPOSAL_WAIT_SECONDS = 20.0
 
 
 class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
-    """A version as the lists show it."""
+    """A version in a list."""
 
     parent = serializers.IntegerField(  # type: ignore[assignment]
         source="parent.version", default=None, allow_null=True
     )
-    accepted_checks = serializers.SerializerMethodField(help_text="What the gate checked.")
+    accepted_checks = serializers.SerializerMethodField(help_text="The gate's checks.")
     warning = serializers.SerializerMethodField(
-        help_text="What to know of the sandbox of the gate, if anything."
+        help_text="A warning about the sandbox that the gate used, if there is one."
     )
 
     class Meta:
@@ -87,20 +87,21 @@ class ProposalSerializer(StrictSerializer):
             allow_null=True, allow_blank=True, max_length=MAX_FILE, trim_whitespace=False
         ),
         default=dict,
-        help_text="Path → source of files as they are to be, in the project's own form; null"
-        " deletes a constraint. A record that they lack is refused, and never retired by that.",
+        help_text="Path → new source of the file, in the format of the project's files; null"
+        " deletes a constraint. Files that omit a record are refused; this never retires a"
+        " record.",
     )
     version = serializers.IntegerField(
         required=False,
         min_value=1,
-        help_text="The version that the files were written for; default: the newest.",
+        help_text="The version that the files are based on; default: the newest.",
     )
     considered = serializers.ListField(
         child=serializers.IntegerField(min_value=1),
         default=list,
         max_length=MAX_CONSIDERED,
-        help_text="The log entries that the edits settle, if you want it checked: each has to be"
-        " cited or dismissed by one of them.",
+        help_text="The log entries that the edits settle, to have this checked: each has to be"
+        " cited or dismissed by one of the edits.",
     )
 
     def to_internal_value(self, data: Any) -> Any:
@@ -110,14 +111,16 @@ class ProposalSerializer(StrictSerializer):
             raise serializers.ValidationError({"edits": [told]})
         if isinstance(data, dict) and data.keys() & {"kind", "entries"}:
             name = "entries" if "entries" in data else "kind"
-            told = "Entries are no edits: POST /v1/users/{user_id}/entries/ takes this body."
+            told = (
+                "These are entries, not edits: send this body to POST /v1/users/{user_id}/entries/."
+            )
             raise serializers.ValidationError({name: [told]})
         return super().to_internal_value(data)
 
     def validate_files(self, files: dict[str, str | None]) -> dict[str, str | None]:
         """Check the number of files and their total size."""
         if len(files) > MAX_FILES:
-            raise serializers.ValidationError(f"Send {MAX_FILES} files at most, not {len(files)}.")
+            raise serializers.ValidationError(f"Send at most {MAX_FILES} files, not {len(files)}.")
         return files
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -125,7 +128,9 @@ class ProposalSerializer(StrictSerializer):
         if not attrs["edits"] and not attrs["files"]:
             raise serializers.ValidationError({"edits": ["Propose at least one edit or file."]})
         if "version" in attrs and not attrs["files"]:
-            raise serializers.ValidationError({"version": ["Only files are of a version."]})
+            raise serializers.ValidationError(
+                {"version": ["`version` applies to files only: send it with `files`."]}
+            )
         return attrs
 
     def validate_edits(self, edits: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -149,15 +154,16 @@ class DecisionSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField(help_text="The run.")
     accepted = serializers.BooleanField()
     version = serializers.IntegerField(allow_null=True, help_text="The new head, if accepted.")
-    verdict = serializers.JSONField(help_text="Every check with what it found.")
+    verdict = serializers.JSONField(help_text="Every check with its findings.")
     notes = serializers.ListField(
         child=serializers.CharField(),
-        help_text="What the gate found and refused nothing for, such as a constraint that was sent"
-        " as it stands and fails.",
+        help_text="Findings of the gate that did not cause a refusal, such as a proposed"
+        " constraint that fails.",
     )
     error = serializers.JSONField()
     warning = serializers.CharField(
-        allow_null=True, help_text="What to know of the sandbox of the gate, if anything."
+        allow_null=True,
+        help_text="A warning about the sandbox that the gate used, if there is one.",
     )
 
 
@@ -205,8 +211,8 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
     def post(self, request: Request, user_id: str) -> Response:
         """Propose edits; the gate decides.
 
-        200 with the new version; 422 with the verdict where the gate refuses, and the head stays;
-        202 with the run where it has not decided in time.
+        200 with the new version; 422 with the verdict if the gate refuses, and the head stays;
+        202 with the run if the gate has not decided in time.
         """
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
         body = ProposalSerializer(data=request.data)

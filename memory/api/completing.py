@@ -23,22 +23,22 @@ from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.recall.search.followups import MODEL, WORDS, Question, may_lean, understand
 from memory.work import runs
 
-CHOICES = [(WORDS, "words of the turns, at once"), (MODEL, "the workspace's language model")]
+CHOICES = [(WORDS, "rules, without a model"), (MODEL, "the workspace's language model")]
 # Somebody waits for the search: no longer than for the answer to a query.
 WAIT_SECONDS = 10.0
 WAIT = OpenApiParameter(
     "wait",
     float,
-    description="Seconds to wait for the language model, if it is to complete the question.",
+    description="Seconds to wait for the language model, if it completes the question.",
 )
 COMPLETE_BY = (
-    "What completes a question that leans on `messages`. The language model says it in full, takes"
-    f" seconds (`?wait=`, {WAIT_SECONDS:g} by default) and costs tokens; where it cannot, words do"
-    " it, and `completion` says so. It is not asked where the question stands by itself."
+    "What completes a question that depends on `messages`. The language model restates it in"
+    f" full, takes seconds (`?wait=`, {WAIT_SECONDS:g} by default) and costs tokens; if it cannot,"
+    " rules complete the question, and `completion` says so. The model is not called for a"
+    " question that is complete."
 )
 TAKEN_AS = (
-    "The question as it was completed from `messages`; null where it stands by itself and is left"
-    " as it is."
+    "The question as completed from `messages`; null if it was complete and is used unchanged."
 )
 
 
@@ -51,18 +51,18 @@ class CompleteByField(serializers.ChoiceField):
 
 
 class CompletionSerializer(serializers.Serializer[Question]):
-    """What has completed the question."""
+    """How the question was completed."""
 
     by = serializers.ChoiceField(
         choices=CHOICES,
         source="completed_by",
         allow_null=True,
-        help_text="Null where the question was left as it is.",
+        help_text="Null if the question was used unchanged.",
     )
     problem = serializers.CharField(
         allow_null=True,
-        help_text="Why the language model has not, although it was to; null where nothing is"
-        " wrong.",
+        help_text="Why the language model did not complete the question although it was"
+        " requested; null if nothing is wrong.",
     )
 
 
@@ -95,7 +95,7 @@ def _ask_model(user: MemoryUser, input: dict[str, Any], limit: float) -> str:
     if reason := llm_budgets.why_stopped(user.workspace):
         raise _NotCompleted(reason)
     if pauses.of_user(user):
-        raise _NotCompleted("The staff have paused the work on this user.")
+        raise _NotCompleted("Work on this user is paused by the staff.")
     try:
         run = runs.queue(user, RunKind.FOLLOW_UP, RunTrigger.API, checkpoint=None, input=input)
     except usage.Exceeded as full:
@@ -103,9 +103,11 @@ def _ask_model(user: MemoryUser, input: dict[str, Any], limit: float) -> str:
     run = wait_for(run, limit)
     if run.status != RunStatus.DONE:
         with contextlib.suppress(runs.NotToBeCancelled):
-            runs.cancel(run, by="the request, which waited no longer")
-        raise _NotCompleted(f"The language model has not answered in time, which is {limit:g} s.")
+            runs.cancel(run, by="the request, which stopped waiting")
+        raise _NotCompleted(f"The language model did not answer in time (limit: {limit:g} s).")
     if run.outcome != RunOutcome.OK or run.output is None:  # a redaction may have emptied it
-        raise _NotCompleted((run.error or {}).get("message", "It was redacted meanwhile."))
+        raise _NotCompleted(
+            (run.error or {}).get("message", "The content was redacted in the meantime.")
+        )
     sentence: str = run.output["question"]
     return sentence

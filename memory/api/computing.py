@@ -30,8 +30,8 @@ def computing(workspace_pk: int) -> Iterator[None]:
     with _places.take(workspace_pk) as admitted:
         if not admitted:
             raise TooMuch(
-                "This server computes as many answers from many records as it does at a time:"
-                " come back in a second.",
+                "This server already computes the maximum number of answers from many records at"
+                " a time: try again in a second.",
                 "max_computing",
                 RETRY_SECONDS,
             )
@@ -47,8 +47,8 @@ def download(whose: Hashable, make: Callable[[], HttpResponseBase]) -> HttpRespo
     with ExitStack() as place:
         if not place.enter_context(_downloads.take(whose)):
             raise TooMuch(
-                "This server makes and sends as many zips and clones as it does at a time: come"
-                " back in ten seconds.",
+                "This server already creates the maximum number of zips and clones at a time: try"
+                " again in ten seconds.",
                 "max_downloads",
                 DOWNLOAD_RETRY_SECONDS,
             )

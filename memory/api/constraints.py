@@ -61,13 +61,13 @@ NO_TESTS = _missing(
 
 
 class ConstraintFailureSerializer(serializers.Serializer[Any]):
-    """How a constraint fails at present."""
+    """The current failure of a constraint."""
 
     since = serializers.DateTimeField()
-    message = serializers.CharField(help_text="The error, and what to mend where that is known.")
+    message = serializers.CharField(help_text="The error, and how to fix it if that is known.")
     entries = serializers.ListField(
         child=serializers.IntegerField(),
-        help_text="The log entries after which it failed first, as far as that is known.",
+        help_text="The log entries after which it first failed, as far as known.",
     )
 
 
@@ -75,23 +75,24 @@ class ConstraintSerializer(serializers.Serializer[Any]):
     """A constraint of the newest version, or of the workspace."""
 
     name = serializers.CharField()
-    path = serializers.CharField(help_text="Those of the workspace begin with `workspace/`.")
-    summary = serializers.CharField(help_text="What it watches over, in a line.")
+    path = serializers.CharField(
+        help_text="Paths of workspace constraints begin with `workspace/`."
+    )
+    summary = serializers.CharField(help_text="What it watches for, in one line.")
     applies = serializers.BooleanField(help_text="Whether it runs for this user.")
     reasons = serializers.ListField(
-        child=serializers.CharField(), help_text="Why it does not, if it does not."
+        child=serializers.CharField(), help_text="Why it does not run, if it does not."
     )
     notes = serializers.ListField(
-        child=serializers.CharField(), help_text="Which of the user's records it leaves out."
+        child=serializers.CharField(), help_text="The user's records that it leaves out."
     )
-    feedback = JudgedSerializer(help_text="What was thought of its alerts to this user.")
+    feedback = JudgedSerializer(help_text="The feedback on its alerts to this user.")
     paused = PausedConstraintSerializer(
-        allow_null=True, help_text="Since when it is paused and why, if it is."
+        allow_null=True, help_text="Since when and why it is paused, if it is."
     )
     failing = ConstraintFailureSerializer(
         allow_null=True,
-        help_text="Null where it runs. Until a constraint that fails is mended, it raises no new"
-        " alert.",
+        help_text="Null if it runs. A constraint that fails raises no new alert until it is fixed.",
     )
 
 
@@ -109,7 +110,7 @@ class ConstraintDetailSerializer(ConstraintSerializer):
 
 
 class NewConstraintSerializer(StrictSerializer):
-    """A constraint and the tests that show it speak and be silent."""
+    """A constraint, with tests in which it fires and in which it does not."""
 
     source = serializers.CharField(  # type: ignore[assignment]
         max_length=MAX_SOURCE, error_messages=NO_SOURCE
@@ -118,7 +119,7 @@ class NewConstraintSerializer(StrictSerializer):
     sources = serializers.ListField(
         child=serializers.IntegerField(min_value=1),
         default=list,
-        help_text="The log entries that it comes from, if any.",
+        help_text="The log entries that it is based on, if any.",
     )
 
 
@@ -133,7 +134,7 @@ class Constraints(KnownView):
         parameters=[AS_OF, *PAGE],
     )
     def get(self, request: Request, user_id: str) -> Response:
-        """List the constraints of the user's project, then, as of now, those of the workspace."""
+        """List the constraints of the user's project, then the current ones of the workspace."""
         then = self.known()
         known = outline(then.checkpoint)
         judged = _judged(then.user, is_now=then.is_now)
@@ -170,7 +171,7 @@ class Constraint(KnownView):
     def put(self, request: Request, user_id: str, name: str) -> Response:
         """Write the constraint, new or changed; the gate decides, as for any proposed edits.
 
-        With `If-Match` it also refuses what was written over another change (`changed_meanwhile`).
+        With `If-Match`, it also refuses to overwrite a concurrent change (`changed_meanwhile`).
         """
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
         try:
@@ -209,9 +210,9 @@ class Constraint(KnownView):
 
 
 class TriedAlertSerializer(serializers.Serializer[Any]):
-    """An alert that there would be."""
+    """An alert that the constraint would raise."""
 
-    fingerprint = serializers.CharField(help_text="The same as the alert's.")
+    fingerprint = serializers.CharField(help_text="The same as for an alert.")
     severity = serializers.ChoiceField(choices=Severity.choices)
     message = serializers.CharField()
     key = serializers.CharField(allow_null=True)
@@ -226,12 +227,16 @@ class TriedConstraintSerializer(serializers.Serializer[Any]):
     status = serializers.ChoiceField(choices=RunStatus.choices)
     outcome = serializers.ChoiceField(choices=RunOutcome.choices)
     constraint = serializers.CharField(help_text="Its path.")
-    applies = serializers.BooleanField(help_text="Whether one of the workspace fits that state.")
-    reasons = serializers.ListField(child=serializers.CharField(), help_text="Why it does not.")
+    applies = serializers.BooleanField(
+        help_text="Whether a workspace constraint applies to that state."
+    )
+    reasons = serializers.ListField(
+        child=serializers.CharField(), help_text="Why it does not apply."
+    )
     alerts = TriedAlertSerializer(many=True)
     checkpoint = serializers.IntegerField(allow_null=True)
     as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
-    instant = serializers.DateTimeField(help_text="What it was told is now.")
+    instant = serializers.DateTimeField(help_text="The evaluation time.")
     stdout = serializers.CharField()
     error = serializers.JSONField()
     warning = serializers.CharField(allow_null=True)
@@ -255,11 +260,11 @@ class RunConstraint(UserScopedView):
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str, name: str) -> Response:
-        """Run a constraint as it is now, of the user or live in the workspace, on what is or was
-        known; nothing is opened.
+        """Run a constraint of the user, or a live one of the workspace, on a current or past state.
 
-        `as_of` and `by` name the state, `at` the moment that the constraint is told: by default
-        now. 422 with the error where it failed; 202 with the run where it was not done in time.
+        It is run as it is now, and opens no alert. `as_of` and `by` select the state, `at` is the
+        evaluation time, by default now. 422 with the error if it failed; 202 with the run if it
+        was not done in time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
         body = MomentSerializer(data=request.data)

@@ -26,13 +26,13 @@ MAX_QUERY = 10_000
 
 
 class ContextRequestSerializer(StrictSerializer):
-    """What the agent is about to answer, and how much room there is."""
+    """What the agent is about to answer, and the size of the block."""
 
     query = serializers.CharField(
         default="",
         allow_blank=True,
         max_length=MAX_QUERY,
-        help_text="The last message, or what it is about. Without: what matters always.",
+        help_text="The last message, or the topic. Without it: what always matters.",
     )
     messages = TurnsField()
     complete_by = CompleteByField()
@@ -40,12 +40,12 @@ class ContextRequestSerializer(StrictSerializer):
         default=2000,
         min_value=1,
         max_value=context.MAX_TOKENS,
-        help_text="The block takes so many at most, counted as four characters each.",
+        help_text="The maximum size of the block in tokens, estimated as four characters each.",
     )
     as_of = MomentField(
         required=False,
-        help_text="What was known as of an entry's number (120), a version (v7) or a moment; the"
-        " alerts, which are of now, are left out then.",
+        help_text="Use what was known as of an entry's number (120), a version (v7) or a moment;"
+        " alerts, which are always current, are then left out.",
     )
 
 
@@ -56,17 +56,19 @@ class PartSerializer(serializers.Serializer[context.ContextPart]):
     tokens = serializers.IntegerField()
     lines = serializers.IntegerField()
     left_out = serializers.IntegerField(help_text="Lines that did not fit.")
-    entries = serializers.ListField(child=serializers.IntegerField(), help_text="That it cites.")
+    entries = serializers.ListField(
+        child=serializers.IntegerField(), help_text="The entries that the lines cite."
+    )
 
 
 class ContextSerializer(serializers.Serializer[context.Context]):
     """One block of text, ready for a prompt."""
 
     text = serializers.CharField()
-    tokens = serializers.IntegerField(help_text="About how many it takes.")
+    tokens = serializers.IntegerField(help_text="Its estimated size in tokens.")
     stable_characters = serializers.IntegerField(
-        help_text="So many of the first characters do not depend on the query: what a provider's"
-        " prompt cache can keep."
+        help_text="The number of leading characters that do not depend on the query and can be"
+        " kept in a provider's prompt cache."
     )
     taken_as = serializers.CharField(
         source="question.taken_as", allow_null=True, help_text=TAKEN_AS
@@ -74,12 +76,11 @@ class ContextSerializer(serializers.Serializer[context.Context]):
     completion = CompletionSerializer(source="question")
     parts = PartSerializer(many=True)
     entries = serializers.ListField(
-        child=serializers.IntegerField(), help_text="The entries that are cited."
+        child=serializers.IntegerField(), help_text="The cited entries."
     )
     meaning = MeaningSerializer(
         allow_null=True,
-        help_text="What meaning had to do with what was found, as search says it; null without a"
-        " query.",
+        help_text="How vectors contributed to the results, as in search; null without a query.",
     )
     checkpoint = serializers.IntegerField(source="known.version", allow_null=True)
     as_of = AsOfSerializer(source="known.to_json", allow_null=True, help_text="Null: as of now.")
@@ -94,8 +95,8 @@ class Context(UserScopedView):
 
     @extend_schema(request=ContextRequestSerializer, responses=ContextSerializer, parameters=[WAIT])
     def post(self, request: Request, user_id: str) -> Response:
-        """Return the manifest and the open alerts, and the records, facts and messages that matter
-        to the query, under a budget of tokens, each line with the entries that it rests on."""
+        """Return the manifest, the open alerts, and the records, facts and messages relevant to the
+        query, within a token budget; each line cites its entries."""
         body = ContextRequestSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         asked: dict[str, Any] = body.validated_data

@@ -106,7 +106,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
     def post(self, request: Request, user_id: str) -> Response:
         """Append one entry or many, all or none; answers 202 once they are in the log.
 
-        With `?wait=` it answers when the typed records among them are settled, or when time is up.
+        With `?wait=`, it answers when the typed records among them are settled, or after that time.
         """
         limit = waiting.seconds(request, default=0)
         found, workspace = self._found(), principal_of(request).workspace
@@ -223,10 +223,13 @@ def read_drafts(body: Any) -> list[log.Draft]:
     """Parse one entry, or `{"entries": [...]}`; raises ValidationError with the errors."""
     if isinstance(body, dict) and "edits" in body:
         raise serializers.ValidationError(
-            {"edits": [f"Edits are no entries: POST {PROPOSE} takes this body."]}
+            {"edits": [f"These are edits, not entries: send this body to POST {PROPOSE}."]}
         )
     if isinstance(body, dict) and isinstance(body.get("messages"), list):
-        told = 'Send each as an entry: {"entries": [{"kind": "message", "role": …, "content": …}]}.'
+        told = (
+            'Send each message as an entry: {"entries": [{"kind": "message", "role": …,'
+            ' "content": …}]}.'
+        )
         raise serializers.ValidationError({"messages": [told]})
     if isinstance(body, dict) and "entries" in body:
         entries = body["entries"]
@@ -238,7 +241,7 @@ def read_drafts(body: Any) -> list[log.Draft]:
             )
         if len(entries) > MAX_ENTRIES:
             raise serializers.ValidationError(
-                {"entries": [f"Send {MAX_ENTRIES} entries at most; these are {len(entries)}."]}
+                {"entries": [f"Send at most {MAX_ENTRIES} entries, not {len(entries)}."]}
             )
         drafts: list[log.Draft] = []
         errors: dict[str, Any] = {}
@@ -268,16 +271,19 @@ class Entry(UserScopedView):
         parameters=[
             idempotency.HEADER,
             OpenApiParameter(
-                "reason", str, description="Why: it is kept. 2000 characters at most."
+                "reason",
+                str,
+                description="The reason, which stays on record. At most 2000 characters.",
             ),
         ],
     )
     def delete(self, request: Request, user_id: str, seq: int) -> Response:
-        """Redact the entry, and all that were derived from it: their content is gone.
+        """Redact the entry and all entries derived from it: their content is deleted.
 
-        202 with the redaction, which is an entry of the log itself (`seq`) and names all that it
-        took along. What rests on them leaves the project soon after; until then reading it answers
-        503. Asked again, it tells how far that is. It takes a key with the scope manage.
+        202 with the redaction, which is itself an entry of the log (`seq`) and names all redacted
+        entries. Content based on them is removed from the project soon after; until then, reading
+        the project answers 503. A repeated request returns the progress. Requires the scope
+        `manage`.
         """
         asked = WhySerializer(data=request.query_params.dict())
         asked.is_valid(raise_exception=True)
@@ -309,7 +315,7 @@ class Entry(UserScopedView):
 
     @extend_schema(responses=EntrySerializer)
     def get(self, request: Request, user_id: str, seq: int) -> Response:
-        """Return the entry with what became of it."""
+        """Return the entry with its outcome."""
         user = self.memory_user()
         entry = LogEntry.objects.filter(user=user, seq=seq).first()
         if entry is None:
@@ -323,8 +329,8 @@ class OneRedaction(UserScopedView):
 
     @extend_schema(responses=RedactionSerializer)
     def get(self, request: Request, user_id: str, seq: int) -> Response:
-        """Return the redaction, and how far it has come."""
+        """Return the redaction and its progress."""
         row = Redaction.objects.filter(user=self.memory_user(), seq=seq).first()
         if row is None:
-            raise Http404(f"Entry {seq} is no redaction.")
+            raise Http404(f"Entry {seq} is not a redaction.")
         return Response(RedactionSerializer(row).data)

@@ -38,11 +38,12 @@ class NewEntrySerializer(StrictSerializer):
 
     kind = serializers.ChoiceField(
         choices=APPENDED_KINDS,
-        help_text="A redaction is written by the server alone.",
+        help_text="Only the server writes redactions.",
     )
     occurred_at = serializers.DateTimeField(
         required=False,
-        help_text="When it was true or said; without an offset, where the user lives; default now.",
+        help_text="When it was true or said; without an offset, in the user's time zone; default:"
+        " now.",
         error_messages=dict.fromkeys(("invalid", "overflow"), IMPOSSIBLE_TIME),
     )
     content = serializers.CharField(required=False, max_length=MAX_TEXT)
@@ -52,7 +53,8 @@ class NewEntrySerializer(StrictSerializer):
     session_id = serializers.CharField(required=False, max_length=200)
     metadata = ObjectField(
         required=False,
-        help_text='The caller\'s own. "urgent": true has the language model work on it at once.',
+        help_text='For the caller\'s own use. "urgent": true makes the language model process'
+        " the entry at once.",
     )
     idempotency_key = serializers.CharField(required=False, max_length=255)
 
@@ -65,23 +67,25 @@ class NewEntrySerializer(StrictSerializer):
     collection = serializers.CharField(
         required=False, max_length=names.MAX_LENGTH, help_text="Default: plural of the type."
     )
-    key = serializers.CharField(required=False, max_length=200, help_text="Names the record.")
+    key = serializers.CharField(required=False, max_length=200, help_text="The name of the record.")
     data = ObjectField(  # type: ignore[assignment]
         required=False, help_text="The record's fields."
     )
-    retired = serializers.BooleanField(required=False, help_text="True: the record is no more.")
+    retired = serializers.BooleanField(required=False, help_text="True: retire the record.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Check the fields that each kind requires and excludes."""
         is_record = attrs["kind"] == EntryKind.RECORD
         foreign = ["content"] if is_record else list(RECORD_FIELDS)
         errors = {
-            name: [f"A {attrs['kind']} entry has no {name}."] for name in foreign if name in attrs
+            name: [f"An entry of the kind {attrs['kind']} has no {name}."]
+            for name in foreign
+            if name in attrs
         }
         if is_record:
             errors |= self._record_errors(attrs)
         elif not attrs.get("content"):
-            errors["content"] = [f"A {attrs['kind']} entry needs content."]
+            errors["content"] = [f"An entry of the kind {attrs['kind']} needs content."]
         if errors:
             raise serializers.ValidationError(errors)
         return attrs
@@ -122,7 +126,7 @@ class NewEntrySerializer(StrictSerializer):
             return errors
         advice = []
         if entry.get("op") in OPERATIONS:
-            advice.append(f'An edit is proposed by POST {PROPOSE} as {{"edits": [{{…}}]}}.')
+            advice.append(f'Propose an edit with POST {PROPOSE} and the body {{"edits": [{{…}}]}}.')
         unknown = [name for name in entry if name not in self.fields][:MAX_NAMED]
         meant = {name: name_meant(name, self.fields, self.other_names) for name in unknown}
         nearest = entry_meant(entry, meant)
@@ -140,13 +144,13 @@ class NewEntrySerializer(StrictSerializer):
 
 
 class EntrySerializer(serializers.ModelSerializer[LogEntry]):
-    """An entry with what became of it, which is its `outcome`."""
+    """An entry with its `outcome`."""
 
     state = serializers.SerializerMethodField(
-        help_text="pending, covered, dismissed or rejected: the words of a user's counts"
+        help_text="pending, covered, dismissed or rejected, as in the counts of a user"
     )
     reason = serializers.SerializerMethodField(help_text="Why it was dismissed or rejected.")
-    checkpoint = serializers.SerializerMethodField(help_text="Version that settled it.")
+    checkpoint = serializers.SerializerMethodField(help_text="The version that settled it.")
 
     class Meta:
         model = LogEntry
@@ -187,7 +191,7 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
 
 
 class RejectedSerializer(serializers.Serializer[Any]):
-    """An entry that the project cannot hold: why, and what to do."""
+    """An entry that the project cannot hold, with the reason and the remedy."""
 
     seq = serializers.IntegerField()
     reason = serializers.CharField()
@@ -200,28 +204,30 @@ WIDENED = inline_serializer(
         "domain": serializers.CharField(),
         "class": serializers.CharField(),
         "field": serializers.CharField(),
-        "from": serializers.CharField(help_text="Its type before."),
-        "to": serializers.CharField(help_text="Its type now: with `| None`, it may be empty."),
-        "seq": serializers.IntegerField(help_text="The entry that needed it."),
+        "from": serializers.CharField(help_text="The type before."),
+        "to": serializers.CharField(
+            help_text="The new type; with `| None`, the field may be empty."
+        ),
+        "seq": serializers.IntegerField(help_text="The entry that required the change."),
     },
     many=True,
     required=False,
-    help_text="With `wait`: the fields that these records have made optional or wider.",
+    help_text="With `wait`: the fields that became optional or wider because of these records.",
 )
 
 
 class AppendedSerializer(serializers.Serializer[Any]):
-    """What was appended, and how far it has come."""
+    """The appended entries and their state."""
 
-    entries = EntrySerializer(many=True, help_text="All of them are in the log, and stay there.")
-    pending = serializers.IntegerField(help_text="Those of which nothing is decided yet.")
-    covered = serializers.IntegerField(help_text="Those that are in the project already.")
-    rejected = RejectedSerializer(many=True, help_text="Those that the project cannot hold.")
+    entries = EntrySerializer(many=True, help_text="All of them are in the log permanently.")
+    pending = serializers.IntegerField(help_text="Entries that are not settled yet.")
+    covered = serializers.IntegerField(help_text="Entries that are in the project already.")
+    rejected = RejectedSerializer(many=True, help_text="Entries that the project cannot hold.")
     widened = WIDENED
     constraints_to_check = serializers.ListField(
         child=serializers.CharField(),
         required=False,
-        help_text="With `wait`: the user's constraints that read such a field. They may fail where"
+        help_text="With `wait`: the user's constraints that read such a field. They may fail if"
         " it is empty.",
     )
 
@@ -239,11 +245,11 @@ class WhySerializer(StrictSerializer):
 
 
 class RedactionSerializer(serializers.ModelSerializer[Redaction]):
-    """A redaction, and how far it has come."""
+    """A redaction and its progress."""
 
     state = serializers.SerializerMethodField(
-        help_text="under_way: the entries are empty, and the project may still hold what rests on"
-        " them, which is not told; done: it does not any more."
+        help_text="under_way: the entries are empty; the project may still contain content that"
+        " was derived from them and is not returned. done: this content is gone, too."
     )
 
     class Meta:

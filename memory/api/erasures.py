@@ -8,7 +8,7 @@ from memory.api.serializers import StrictSerializer
 from memory.models import UserErasure
 from memory.texts import MAX_REASON
 
-MISSING = "Say why, with ?reason=…: it stays on record."
+MISSING = "Give the reason as ?reason=…: it stays on record."
 
 
 class ReasonSerializer(StrictSerializer):
@@ -21,22 +21,22 @@ class ReasonSerializer(StrictSerializer):
 
 
 class ErasureSerializer(serializers.ModelSerializer[UserErasure]):
-    """An erasure: under way, or done, which is all that stays of the user."""
+    """An erasure, under way or done: nothing else remains of the user."""
 
     state = serializers.SerializerMethodField(
-        help_text="under_way: nothing is told of the user any more; done: nothing is left."
+        help_text="under_way: nothing about the user is returned any more; done: nothing is left."
     )
     user = serializers.UUIDField(
-        source="user.public_id", help_text="What the user is called from now on, in backups too."
+        source="user.public_id", help_text="The user's new name, also in backups."
     )
     entries = serializers.IntegerField(
-        source="user.last_seq", help_text="How many entries the log had: they are empty."
+        source="user.last_seq", help_text="How many entries the log had; they are now empty."
     )
     last_hash = serializers.SerializerMethodField(
-        help_text="Of the newest entry, by which the log verifies."
+        help_text="The hash of the newest entry, with which the log is verified."
     )
     counts = serializers.DictField(
-        child=serializers.IntegerField(), help_text="Kind → how many rows were erased so far."
+        child=serializers.IntegerField(), help_text="Kind → number of rows erased so far."
     )
 
     class Meta:

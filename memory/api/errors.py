@@ -76,7 +76,7 @@ class PayloadTooLarge(exceptions.APIException):
 
     def __init__(self) -> None:
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        super().__init__(f"The body may have {limit} bytes at most; send it in parts.")
+        super().__init__(f"The body exceeds {limit} bytes: send it in parts.")
 
 
 class NamesNothing(exceptions.NotFound):
@@ -99,17 +99,18 @@ class ProblemSerializer(serializers.Serializer[Any]):
     """Problem details (RFC 9457): what is wrong, and how to mend it."""
 
     type = serializers.ChoiceField(choices=[f"{NAMESPACE}{one.name}" for one in PROBLEMS])
-    title = serializers.CharField(help_text="The status in words.")
+    title = serializers.CharField(help_text="The meaning of the status.")
     status = serializers.IntegerField()
-    detail = serializers.CharField(help_text="What is wrong here, and how to mend it.")
+    detail = serializers.CharField(help_text="What is wrong, and how to fix it.")
     request_id = serializers.CharField(
-        required=False, help_text="As in the header `X-Request-Id`, and in the server's log."
+        required=False,
+        help_text="The same as in the header `X-Request-Id` and in the server's log.",
     )
     errors = serializers.JSONField(  # type: ignore[assignment]
         required=False, help_text="Field → what is wrong with it."
     )
     limit = serializers.CharField(
-        required=False, help_text="Of 429, and 403 for lack of room: the rate or quota."
+        required=False, help_text="With 429, and with 403 for an exceeded quota: the rate or quota."
     )
 
 
@@ -175,14 +176,14 @@ def of_database(error: Error) -> str:
     if timeouts.took_too_long(error):
         seconds = settings.UAC_WEB_STATEMENT_SECONDS
         return (
-            f"This takes the database more than {seconds:g} s, and nothing was done: ask for less,"
-            " with other filters or smaller pages, or come again."
+            f"The database took more than {seconds:g} s for this request, and nothing was done:"
+            " ask for less, with other filters or smaller pages, or try again."
         )
     if timeouts.was_in_the_way(error):
-        return "Somebody else is writing the same at this moment, and nothing was done: come again."
+        return "Somebody else is writing the same data, and nothing was done: try again."
     return (
-        "The database does not answer. Come again; a write with an Idempotency-Key can be repeated"
-        " safely."
+        "The database does not answer. Try again; a write with an Idempotency-Key can be"
+        " repeated safely."
     )
 
 
@@ -190,14 +191,14 @@ def _detail(error: Exception, context: Mapping[str, Any]) -> str:
     """Return what is wrong and how to fix it."""
     match error:
         case exceptions.ValidationError():
-            return "The request has fields that are not as they should be."
+            return "Request validation failed."
         case exceptions.NotAuthenticated():
             return "The request has no API key; send 'Authorization: Bearer uac_…'."
         case exceptions.MethodNotAllowed():
             allowed = ", ".join(context["view"].allowed_methods)
-            return f"This address does not take {context['request'].method}; it takes {allowed}."
+            return f"This endpoint does not allow {context['request'].method}; it allows {allowed}."
         case exceptions.NotAcceptable():
-            return "The answer is application/json, which the Accept header does not allow."
+            return "The response is application/json, which the Accept header does not allow."
         case exceptions.UnsupportedMediaType():
             types = [parser.media_type for parser in context["view"].get_parsers()]
             if types == ["application/json"]:
@@ -207,21 +208,21 @@ def _detail(error: Exception, context: Mapping[str, Any]) -> str:
             return str(error.detail)
         case PermissionDenied():
             return str(error) or "This is not allowed."
-    return str(error) or "There is nothing at this address."
+    return str(error) or 'Endpoint not found (paths end with "/").'
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer requests that Django refuses before a view sees them (400)."""
     if _is_page(request):
         return defaults.bad_request(request, exception)
-    return answer(400, "The server cannot make sense of this request's address or headers.")
+    return answer(400, "The request's URL or headers are invalid.")
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer requests for an unknown URL (404)."""
     if _is_page(request):
         return defaults.page_not_found(request, exception)
-    return answer(404, "There is nothing at this address; the API is below /v1/.")
+    return answer(404, 'Endpoint not found; the API is below /v1/, and paths end with "/".')
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

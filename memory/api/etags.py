@@ -22,12 +22,12 @@ IF_MATCH = OpenApiParameter(
     "If-Match",
     str,
     OpenApiParameter.HEADER,
-    description="The ETag of the answer to a GET of this address: if it would answer otherwise by"
-    " now, nothing is done (412). `*`: whatever there is.",
+    description="The ETag from the response to a GET of this URL: if that response would be"
+    " different now, nothing is done (412). `*`: any content.",
 )
 CHANGED: Mapping[Any, OpenApiResponse] = {
     (412, CONTENT_TYPE): OpenApiResponse(
-        ProblemSerializer, "It is not what `If-Match` names any more."
+        ProblemSerializer, "The content no longer matches `If-Match`."
     )
 }
 

@@ -28,7 +28,7 @@ logger = structlog.get_logger(__name__)
 
 RECEIVE = "git-receive-pack"
 READ_ONLY = (
-    "This repository is for reading. Propose changes instead: POST .../checkpoints/ with the files."
+    "This repository is read-only. Propose changes instead: POST .../checkpoints/ with the files."
 )
 
 
@@ -56,7 +56,7 @@ class Export(KnownView):
             (200, "application/zip"): OpenApiResponse(
                 bytes, "Source, tests, and the library that they need; see docs/export.md."
             ),
-            304: OpenApiResponse(description="It is what `If-None-Match` names."),
+            304: OpenApiResponse(description="The content matches `If-None-Match`."),
         },
     )
     def get(self, request: Request, user_id: str) -> HttpResponseBase:
@@ -70,7 +70,7 @@ class Export(KnownView):
 
 
 class SubjectAccess(UserScopedView):
-    """All that is kept of the person, as a zip."""
+    """All stored data about the person, as a zip."""
 
     # It reveals more than any other request: prompts, deliveries, the reasons of redactions.
     scopes = dict.fromkeys(("GET", "HEAD"), Scope.MANAGE)
@@ -82,13 +82,13 @@ class SubjectAccess(UserScopedView):
             (200, "application/zip"): OpenApiResponse(
                 bytes, "JSON lines with a README; see docs/subject-access.md."
             ),
-            503: OpenApiResponse(description="Something is being redacted: ask again."),
+            503: OpenApiResponse(description="A redaction is under way: try again."),
         },
     )
     def get(self, request: Request, user_id: str) -> HttpResponseBase:
-        """Return all that is kept of the person, as it is at one moment.
+        """Return all stored data about the person, as of one moment.
 
-        It takes a key with the scope manage. Of a long log it takes minutes until the first byte.
+        Requires the scope `manage`. For a long log it takes minutes until the first byte.
         """
         user = self.memory_user()
         answer = download(user.workspace_id, functools.partial(subject.download, user))
@@ -144,7 +144,7 @@ class GitRefs(_GitView):
             self.memory_user()
             raise PermissionDenied(READ_ONLY)
         if service != fetching.SERVICE:
-            raise ParseError(f"Use git: this address wants service={fetching.SERVICE}.")
+            raise ParseError(f"Use git: this URL requires service={fetching.SERVICE}.")
         return self.sent("advertisement", fetching.advertise)
 
 
@@ -157,7 +157,7 @@ class GitUploadPack(_GitView):
     def post(self, request: Request, user_id: str) -> HttpResponseBase:
         """Return the objects that a client asks for, in git's protocol."""
         if request.content_type != f"application/x-{fetching.SERVICE}-request":
-            raise ParseError("Use git: this address takes what it sends, and nothing else.")
+            raise ParseError("Use git: this URL accepts only git's own requests.")
         body = _body(request)
 
         def answer(history: git.History, write: fetching.Write) -> None:
@@ -171,7 +171,7 @@ class GitUploadPack(_GitView):
 
 @extend_schema(exclude=True)
 class GitReceivePack(_GitView):
-    """The address of a push, which is refused."""
+    """The URL of a push, which is refused."""
 
     def post(self, request: Request, user_id: str) -> HttpResponseBase:
         """Refuse the push."""
@@ -200,13 +200,13 @@ def _body(request: Request) -> bytes:
     if request.headers.get("Content-Encoding", "identity") == "identity":
         return body
     if request.headers["Content-Encoding"] not in ("gzip", "x-gzip"):
-        raise ParseError("The body may be compressed by gzip alone.")
+        raise ParseError("Compress the body with gzip or not at all.")
     limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     unpacking = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
         found = unpacking.decompress(body, limit + 1)
     except zlib.error:
-        raise ParseError("The body is no gzip, as its Content-Encoding says.") from None
+        raise ParseError("The body is not gzip, although its Content-Encoding says so.") from None
     if len(found) > limit:
         raise PayloadTooLarge
     return found

@@ -21,7 +21,7 @@ PAGING = (Pagination.cursor_query_param, Pagination.page_size_query_param)
 def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:
     """Raise ValidationError with each unknown query parameter."""
     if unknown := sorted(set(given) - set(known)):
-        message = f"Unknown parameter; this address has {', '.join(known) or 'none'}."
+        message = f"Unknown parameter; this endpoint has {', '.join(known) or 'none'}."
         raise ValidationError({name[:100]: [message] for name in unknown[:MAX_NAMED]})
 
 

@@ -18,43 +18,51 @@ EVENT_KINDS = ("opens", "changes", "resolves", "fails", "recovers")
 
 
 class ForeseenCauseSerializer(serializers.Serializer[Any]):
-    """A constraint that finds what is foreseen."""
+    """A constraint that will find what is forecast."""
 
     constraint = serializers.CharField()
-    fingerprint = serializers.CharField(help_text="The same as the cause's of the alert.")
+    fingerprint = serializers.CharField(help_text="The same as for the cause of the alert.")
     key = serializers.CharField(allow_null=True)
 
 
 class ForeseenEventSerializer(serializers.Serializer[Any]):
-    """What is foreseen of one alert, or of a constraint that fails."""
+    """A forecast event of one alert, or of a constraint that will fail."""
 
-    at = serializers.DateTimeField(help_text="When the constraints run because of it.")
+    at = serializers.DateTimeField(help_text="When the constraints run because of this event.")
     day = serializers.DateField(
-        allow_null=True, help_text="The user's date; null of what depends on the moment."
+        allow_null=True,
+        help_text="The user's date; null for an event that depends on the time of day.",
     )
     kind = serializers.ChoiceField(choices=EVENT_KINDS)
     constraint = serializers.CharField()
     causes = ForeseenCauseSerializer(
         many=True,
-        help_text="The constraints that find it: this one first, then the one that finds the same"
-        " of the same records at the same moment. As of alerts, that is told once.",
+        help_text="The constraints that find it: this one first, then another that finds the same"
+        " in the same records at the same moment. Like an alert, such an event is listed"
+        " once.",
     )
     severity = serializers.ChoiceField(
-        choices=Severity.choices, allow_null=True, help_text="From then on, or until then."
+        choices=Severity.choices,
+        allow_null=True,
+        help_text="The severity from this event on; when it resolves, the severity until then.",
     )
-    fingerprint = serializers.CharField(help_text="The same as the alert's.")
+    fingerprint = serializers.CharField(help_text="The same as for the alert.")
     key = serializers.CharField(allow_null=True)
     records = serializers.ListField(
-        child=serializers.CharField(), help_text="The records it rests on: domain.collection:key."
+        child=serializers.CharField(), help_text="The evidence: domain.collection:key."
     )
-    error = serializers.CharField(allow_null=True, help_text="With which the constraint fails.")
+    error = serializers.CharField(
+        allow_null=True, help_text="The error with which the constraint fails."
+    )
 
 
 class UnforeseenSerializer(serializers.Serializer[Any]):
-    """A constraint of which nothing is foreseen, or not all."""
+    """A constraint without a forecast, or with one that ends early."""
 
     constraint = serializers.CharField()
-    known_until = serializers.DateTimeField(allow_null=True, help_text="Null: nothing is known.")
+    known_until = serializers.DateTimeField(
+        allow_null=True, help_text="Null: there is no forecast."
+    )
     error = serializers.JSONField(allow_null=True)
 
 
@@ -62,20 +70,25 @@ class ForecastSerializer(serializers.Serializer[Any]):
     """What will open, change and resolve if nothing changes but the clock."""
 
     version = serializers.IntegerField(
-        allow_null=True, help_text="Of the project; null: nothing was foreseen yet."
+        allow_null=True, help_text="The project's version; null: no forecast yet."
     )
     current = serializers.BooleanField(
-        help_text="Whether it is of the newest version, time zone and constraints of the workspace."
+        help_text="Whether the forecast is based on the newest version, the current time zone and"
+        " the workspace's current constraints."
     )
     computed_at = serializers.DateTimeField(allow_null=True)
     start = serializers.DateTimeField(allow_null=True)
     horizon_days = serializers.IntegerField()
-    known_until = serializers.DateTimeField(allow_null=True, help_text="Of all constraints.")
+    known_until = serializers.DateTimeField(
+        allow_null=True, help_text="How far the forecast reaches for all constraints."
+    )
     next_change = serializers.DateTimeField(allow_null=True)
     wakes_at = serializers.DateTimeField(
-        allow_null=True, help_text="When the constraints run by the clock because of it."
+        allow_null=True, help_text="When the constraints run next because of the forecast."
     )
-    events = ForeseenEventSerializer(many=True, help_text="From its start on, by time.")
+    events = ForeseenEventSerializer(
+        many=True, help_text="From the start of the forecast, in order of time."
+    )
     unforeseen = UnforeseenSerializer(many=True)
 
 

@@ -27,13 +27,13 @@ MAX_REASON = 500
 
 
 class RecordChangeSerializer(serializers.Serializer[Any]):
-    """What became of one record, and the entries that caused it."""
+    """The change of one record, with the entries that caused it."""
 
     domain = serializers.CharField(source="record.domain")
     collection = serializers.CharField(source="record.collection")
     key = serializers.CharField(source="record.key")
-    before = serializers.JSONField(help_text="In typed JSON; null: it was not there.")
-    after = serializers.JSONField(help_text="In typed JSON; null: it is gone.")
+    before = serializers.JSONField(help_text="In typed JSON; null: the record did not exist.")
+    after = serializers.JSONField(help_text="In typed JSON; null: the record was retired.")
     entries = serializers.ListField(child=serializers.IntegerField())
 
 
@@ -58,13 +58,22 @@ class Difference(UserScopedView):
     @extend_schema(
         responses=DifferenceSerializer,
         parameters=[
-            OpenApiParameter("since", str, required=True, description="As `as_of` elsewhere."),
-            OpenApiParameter("until", str, description="As `as_of` elsewhere; default: now."),
+            OpenApiParameter(
+                "since",
+                str,
+                required=True,
+                description="The same values as `as_of` at other endpoints.",
+            ),
+            OpenApiParameter(
+                "until",
+                str,
+                description="The same values as `as_of` at other endpoints; default: now.",
+            ),
             BY,
         ],
     )
     def get(self, request: Request, user_id: str) -> Response:
-        """Return the records that were added, changed and retired, with the entries behind it."""
+        """Return the records that were added, changed and retired, with the causing entries."""
         user = self.memory_user()
         asked = request.query_params
         if "since" not in asked:
@@ -89,13 +98,13 @@ class Difference(UserScopedView):
 
 
 class RestoreSerializer(StrictSerializer):
-    """Why a version is to be the newest again, and what is to become of what came since."""
+    """The reason for a rollback, and what happens to later entries."""
 
     reason = serializers.CharField(default="", allow_blank=True, max_length=MAX_REASON)
     reopen = serializers.BooleanField(
         default=True,
-        help_text="Whether the entries that later versions took in wait again, and are worked on"
-        " anew; false: they are dismissed.",
+        help_text="True: the entries that later versions settled become pending and are processed"
+        " again; false: they are dismissed.",
     )
 
 
@@ -108,7 +117,7 @@ class ResolvingAlertSerializer(serializers.ModelSerializer[Alert]):
 
 
 class ExcludedRecordSerializer(serializers.Serializer[Any]):
-    """A record that the version does not hold."""
+    """A record that the version does not contain."""
 
     domain = serializers.CharField()
     collection = serializers.CharField()
@@ -116,22 +125,24 @@ class ExcludedRecordSerializer(serializers.Serializer[Any]):
 
 
 class ExcludedSerializer(serializers.Serializer[Any]):
-    """What a return to a version would leave out."""
+    """What a rollback to a version would exclude."""
 
-    records = ExcludedRecordSerializer(many=True, help_text="Those that it does not hold.")
+    records = ExcludedRecordSerializer(
+        many=True, help_text="Records that this version does not contain."
+    )
     alerts = ResolvingAlertSerializer(
         many=True,
-        help_text="Live ones that rest on these records, or whose constraint it does not have: they"
-        " will resolve.",
+        help_text="Live alerts based on these records, or on a constraint that this version does"
+        " not have: they will resolve.",
     )
     may_resolve = ResolvingAlertSerializer(
         many=True,
-        help_text="Live ones that rest on records that it has with other values. So may others,"
-        " since the constraints run on what comes back.",
+        help_text="Live alerts based on records with other values in this version. Further alerts"
+        " may resolve when the constraints run on the restored version.",
     )
     entries = serializers.ListField(
         child=serializers.IntegerField(),
-        help_text="Those that later versions took in: they will wait, or be dismissed.",
+        help_text="Entries that later versions settled: they will be pending or dismissed.",
     )
 
 
@@ -142,7 +153,7 @@ class Restore(UserScopedView):
 
     @extend_schema(operation_id="users_checkpoints_restore_preview", responses=ExcludedSerializer)
     def get(self, request: Request, user_id: str, version: int) -> Response:
-        """Return what a return to the version would leave out; nothing is done."""
+        """Return what a rollback to the version would exclude; nothing is changed."""
         user = self.memory_user()
         with computing(user.workspace_id), _refusals():
             found = rollback.excluded_by_restoring(user, version)
@@ -154,7 +165,7 @@ class Restore(UserScopedView):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str, version: int) -> Response:
-        """Make the version the newest one again, as a version of its own; the log stays."""
+        """Restore the version as a new, newest version; the log stays unchanged."""
         body = RestoreSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         user = self.memory_user()

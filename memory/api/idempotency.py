@@ -26,15 +26,17 @@ HEADER = OpenApiParameter(
     "Idempotency-Key",
     str,
     OpenApiParameter.HEADER,
-    description="Names this write, so that it can be repeated when its answer was lost: the same"
-    " request is not done again, and its answer has the header `Idempotent-Replayed: true`. 1 to"
-    f" 255 printable ASCII characters, remembered for {idempotency.KEPT.days} days.",
+    description="Identifies this write, so that it can be repeated if its response was lost: the"
+    " same request is not carried out again, and its response has the header"
+    " `Idempotent-Replayed: true`. 1 to 255 printable ASCII characters, remembered for"
+    f" {idempotency.KEPT.days}"
+    " days.",
 )
 RESPONSES: Mapping[Any, OpenApiResponse] = {
     (409, CONTENT_TYPE): OpenApiResponse(
         ProblemSerializer,
-        "It contradicts what is there, or the first request with this `Idempotency-Key` is still"
-        " being processed (then with `Retry-After`).",
+        "The request conflicts with the current state, or the first request with this"
+        " `Idempotency-Key` is still being processed (then with `Retry-After`).",
     ),
     (422, CONTENT_TYPE): OpenApiResponse(
         ProblemSerializer, "The `Idempotency-Key` belongs to another request."
@@ -99,7 +101,7 @@ def once(
         except (Run.DoesNotExist, MemoryUser.DoesNotExist):
             raise  # the errors of the API tell more
         except ObjectDoesNotExist:
-            raise NotFound("What this request came to is not kept any more.") from None
+            raise NotFound("The result of this request is no longer kept.") from None
 
     write = idempotency.Write(do, user_of, refer, known, nameless)
     try:

@@ -38,10 +38,11 @@ class ImportSerializer(StrictSerializer):
 
 
 class ImportDecisionSerializer(DecisionSerializer):
-    """What became of an import."""
+    """The result of an import."""
 
     report = serializers.JSONField(
-        help_text="Repairs, and all that has another name or form in the project than before."
+        help_text="Repairs, and everything that has another name or form in the project than in"
+        " the files."
     )
 
 
@@ -54,7 +55,7 @@ IMPORT_RESPONSES: dict[Any, Any] = {
 
 
 class Import(UserScopedView):
-    """Import a project that was made elsewhere."""
+    """Import a project that was created elsewhere."""
 
     costly = ("POST",)
     parameters = {"POST": ["wait"]}
@@ -69,12 +70,12 @@ class Import(UserScopedView):
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
-        """Execute the files in a sandbox and make their typed objects records of the project.
+        """Execute the files in a sandbox and turn their typed objects into records of the project.
 
-        What was exported here, as a zip or a clone, is taken over as it is.
+        A project that this server exported, as a zip or a clone, is imported unchanged.
 
-        200 with the new version; 422 with the verdict where they cannot be imported, and the head
-        stays; 202 with the run where it is not decided in time.
+        200 with the new version; 422 with the verdict if they cannot be imported, and the head
+        stays; 202 with the run if it is not decided in time.
         """
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
         body = ImportSerializer(data=request.data)

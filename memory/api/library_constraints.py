@@ -19,7 +19,9 @@ class LibraryConstraintSerializer(serializers.Serializer[LibraryConstraint]):
 
     name = serializers.CharField()
     summary = serializers.CharField()
-    doc = serializers.CharField(help_text="What it alerts on, needs, and does not see.")
+    doc = serializers.CharField(
+        help_text="What it alerts on, what it requires, and what it does not detect."
+    )
 
 
 class LibraryPageSerializer(PageSerializer):
@@ -29,14 +31,14 @@ class LibraryPageSerializer(PageSerializer):
 
 
 class LibraryConstraintDetailSerializer(LibraryConstraintSerializer):
-    """A constraint of the library with its text."""
+    """A constraint of the library with its source."""
 
     source = serializers.CharField()  # type: ignore[assignment]
     tests = serializers.CharField()
 
 
 class ConstraintLibrary(WorkspaceView):
-    """The constraints that come with the server."""
+    """The constraints that are shipped with the server."""
 
     certain_users = True
     parameters = {"GET": PAGING}
@@ -61,7 +63,7 @@ class OneLibraryConstraint(WorkspaceView):
 
     @extend_schema(responses=LibraryConstraintDetailSerializer)
     def get(self, request: Request, name: str) -> Response:
-        """Return it with its text."""
+        """Return the constraint with its source."""
         try:
             found = constraint_library.read(name)
         except KeyError:

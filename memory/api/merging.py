@@ -20,7 +20,7 @@ from memory.models.workspaces import Scope
 
 
 class WhomSerializer(StrictSerializer):
-    """Who is to be merged into the user."""
+    """The user to be merged into this one."""
 
     def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
         """Return the field, whose name is a Python keyword."""
@@ -28,14 +28,16 @@ class WhomSerializer(StrictSerializer):
 
 
 class MergeSerializer(serializers.ModelSerializer[Merge]):
-    """A merge, and how far it has come."""
+    """A merge and its progress."""
 
     into = serializers.CharField(source="user.user_id")
     state = serializers.SerializerMethodField(
-        help_text="under_way: entries are being appended; done: all are, and are worked on."
+        help_text="under_way: entries are being appended; done: all are appended and will be"
+        " processed."
     )
     entries = serializers.IntegerField(
-        source="last_seq", help_text="The merged user's log, redacted entries included."
+        source="last_seq",
+        help_text="The length of the merged user's log, including redacted entries.",
     )
 
     class Meta:
@@ -60,7 +62,7 @@ class MergeUser(UserScopedView):
 
     @extend_schema(responses=MergeSerializer)
     def get(self, request: Request, user_id: str) -> Response:
-        """Return how far it is with merging this user into another."""
+        """Return the progress of merging this user into another."""
         user = self.memory_user()
         row = Merge.objects.filter(merged=user).select_related("user", "merged").first()
         if row is None:
@@ -75,9 +77,9 @@ class MergeUser(UserScopedView):
     def post(self, request: Request, user_id: str) -> Response:
         """Append the log of another user to this one's, and close the other.
 
-        202 at once: the other takes no entries any more (409, with the name of this one), and its
-        entries follow, each once. Asked again, it tells how far that is. What it means for records,
-        facts and alerts is in docs/merging.md. It takes a key with the scope manage.
+        202 at once: the other user accepts no more entries (409, with the name of this one), and
+        its entries are appended, each once. A repeated request returns the progress. For
+        records, facts and alerts see docs/merging.md. Requires the scope `manage`.
         """
         body = WhomSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -106,5 +108,5 @@ class MergeUser(UserScopedView):
             users = MemoryUser.objects.filter(principal_of(self.request).reach())
             found = users.filter(user_id=user_id).first()
         if found is None:
-            raise Http404("There is no such user in this workspace to be merged: see `from`.")
+            raise Http404("The user to be merged (`from`) does not exist in this workspace.")
         return found

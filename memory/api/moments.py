@@ -18,16 +18,16 @@ from memory.temporal.history import Known
 AS_OF = OpenApiParameter(
     "as_of",
     str,
-    description="What was known as of an entry's number (120), a version (v7), a day (2026-03-01:"
-    " its noon) or a moment (2026-03-01T09:00, where the user lives, or with an offset), instead of"
-    " now.",
+    description="Use what was known as of an entry's number (120), a version (v7), a day"
+    " (2026-03-01: at noon) or a moment (2026-03-01T09:00, in the user's time zone unless it"
+    " has an offset), instead of now.",
 )
 BY = OpenApiParameter(
     "by",
     str,
     enum=[one.value for one in By],
-    description="`recorded` (default): what was known then. `occurred`: what was the case then, by"
-    " the typed entries' own times; `as_of` is a day or moment, by default now.",
+    description="`recorded` (default): what was known then. `occurred`: what was true then, by"
+    " the typed entries' own times; `as_of` is then a day or moment, by default now.",
 )
 
 
@@ -40,30 +40,32 @@ class ByField(serializers.ChoiceField):
 
 
 class AsOfSerializer(serializers.Serializer[Known]):
-    """What was known, or was the case: up to which entry, in which version, and what this did not
-    hold yet."""
+    """The state that an answer is based on: its newest entry, its version, and the entries that
+    were pending."""
 
     seq = serializers.IntegerField(help_text="The newest entry that was known.")
     version = serializers.IntegerField(allow_null=True)
     by = serializers.ChoiceField(
         choices=By.choices,
-        help_text="`recorded`: what was known. `occurred`: what was the case, by the entries' own"
+        help_text="`recorded`: what was known. `occurred`: what was true, by the entries' own"
         " times.",
     )
     moment = serializers.DateTimeField(
-        allow_null=True, help_text="The moment that was asked for, if one was."
+        allow_null=True, help_text="The requested moment, if there was one."
     )
     computed = serializers.BooleanField(
-        help_text="Whether the state is no version: the version only up to entry `seq`, or what was"
-        " the case by the entries' own times."
+        help_text="Whether the state is computed instead of stored as a version: only up to entry"
+        " `seq`, or by the entries' own times."
     )
-    pending_count = serializers.IntegerField(help_text="Entries that the version did not hold yet.")
+    pending_count = serializers.IntegerField(
+        help_text="Entries that the version did not contain yet."
+    )
     pending = serializers.ListField(
         child=serializers.IntegerField(), help_text="Their numbers, the first 1000."
     )
     left_out = serializers.ListField(
         child=serializers.IntegerField(),
-        help_text="Entries that contradict others in the order in which they occurred: rejected.",
+        help_text="Rejected entries, which contradict others in the order in which they occurred.",
     )
 
 

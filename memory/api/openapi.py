@@ -24,22 +24,22 @@ _SENTENCE = re.compile(r".*?[.;:](?= |$)")
 READ = ("get", "head")
 # In addition to those that an operation declares.
 ERRORS: Mapping[str, str] = {
-    "400": "The address, a parameter, a header or the body is wrong: `errors` names the field.",
-    "401": "There is no API key, or none that holds.",
-    "403": "The key has not the scope, or a quota is used up (then with `limit`).",
-    "404": "There is no such thing for this key.",
-    "405": "The address does not take the method.",
-    "406": "The `Accept` header allows nothing that is to be had.",
-    "409": "It contradicts what is there.",
-    "410": "It rests on what was redacted.",
-    "412": "It is not what `If-Match` names.",
+    "400": "The URL, a parameter, a header or the body is invalid: `errors` names the field.",
+    "401": "The API key is missing or invalid.",
+    "403": "The key lacks the scope, or a quota is exceeded (then with `limit`).",
+    "404": "The resource does not exist, or this key cannot access it.",
+    "405": "The endpoint does not allow the method.",
+    "406": "The `Accept` header allows none of the available formats.",
+    "409": "The request conflicts with the current state.",
+    "410": "The content was redacted, or is based on redacted content.",
+    "412": "The content does not match `If-Match`.",
     "413": "The body is too large.",
-    "415": "The `Content-Type` is none that is read here.",
-    "422": "It is well formed and cannot be done. Of fields that do not go together, `errors` names"
-    " one.",
-    "429": "A rate is used up.",
+    "415": "The `Content-Type` is not supported here.",
+    "422": "The request is well formed but cannot be carried out. For fields that cannot be"
+    " combined, `errors` names one.",
+    "429": "A rate limit is exceeded.",
     "500": "The server failed.",
-    "503": "The server can tell in a moment.",
+    "503": "Temporarily unavailable: try again in a moment.",
 }
 ALWAYS = ("400", "401", "403", "404", "405", "406", "409", "410", "412", "422", "429", "500", "503")
 WITH_BODY = ("413", "415")
@@ -49,29 +49,30 @@ _TEXT = {"type": "string"}
 LOWER_NAME = {"pattern": "^[a-z][a-z0-9_]{0,99}$", "format": "lower-name"}
 HEADERS: Mapping[str, Any] = {
     "X-Request-Id": {
-        "description": "Names the request: as the caller named it in a header of this name, if"
-        " that was 1 to 128 of A-Z a-z 0-9 . _ : -",
+        "description": "Identifies the request: the value of the request's header of this name,"
+        " if that was 1 to 128 of A-Z a-z 0-9 . _ : -, otherwise a new one.",
         "schema": _TEXT,
         "required": True,
     },
     "RateLimit": {
-        "description": "How the rates stand that the request was counted in, such as"
-        ' `"reads_per_minute";r=11999;t=1`: so many are left, and in so many seconds all are.',
+        "description": "The rate limits that apply to the request, such as"
+        ' `"reads_per_minute";r=11999;t=1`: the remaining requests `r`, and the seconds `t`'
+        " until the full rate is available again.",
         "schema": _TEXT,
     },
     "RateLimit-Policy": {
-        "description": 'The rates, such as `"reads_per_minute";q=12000;w=60`: so many in so many'
-        " seconds.",
+        "description": 'The rate limits, such as `"reads_per_minute";q=12000;w=60`: `q`'
+        " requests in `w` seconds.",
         "schema": _TEXT,
     },
     "ETag": {"description": "For `If-None-Match` and `If-Match`.", "schema": _TEXT},
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}},
     "Location": {
-        "description": "The address of what was created, or where it is told how far it is.",
+        "description": "The URL of the created resource, or of its progress.",
         "schema": _TEXT,
     },
     "Idempotent-Replayed": {
-        "description": "`true`: the request was carried out before, and is answered again.",
+        "description": "`true`: the request was carried out before, and its response is repeated.",
         "schema": {"type": "string", "enum": ["true"]},
     },
     "WWW-Authenticate": {"description": "How to send the key.", "schema": _TEXT},
@@ -181,7 +182,7 @@ def _shared() -> dict[str, Any]:
         code: {"description": text, "content": {CONTENT_TYPE: _PROBLEM}}
         for code, text in ERRORS.items()
     }
-    found["304"] = {"description": "It is what `If-None-Match` names."}
+    found["304"] = {"description": "The content matches `If-None-Match`."}
     for code, response in found.items():
         _headers("get", code, response)
     return found

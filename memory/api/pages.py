@@ -18,7 +18,7 @@ PAGE = [
     OpenApiParameter(
         "cursor",
         {"type": "string", "format": "key-cursor"},
-        description="Of the `next` or `previous` of a page.",
+        description="Taken from `next` or `previous` of a page.",
     ),
     OpenApiParameter("page_size", int, description="Number of results of a page."),
 ]

@@ -98,5 +98,5 @@ class BoundedPagination(Pagination):
 def bad_cursor() -> ValidationError:
     """Return the error for an invalid cursor."""
     return ValidationError(
-        {"cursor": ["This is no cursor of this list: follow `next` or `previous` of a page."]}
+        {"cursor": ["Invalid cursor for this list: follow `next` or `previous` of a page."]}
     )

@@ -94,8 +94,8 @@ def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
         with _readers.take(principal.workspace.pk) as admitted:
             if not admitted:
                 raise TooMuch(
-                    "As many large bodies of this workspace are being read as may be at a time:"
-                    " come back in a second, and send each without a pause.",
+                    "Too many large bodies of this workspace are being read at the same time: try"
+                    " again in a second, and send each body without a pause.",
                     "max_bodies",
                     RETRY_SECONDS,
                 )
@@ -185,7 +185,9 @@ def _check_text(text: str, verb: str = "has") -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise _Fault(f"{verb} a lone surrogate, which is no Unicode text; remove it.") from None
+            raise _Fault(
+                f"{verb} a lone surrogate, which is not valid Unicode; remove it."
+            ) from None
 
 
 def _printable(name: str) -> str:

@@ -21,7 +21,7 @@ from memory.models import AlertFeedback, PausedConstraint
 
 
 class PausedConstraintSerializer(serializers.ModelSerializer[PausedConstraint]):
-    """A constraint of a user that is paused, or was."""
+    """A constraint of a user that is or was paused."""
 
     user_id = serializers.CharField(source="user.user_id")
 
@@ -51,7 +51,7 @@ class PausedConstraintFilter(django_filters.FilterSet):
         field_name="resumed_at",
         lookup_expr="isnull",
         exclude=True,
-        help_text="true for those that were resumed, false for those that are paused.",
+        help_text="true for constraints that were resumed, false for those that are paused.",
     )
 
     class Meta:
@@ -67,7 +67,7 @@ def _visible(view: generics.GenericAPIView[PausedConstraint]) -> QuerySet[Paused
 
 
 class PausedConstraints(generics.ListAPIView[PausedConstraint]):
-    """The constraints that were paused because they said too much, newest first."""
+    """The constraints that were paused because they were too noisy, newest first."""
 
     certain_users = True
     serializer_class = PausedConstraintSerializer
@@ -119,12 +119,12 @@ class Resume(generics.GenericAPIView[PausedConstraint]):
 
 
 class JudgedSerializer(serializers.Serializer[Any]):
-    """What the verdicts on a constraint's alerts come to."""
+    """The sums of the feedback on a constraint's alerts."""
 
     useful = serializers.IntegerField(help_text="Verdicts that an alert was useful.")
     wrong = serializers.IntegerField(help_text="Verdicts that an alert was wrong.")
     precision = serializers.FloatField(
-        allow_null=True, help_text="useful / (useful + wrong); null where nobody has judged."
+        allow_null=True, help_text="useful / (useful + wrong); null without feedback."
     )
 
 
@@ -135,7 +135,7 @@ class PrecisionSerializer(JudgedSerializer):
 
 
 class PrecisionsSerializer(PageSerializer):
-    """A page of the constraints that somebody has judged, with their precision."""
+    """A page of the constraints that have feedback, with their precision."""
 
     results = PrecisionSerializer(many=True)
 
@@ -145,9 +145,9 @@ class Precisions(APIView):
 
     @extend_schema(responses=PrecisionsSerializer, parameters=PAGE)
     def get(self, request: Request) -> Response:
-        """List the constraints that somebody has judged, the least precise first.
+        """List the constraints that have feedback, the least precise first.
 
-        Users may have constraints of their own at the same path: they are counted together.
+        Constraints of several users at the same path are counted together.
         """
         refuse_unknown(request.query_params, PAGING)
         workspace = principal_of(request).workspace

@@ -16,8 +16,8 @@ CONTENT_TYPE = "application/problem+json"
 REQUEST_ID = "X-Request-Id"
 NAMESPACE = "urn:uac:problem:"
 CHANGED = (
-    "This has changed since it was read, or If-Match names no ETag of it: read it again, and send"
-    " the ETag of that answer."
+    "The content has changed, or `If-Match` is not an ETag of it: read it again, and send the"
+    " ETag of that response."
 )
 
 
@@ -35,33 +35,53 @@ class Problem:
 
 # The first kind of a status is the default for that status.
 PROBLEMS = (
-    Problem("malformed-request", 400, "The address, a header or the body cannot be read."),
-    Problem("invalid-fields", 400, "`errors` names each field that is wrong, and how to mend it."),
-    Problem("no-key", 401, "There is no API key, or it is unknown, expired or revoked."),
-    Problem("not-allowed", 403, "The key lacks the scope, or this is never allowed."),
-    Problem("no-room", 403, "A quota of the workspace is used up: `limit` names it."),
-    Problem("not-found", 404, "There is no such thing for this key, or no such address."),
-    Problem("method-not-allowed", 405, "The address does not take the method: see `Allow`."),
-    Problem("not-acceptable", 406, "The `Accept` header allows nothing that is to be had."),
-    Problem("conflict", 409, "It contradicts what is there."),
-    Problem("in-progress", 409, "The first request with this `Idempotency-Key` is still going on."),
-    Problem("user-merged", 409, "The user was merged into another: name that one instead."),
-    Problem("cannot-be-told", 409, "No exact state of that moment: `detail` says what to ask."),
-    Problem("redacted", 410, "It rests on what was redacted, and is not told any more."),
-    Problem("changed", 412, "It is not what `If-Match` names any more: read it again."),
-    Problem("too-large", 413, "The body is larger than the server takes: send it in parts."),
-    Problem("unsupported-media-type", 415, "The `Content-Type` is none that is read here."),
-    Problem("wrong-host", 421, "The server does not answer to this host (the process `mcp`)."),
-    Problem("unprocessable", 422, "It is well formed, and cannot be done."),
+    Problem("malformed-request", 400, "The URL, a header or the body cannot be parsed."),
+    Problem("invalid-fields", 400, "`errors` names each invalid field and how to fix it."),
+    Problem("no-key", 401, "The API key is missing, unknown, expired or revoked."),
+    Problem("not-allowed", 403, "The key lacks the scope, or the request is never allowed."),
+    Problem("no-room", 403, "A quota of the workspace is exceeded: `limit` names it."),
+    Problem(
+        "not-found", 404, "The resource or endpoint does not exist, or this key cannot access it."
+    ),
+    Problem("method-not-allowed", 405, "The endpoint does not allow the method: see `Allow`."),
+    Problem("not-acceptable", 406, "The `Accept` header allows none of the available formats."),
+    Problem("conflict", 409, "The request conflicts with the current state."),
+    Problem(
+        "in-progress",
+        409,
+        "The first request with this `Idempotency-Key` is still being processed.",
+    ),
+    Problem("user-merged", 409, "The user was merged into another one: use that user."),
+    Problem(
+        "cannot-be-told",
+        409,
+        "There is no exact state of that moment: `detail` says what to ask instead.",
+    ),
+    Problem(
+        "redacted",
+        410,
+        "The content was redacted or is based on redacted content, and is not returned any more.",
+    ),
+    Problem("changed", 412, "The content no longer matches `If-Match`: read it again."),
+    Problem("too-large", 413, "The body is larger than the server accepts: send it in parts."),
+    Problem("unsupported-media-type", 415, "The `Content-Type` is not supported here."),
+    Problem(
+        "wrong-host", 421, "The server does not answer requests for this host (the process `mcp`)."
+    ),
+    Problem("unprocessable", 422, "The request is well formed but cannot be carried out."),
     Problem("code-failed", 422, "The code of a query or constraint failed: see `error`."),
-    Problem("gate-refused", 422, "The gate refused it: `verdict` has what each check found."),
-    Problem("no-answer", 422, "The language model came to no answer: see `error`."),
+    Problem("gate-refused", 422, "The gate refused it: `verdict` has the findings of each check."),
+    Problem("no-answer", 422, "The language model reached no answer: see `error`."),
     Problem("key-reused", 422, "The `Idempotency-Key` belongs to another request."),
-    Problem("too-many-requests", 429, "A rate is used up: `limit` names it; see `Retry-After`."),
-    Problem("server-error", 500, "The server failed. Name the `request_id` to who runs it."),
-    Problem("not-implemented", 501, "There is nothing here that it could mean."),
-    Problem("unavailable", 503, "The server can tell in a moment: see `Retry-After`."),
-    Problem("being-redacted", 503, "Something is being redacted: see `Retry-After`."),
+    Problem(
+        "too-many-requests", 429, "A rate limit is exceeded: `limit` names it; see `Retry-After`."
+    ),
+    Problem(
+        "server-error", 500, "The server failed. Give the `request_id` to the server's operator."
+    ),
+    Problem("not-implemented", 501, "A field names something that does not exist."),
+    Problem("unavailable", 503, "Temporarily unavailable: see `Retry-After`."),
+    Problem("being-redacted", 503, "A redaction is under way: see `Retry-After`."),
 )
 _BY_STATUS = {one.status: one.name for one in reversed(PROBLEMS)}
 

@@ -13,13 +13,14 @@ from memory.recall import retrieval
 
 
 class ManifestSerializer(serializers.Serializer[Any]):
-    """What the project knows, small enough to be always in an agent's prompt."""
+    """A summary of the project, small enough for every prompt of an agent."""
 
     version = serializers.IntegerField(allow_null=True)
     text = serializers.CharField()
     as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
     warning = serializers.CharField(
-        allow_null=True, help_text="What to know of the sandboxes behind it, if anything."
+        allow_null=True,
+        help_text="A warning about the sandboxes that found the alerts, if there is one.",
     )
 
 
@@ -36,13 +37,15 @@ class RecordsSerializer(serializers.Serializer[Any]):
 
     version = serializers.IntegerField()
     as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
-    count = serializers.IntegerField(help_text="Records of the whole collection.")
+    count = serializers.IntegerField(help_text="The number of records in the whole collection.")
     records = serializers.JSONField()
-    next = serializers.IntegerField(allow_null=True, help_text="?page= of the next page.")
+    next = serializers.IntegerField(
+        allow_null=True, help_text="The value of ?page= for the next page."
+    )
 
 
 class Manifest(KnownView):
-    """The manifest of the newest version, with the open alerts; of an earlier one, without."""
+    """The manifest of the newest version with the open alerts, or of an earlier one without."""
 
     parameters = {"GET": ["as_of", "by"]}
 

@@ -70,8 +70,9 @@ def take(request: Request, name: str, cost: int = 1) -> None:
     what = name.removesuffix("_per_minute")
     what = "costly requests" if name == quotas.COSTLY else what
     raise TooMuch(
-        f"This workspace may make {standing.rate} {what} a minute ({name}): come back in"
-        f" {math.ceil(standing.wait)} s.",
+        f"This workspace may make {standing.rate} {what} a minute ({name}): try again in"
+        f" {math.ceil(standing.wait)}"
+        " s.",
         name,
         standing.wait,
     )

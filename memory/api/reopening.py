@@ -24,29 +24,31 @@ MAX_ENTRIES = 1000
 
 
 class SelectionSerializer(StrictSerializer):
-    """Which outcomes are meant: those that meet all that is given. One of these is needed."""
+    """The outcomes to reopen: those that meet all given conditions, of which one is required."""
 
     entries = serializers.ListField(
         child=serializers.IntegerField(min_value=1),
         required=False,
         max_length=MAX_ENTRIES,
-        help_text="Their numbers.",
+        help_text="The numbers of the entries.",
     )
     session_id = serializers.CharField(required=False, max_length=200)
     since = serializers.DateTimeField(
         required=False,
-        help_text="Decided then or later; without an offset, where the user lives.",
+        help_text="Settled at this moment or later; without an offset, in the user's time zone.",
     )
     until = serializers.DateTimeField(
-        required=False, help_text="Decided before; without an offset, where the user lives."
+        required=False,
+        help_text="Settled before this moment; without an offset, in the user's time zone.",
     )
     model = serializers.CharField(
         required=False,
         max_length=220,
-        help_text="The language model that settled them, as its calls name it: openai:gpt-5.",
+        help_text="The language model that settled them, as in the log of model calls:"
+        " openai:gpt-5.",
     )
     outcomes = serializers.ListField(
-        child=serializers.ChoiceField(Outcome.choices), required=False, help_text="By default all."
+        child=serializers.ChoiceField(Outcome.choices), required=False, help_text="Default: all."
     )
     reason = serializers.CharField(default="", allow_blank=True, max_length=MAX_REASON)
 
@@ -54,27 +56,32 @@ class SelectionSerializer(StrictSerializer):
         """Refuse a body without a condition, which would reopen everything."""
         if not attrs.keys() - {"reason", "outcomes"}:
             raise serializers.ValidationError(
-                {"entries": ["Say which: entries, session_id, since, until or model."]}
+                {
+                    "entries": [
+                        "Select the entries: give entries, session_id, since, until or model."
+                    ]
+                }
             )
         return attrs
 
 
 class ReopeningSerializer(serializers.Serializer[Any]):
-    """What was reopened."""
+    """The reopened entries."""
 
     entries = serializers.ListField(
-        child=serializers.IntegerField(), help_text="Pending again, and worked on anew."
+        child=serializers.IntegerField(),
+        help_text="The entries that are pending again and will be processed again.",
     )
     dismissed = serializers.ListField(
         child=serializers.IntegerField(),
-        help_text="Facts that were found in reopened messages: they are found anew.",
+        help_text="Facts that were derived from reopened messages: they will be derived again.",
     )
     version = serializers.IntegerField(
         source="checkpoint.version",
         allow_null=True,
         default=None,
-        help_text="The version that says so. To restore an earlier one undoes it. Null: there has"
-        " been none yet.",
+        help_text="The version that records the reopening. Restoring an earlier version undoes"
+        " it. Null: the project has no version yet.",
     )
 
 
@@ -90,10 +97,10 @@ class Reopen(UserScopedView):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
-        """Have entries that were settled wrongly wait again, whatever became of them.
+        """Make entries pending again that were settled wrongly, whatever their outcome.
 
-        What was made of them stays until somebody changes it. Typed entries are not reopened. It
-        takes a key with the scope manage; where nothing matches, it answers 409.
+        The records derived from them stay until they are changed. Typed entries are not reopened.
+        Requires the scope `manage`; 409 if nothing matches.
         """
         user = self.memory_user()
         body = SelectionSerializer(data=request.data)

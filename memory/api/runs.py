@@ -34,7 +34,7 @@ QUERY_WAIT_SECONDS = 10.0
 
 
 class RunSerializer(serializers.ModelSerializer[Run]):
-    """A run as it is now."""
+    """A run in its current state."""
 
     user_id = serializers.CharField(source="user.user_id")
     checkpoint = serializers.IntegerField(
@@ -42,7 +42,7 @@ class RunSerializer(serializers.ModelSerializer[Run]):
     )
 
     warning = serializers.SerializerMethodField(
-        help_text="What to know of the sandbox that computed it, if anything."
+        help_text="A warning about the sandbox that computed it, if there is one."
     )
 
     class Meta:
@@ -84,7 +84,7 @@ class RunFilter(django_filters.FilterSet):
 
 
 class RunSummarySerializer(RunSerializer):
-    """A run as the lists show it: without what went in and came out."""
+    """A run in a list: without its input and output."""
 
     class Meta(RunSerializer.Meta):
         fields = [name for name in RunSerializer.Meta.fields if name not in ("input", "output")]
@@ -171,9 +171,9 @@ class CancelRun(_ChangedRun):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Cancel a query, question, proposal or import: it changes nothing any more.
+        """Cancel a query, question, proposal or import: it has no further effect.
 
-        409 if it is done, or nobody has asked for it.
+        409 if it is done, or if the server started it.
         """
         return self.change(lambda run: runs.cancel(run, by=str(principal_of(request))))
 
@@ -188,25 +188,25 @@ class RetryRun(_ChangedRun):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Have a run tried again that the server has given up (`abandoned`); 409 for any other."""
+        """Retry a run that failed permanently (`abandoned`); 409 for any other."""
         return self.change(runs.retry)
 
 
 class MomentSerializer(StrictSerializer):
-    """What was known when, and what day it is said to be."""
+    """The state to read, and the evaluation time."""
 
     as_of = MomentField(
         required=False,
-        help_text="Ask what was known as of an entry's number (120), a version (v7), a day"
-        " (2026-03-01: its noon) or a moment (2026-03-01T09:00, where the user lives, or with an"
-        " offset).",
+        help_text="Use what was known as of an entry's number (120), a version (v7), a day"
+        " (2026-03-01: at noon) or a moment (2026-03-01T09:00, in the user's time zone unless"
+        " it has an offset).",
     )
     by = ByField()
     at = serializers.CharField(
         required=False,
         max_length=100,
-        help_text="The day (2026-03-01: its noon) or the moment that the code is told is now, where"
-        " the user lives unless it has an offset. It filters no records.",
+        help_text="The evaluation time of the code: a day (2026-03-01: at noon) or a moment, in"
+        " the user's time zone unless it has an offset. It does not filter records.",
     )
 
 
@@ -217,14 +217,14 @@ class QuerySerializer(MomentSerializer):
 
 
 class EvidenceColumnsSerializer(serializers.Serializer[Any]):
-    """Records of one class and collection on which an answer rests, and their entries."""
+    """Evidence of an answer: records of one class and collection, with their entries."""
 
     domain = serializers.CharField()
     collection = serializers.CharField()
     keys = serializers.ListField(child=serializers.CharField())
     sources = serializers.ListField(
         child=serializers.ListField(child=serializers.IntegerField()),
-        help_text="Of each key the numbers of the entries that the record rests on.",
+        help_text="For each key, the numbers of the record's entries.",
     )
 
     def get_fields(self) -> dict[str, Any]:
@@ -237,26 +237,27 @@ class CollectionReadSerializer(serializers.Serializer[Any]):
 
     domain = serializers.CharField()
     collection = serializers.CharField()
-    count = serializers.IntegerField(help_text="Its records.")
+    count = serializers.IntegerField(help_text="The number of its records.")
 
 
 class RestsOnSerializer(serializers.Serializer[Any]):
-    """What an answer rests on."""
+    """The evidence of an answer."""
 
     scope = serializers.ChoiceField(
         choices=["value", "selected", "read"],
-        help_text="The records in the value; those that the code's one comprehension selects; or"
+        help_text="The records in the value; those that the code's only comprehension selects; or"
         " all that the code reads.",
     )
-    count = serializers.IntegerField(help_text="So many records are meant.")
+    count = serializers.IntegerField(help_text="The number of records.")
     records = EvidenceColumnsSerializer(
-        many=True, help_text="By class and collection. The first 1000; of those read, 100."
+        many=True,
+        help_text="Records by class and collection: the first 1000, or 100 for the scope `read`.",
     )
     collections = CollectionReadSerializer(many=True)
 
 
 class AnswerSerializer(serializers.Serializer[Any]):
-    """The value exactly as computed, in typed JSON, with what it was computed on."""
+    """The value exactly as computed, in typed JSON, with its evidence."""
 
     id = serializers.UUIDField(help_text="The run.")
     status = serializers.ChoiceField(choices=RunStatus.choices)
@@ -265,7 +266,7 @@ class AnswerSerializer(serializers.Serializer[Any]):
     type = serializers.CharField(allow_null=True, help_text="Name of the value's Python type.")
     evidence = RestsOnSerializer(allow_null=True)
     cached = serializers.BooleanField(
-        help_text="Whether it was computed for an earlier request: the run."
+        help_text="Whether the value was computed for an earlier request, whose run this is."
     )
     stdout = serializers.CharField()
     code = serializers.CharField()
@@ -279,17 +280,19 @@ class AnswerSerializer(serializers.Serializer[Any]):
 
 
 class FailedRunSerializer(ProblemSerializer):
-    """Why a run did not succeed, with all that is told of one that did: its verdict, its output."""
+    """The error of a run that did not succeed, with its verdict and output."""
 
     id = serializers.UUIDField(required=False, help_text="The run.")
     outcome = serializers.ChoiceField(choices=RunOutcome.choices, required=False)
     error = serializers.JSONField(
         required=False,
-        help_text="`type`, `message`, and where: `path` and `line`. Of a question, `provider_said`:"
-        " the words of the language model's provider, if it said any.",
+        help_text="`type`, `message`, and where: `path` and `line`. For a question,"
+        " `provider_said`: the error message of the language model's provider, if it sent"
+        " one.",
     )
     verdict = serializers.JSONField(
-        required=False, help_text="Of what the gate judges: every check with what it found."
+        required=False,
+        help_text="The gate's verdict, if the gate judged it: every check with its findings.",
     )
 
 
@@ -297,11 +300,11 @@ class FailedRunSerializer(ProblemSerializer):
 FAILURES: Mapping[Any, OpenApiResponse] = {
     (422, CONTENT_TYPE): OpenApiResponse(
         FailedRunSerializer,
-        "The code failed, the gate refused, or the model came to no answer; or the"
+        "The code failed, the gate refused, or the model reached no answer; or the"
         " `Idempotency-Key` belongs to another request.",
     ),
     (503, CONTENT_TYPE): OpenApiResponse(
-        FailedRunSerializer, "The server failed, or can tell in a moment: ask again."
+        FailedRunSerializer, "The server failed or is temporarily unavailable: try again."
     ),
 }
 
@@ -325,10 +328,10 @@ class Query(UserScopedView):
     def post(self, request: Request, user_id: str) -> Response:
         """Run the code on the user's newest version and return the value.
 
-        200 with the value, which may be an earlier one: of one version the same code says the same,
-        whenever it asks for no time, and all day if it asks for `today`. 422 with the outcome and
-        the error where the code failed or hit a limit; 503 where the server failed; 202 with the
-        run where it was not done in time.
+        200 with the value, which may be cached: for one version, the same code has the same value,
+        at any time if it does not use the time, and all day if it uses `today`. 422 with the
+        outcome and the error if the code failed or hit a limit; 503 if the server failed; 202
+        with the run if it was not done in time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
         body = QuerySerializer(data=request.data)

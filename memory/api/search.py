@@ -37,18 +37,18 @@ MAX_WORDS = 100_000
 class SearchSerializer(StrictSerializer):
     """What to look for, and where."""
 
-    query = serializers.CharField(max_length=MAX_QUERY, help_text="A question, or words.")
+    query = serializers.CharField(max_length=MAX_QUERY, help_text="A question, or search terms.")
     messages = TurnsField()
     complete_by = CompleteByField()
     top_k = serializers.IntegerField(
-        default=10, min_value=1, max_value=MAX_TOP_K, help_text="Hits at most."
+        default=10, min_value=1, max_value=MAX_TOP_K, help_text="Maximum number of hits."
     )
     words = serializers.IntegerField(
         required=False,
         min_value=1,
         max_value=MAX_WORDS,
-        help_text="The texts of the hits have so many words together at most. What does not fit is"
-        " left out for what comes after it and does. Give a large top_k with it.",
+        help_text="The maximum number of words in the texts of all hits together. A hit that does"
+        " not fit is left out in favour of later ones that do. Combine it with a large top_k.",
     )
     filters = serializers.DictField(
         required=False,
@@ -64,7 +64,7 @@ class SearchSerializer(StrictSerializer):
         help_text="Search what was known as of an entry's number (120), a version (v7) or a"
         " moment.",
     )
-    explain = serializers.BooleanField(default=False, help_text="Say why each hit is where it is.")
+    explain = serializers.BooleanField(default=False, help_text="Explain the rank of each hit.")
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         """Return the fields; the name of one is a Python keyword."""
@@ -91,23 +91,25 @@ class TermSerializer(serializers.Serializer[Any]):
 
     term = serializers.CharField()
     heard = serializers.FloatField(
-        help_text="How often it stands in the entry, and what is heard of it from entries next to"
-        " it in the same session: a half, a quarter, …"
+        help_text="How often the term occurs in the entry, plus a share (a half, a quarter, …) of"
+        " its occurrences in neighbouring entries of the same session."
     )
-    score = serializers.FloatField(help_text="Its part of the score.")
+    score = serializers.FloatField(help_text="The term's part of the score.")
 
 
 class ExplanationSerializer(serializers.Serializer[Explanation]):
-    """Why a hit is where it is."""
+    """The explanation of a hit's rank."""
 
-    rank = serializers.IntegerField(help_text="By score among all entries of its corpus.")
-    of = serializers.IntegerField(help_text="So many entries does the corpus have.")
+    rank = serializers.IntegerField(help_text="The rank by score among all entries of the corpus.")
+    of = serializers.IntegerField(help_text="The number of entries in the corpus.")
     speaker_named = serializers.BooleanField(
-        help_text="The query names its speaker. Where it names others', a score is a third less."
+        help_text="The query names the speaker of this entry. If it names other speakers, the"
+        " score is reduced by a third."
     )
     terms = TermSerializer(many=True)
     meaning = serializers.FloatField(
-        help_text="The part of the score that meaning has: how close the passage is to the query."
+        help_text="The part of the score for similarity of meaning between the passage and the"
+        " query."
     )
 
 
@@ -116,12 +118,13 @@ class HitSerializer(serializers.Serializer[Hit]):
 
     corpus = serializers.ChoiceField(choices=[name.value for name in CorpusName])
     score = serializers.FloatField(
-        help_text="0 to 1: 1 would be full of all the words, and mean the same as the query."
+        help_text="0 to 1: 1 means that all words match fully and that the meaning is the same as"
+        " the query's."
     )
     text = serializers.CharField(
-        help_text="Of a record its fields; of a long text the passages that were found."
+        help_text="For a record its fields; for a long text the passages that match."
     )
-    is_cut = serializers.BooleanField(help_text="Whether the text is only a part.")
+    is_cut = serializers.BooleanField(help_text="Whether the text is only a part of the entry's.")
     seq = serializers.IntegerField(source="entry.seq")
     id = serializers.UUIDField(source="entry.id")
     kind = serializers.ChoiceField(source="entry.kind", choices=EntryKind.choices)
@@ -144,38 +147,38 @@ class HitSerializer(serializers.Serializer[Hit]):
 
 
 class MeaningSerializer(serializers.Serializer[Meaning]):
-    """What meaning had to do with what was found."""
+    """How the search by meaning contributed to the results."""
 
     model = serializers.CharField(
         allow_null=True,
-        help_text="The embedding model, or two while logs are embedded anew; null: it was found by"
-        " words alone.",
+        help_text="The embedding model, or two while logs are being re-embedded; null: results"
+        " are based on words alone.",
     )
-    compared = serializers.IntegerField(help_text="So many passages were compared.")
+    compared = serializers.IntegerField(help_text="The number of passages compared.")
     problem = serializers.CharField(
-        allow_null=True, help_text="Why not all of them were; null where nothing is wrong."
+        allow_null=True, help_text="Why some passages were not compared; null if nothing is wrong."
     )
 
 
 class FoundSerializer(serializers.Serializer[Any]):
-    """What was found, the best first."""
+    """The results, best first."""
 
     hits = HitSerializer(many=True)
     terms = serializers.ListField(
         child=serializers.CharField(),
-        help_text="What was looked for: the words without those that say nothing, as the and of.",
+        help_text="The terms that were searched for: the query without stop words.",
     )
     taken_as = serializers.CharField(allow_null=True, help_text=TAKEN_AS)
     completion = CompletionSerializer()
     searched = serializers.DictField(
-        child=serializers.IntegerField(), help_text="Corpus → how many entries it has."
+        child=serializers.IntegerField(), help_text="Corpus → number of entries."
     )
     meaning = MeaningSerializer()
     as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
 
 
 class Search(UserScopedView):
-    """Find what was said and understood, by its words and its meaning."""
+    """Search entries by words and by meaning."""
 
     costly = ("POST",)
     parameters = {"POST": ["wait"]}
@@ -183,9 +186,9 @@ class Search(UserScopedView):
 
     @extend_schema(request=SearchSerializer, responses=FoundSerializer, parameters=[WAIT])
     def post(self, request: Request, user_id: str) -> Response:
-        """Return the entries that answer a query best, the newest of those that do equally well.
+        """Return the entries that match a query best; among equal matches, the newest first.
 
-        It is answered from the log as it is now: what was acknowledged is found.
+        It searches the current log: every acknowledged entry is found.
         """
         body = SearchSerializer(data=request.data)
         body.is_valid(raise_exception=True)

@@ -27,7 +27,7 @@ class MomentField(serializers.Field[str, Any, str, Any]):
         """Return the text; raises ValidationError if it is too long."""
         text = str(int(data) if isinstance(data, float) else data)
         if len(text) > MAX_MOMENT:
-            raise serializers.ValidationError(f"It may have {MAX_MOMENT} characters at most.")
+            raise serializers.ValidationError(f"Use at most {MAX_MOMENT} characters.")
         return text
 
     def to_representation(self, value: str) -> str:
@@ -113,7 +113,7 @@ class ObjectField(serializers.DictField):
         size = len(exact_json(value))
         if size > MAX_OBJECT_BYTES:
             raise serializers.ValidationError(
-                f"An object may have {MAX_OBJECT_BYTES} bytes as JSON at most; this one has {size}."
+                f"An object may have at most {MAX_OBJECT_BYTES} bytes as JSON; this one has {size}."
             )
         return value
 
@@ -134,7 +134,7 @@ def unknown_fields(
     errors = {}
     for name in unknown[:MAX_NAMED]:
         meant = name_meant(name, known, other_names or {})
-        here = f": here it is {meant}" if meant else ""
+        here = f" (did you mean {meant}?)" if meant else ""
         errors[name[:100]] = [f"Unknown field{here}; this body has: {', '.join(known)}."]
     return errors
 

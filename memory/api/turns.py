@@ -29,9 +29,9 @@ class TurnsField(serializers.ListField):
         options.setdefault("required", False)
         options.setdefault(
             "help_text",
-            "What was said before the question, oldest first, without the question itself: by it a"
-            ' question such as "And in May?" or "When was she there?" is understood. At most'
-            f" {MAX_MESSAGES} messages, whose contents have {MAX_BYTES} bytes together.",
+            "The conversation before the question, oldest first, without the question itself. It"
+            ' resolves a question such as "And in May?" or "When was she there?". At most'
+            f" {MAX_MESSAGES} messages, whose contents have at most {MAX_BYTES} bytes together.",
         )
         super().__init__(max_length=MAX_MESSAGES, **options)
 
@@ -40,14 +40,14 @@ class TurnsField(serializers.ListField):
         # Before each of them is validated.
         if isinstance(data, list) and len(data) > MAX_MESSAGES:
             raise serializers.ValidationError(
-                f"Send the newest {MAX_MESSAGES} messages at most; these are {len(data)}."
+                f"Send at most the newest {MAX_MESSAGES} messages, not {len(data)}."
             )
         turns = super().to_internal_value(data)
         size = sum(len(one["content"].encode("utf-8", "surrogatepass")) for one in turns)
         if size > MAX_BYTES:
             raise serializers.ValidationError(
-                f"The contents may have {MAX_BYTES} bytes together; these have {size}: leave out"
-                " the oldest messages, or shorten them."
+                f"The contents may have at most {MAX_BYTES} bytes together; these have {size}:"
+                " leave out the oldest messages, or shorten them."
             )
         return turns
 

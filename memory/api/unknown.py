@@ -14,6 +14,6 @@ class Unknown(APIView):
         """Raise Http404 with a pointer to the valid addresses, once the caller is authenticated."""
         super().initial(request, *args, **kwargs)
         raise Http404(
-            "There is nothing at this address. All addresses are in /v1/openapi.json;"
-            " they end in a slash."
+            "Endpoint not found (paths end with a slash). All endpoints are listed in"
+            " /v1/openapi.json."
         )

@@ -87,12 +87,14 @@ class NewUserSerializer(StrictSerializer):
 
     user_id = serializers.CharField(
         allow_blank=True,  # the rule for it is given in one sentence
-        help_text="The workspace's own id: 1 to 128 of A-Z a-z 0-9 . _ : @ | + -, but not . or ..",
+        help_text="The user's id in your product: 1 to 128 of A-Z a-z 0-9 . _ : @ | + -, but not"
+        " . or ..",
     )
     time_zone = serializers.CharField(
         required=False,
         max_length=64,
-        help_text="IANA name, e.g. Europe/Berlin. Left out, it is the workspace's, else UTC.",
+        help_text="IANA name, e.g. Europe/Berlin. Default: the workspace's time zone, otherwise"
+        " UTC.",
     )
     metadata = ObjectField(default=dict)
 
@@ -104,7 +106,7 @@ class NewUserSerializer(StrictSerializer):
 
 
 class UserChangeSerializer(StrictSerializer):
-    """What of a user can be changed."""
+    """A change of a user."""
 
     time_zone = serializers.CharField(required=False, max_length=64)
     metadata = ObjectField(required=False)
@@ -119,7 +121,7 @@ class UserChangeSerializer(StrictSerializer):
 
 
 class CoverageSerializer(serializers.Serializer[log.Coverage]):
-    """How many entries the log has, by what became of them."""
+    """The number of entries in the log, by outcome."""
 
     total = serializers.IntegerField()
     pending = serializers.IntegerField()
@@ -129,27 +131,28 @@ class CoverageSerializer(serializers.Serializer[log.Coverage]):
 
 
 class StandingSerializer(serializers.Serializer[lanes.LaneStatus]):
-    """How it stands with the language model's work on what was said."""
+    """The state of the language model's work on the user's entries."""
 
     state = serializers.ChoiceField(choices=lanes.LaneState.choices)
-    waiting = serializers.IntegerField(help_text="Entries that wait for it.")
+    waiting = serializers.IntegerField(help_text="Entries that wait for the language model.")
     until = serializers.DateTimeField(
-        allow_null=True, help_text="When work begins, or is tried again, if that is known."
+        allow_null=True, help_text="When work begins or is retried, if that is known."
     )
     reason = serializers.CharField(
-        help_text="Why it is stopped, or how many come first while it is due; empty otherwise."
+        help_text="Why it is stopped, or how many users are ahead when it is due; otherwise empty."
     )
 
 
 class UserSerializer(serializers.ModelSerializer[MemoryUser]):
-    """A user as the lists show it."""
+    """A user in a list."""
 
     head = serializers.IntegerField(
         source="head.version", default=None, allow_null=True, help_text="Newest accepted version."
     )
 
     merged_into = serializers.SerializerMethodField(
-        help_text="The user who it is, since it was merged: nothing is told of this one any more."
+        help_text="The user into whom this one was merged; nothing is returned for this one any"
+        " more."
     )
 
     class Meta:
@@ -214,7 +217,7 @@ class Users(generics.ListAPIView[MemoryUser]):
                 raise serializers.ValidationError(error.message_dict) from None
             except UserExists:
                 raise Conflict(
-                    f"This workspace has a user {body.validated_data['user_id']!r} already."
+                    f"This workspace already has a user {body.validated_data['user_id']!r}."
                 ) from None
 
         written = _once(request, create)
@@ -271,16 +274,16 @@ class User(UserScopedView):
                 "reason",
                 str,
                 required=True,
-                description="Why: it stays on record. 2000 characters at most, without the"
-                " user_id.",
+                description="The reason, which stays on record. At most 2000 characters, without"
+                " the user_id.",
             ),
         ],
     )
     def delete(self, request: Request, user_id: str) -> Response:
-        """Erase the user: all that is known of him is gone, for good.
+        """Erase the user: all stored data about the user is permanently deleted.
 
-        202 with the erasure, which can be asked for again by its `id`. From now on there is no such
-        user (404), and the `user_id` is free for another one. It takes a key with the scope manage.
+        202 with the erasure, which can be read again by its `id`. From now on the user does not
+        exist (404), and the `user_id` can be used again. Requires the scope `manage`.
         """
         asked = ReasonSerializer(data=request.query_params.dict())
         asked.is_valid(raise_exception=True)

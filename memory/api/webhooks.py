@@ -56,12 +56,12 @@ class EventTypesField(serializers.ListField):
 
 
 class EndpointSerializer(serializers.ModelSerializer[WebhookEndpoint]):
-    """An endpoint and how it stands with it. Its secret is not among what can be read."""
+    """An endpoint and its state, without its secret, which cannot be read."""
 
-    event_types = EventTypesField(help_text="Which events it is sent; empty: all.")
+    event_types = EventTypesField(help_text="Event types that the endpoint receives; empty: all.")
     alert_kinds = serializers.ListField(child=serializers.ChoiceField(choices=AlertKind.choices))
-    pending = serializers.IntegerField(help_text="Messages that wait for it.")
-    given_up = serializers.IntegerField(help_text="Messages that were given up.")
+    pending = serializers.IntegerField(help_text="Messages that wait for the endpoint.")
+    given_up = serializers.IntegerField(help_text="Messages that failed permanently.")
 
     class Meta:
         model = WebhookEndpoint
@@ -86,12 +86,13 @@ class EndpointSerializer(serializers.ModelSerializer[WebhookEndpoint]):
 
 
 class EndpointWithSecretSerializer(EndpointSerializer):
-    """An endpoint with its secret, which is told this one time."""
+    """An endpoint with its secret, which is shown only once."""
 
     secret = serializers.CharField(
         allow_null=True,
-        help_text="Keep it: it cannot be shown again, but to the same request with the same"
-        " `Idempotency-Key`; null to that if there is another secret by now.",
+        help_text="Store it: it cannot be shown again, except to a repetition of the request with"
+        " the"
+        " same `Idempotency-Key`; null there if the secret was rotated in the meantime.",
     )
 
     class Meta(EndpointSerializer.Meta):
@@ -99,7 +100,7 @@ class EndpointWithSecretSerializer(EndpointSerializer):
 
 
 class NewEndpointSerializer(StrictSerializer):
-    """What is chosen of an endpoint."""
+    """An endpoint to be created."""
 
     url = serializers.CharField(
         max_length=2000, help_text="https, on a public address, port 443 or from 1024 on."
@@ -108,22 +109,22 @@ class NewEndpointSerializer(StrictSerializer):
         max_length=200, allow_blank=True, required=False, validators=[validate_printable]
     )
     event_types = EventTypesField(
-        required=False, help_text="Which events it is sent; empty, as at first: all."
+        required=False, help_text="Event types that the endpoint receives; empty, the default: all."
     )
     alert_kinds = serializers.ListField(
         child=serializers.ChoiceField(choices=AlertKind.choices),
         allow_empty=False,
         required=False,
-        help_text="Of which alerts; at first those that concern your users.",
+        help_text="Kinds of alerts; by default those about your users.",
     )
     least_severity = serializers.ChoiceField(choices=Severity.choices, required=False)
 
 
 class EndpointChangeSerializer(NewEndpointSerializer):
-    """What can be changed of an endpoint."""
+    """A change of an endpoint."""
 
     url = serializers.CharField(
-        max_length=2000, required=False, help_text="What waits goes to the new one."
+        max_length=2000, required=False, help_text="Waiting messages are sent to the new URL."
     )
     enabled = serializers.BooleanField(required=False)
 
@@ -133,7 +134,7 @@ class NothingSerializer(StrictSerializer):
 
 
 class SinceSerializer(StrictSerializer):
-    """From when on."""
+    """The start of a period."""
 
     since = serializers.DateTimeField(
         help_text="Messages written at this moment or later; without an offset, in the workspace's"
@@ -142,9 +143,9 @@ class SinceSerializer(StrictSerializer):
 
 
 class ReplayedSerializer(serializers.Serializer[Any]):
-    """What is sent again."""
+    """How many messages are sent again."""
 
-    replayed = serializers.IntegerField(help_text="How many messages.")
+    replayed = serializers.IntegerField(help_text="Number of messages.")
 
 
 class AttemptSerializer(serializers.ModelSerializer[DeliveryAttempt]):
@@ -156,7 +157,7 @@ class AttemptSerializer(serializers.ModelSerializer[DeliveryAttempt]):
 
 
 class DeliverySerializer(serializers.ModelSerializer[Delivery]):
-    """A message and what became of it."""
+    """A message and the state of its delivery."""
 
     message_id = serializers.CharField(help_text="The header webhook-id.")
     state = serializers.ChoiceField(source="standing", choices=DeliveryStanding.choices)
@@ -186,7 +187,7 @@ class DeliverySerializer(serializers.ModelSerializer[Delivery]):
 
 
 class DeliveryDetailSerializer(DeliverySerializer):
-    """A message with its body and every call that was made with it."""
+    """A message with its body and every delivery attempt."""
 
     calls = AttemptSerializer(many=True)
 
@@ -225,7 +226,7 @@ class DeliveryFilter(django_filters.FilterSet):
             return deliveries.filter(created_at__gte=value.astimezone(datetime.UTC))
         except OverflowError:
             raise serializers.ValidationError(
-                {name: ["This moment is outside the years 1 to 9999 in UTC."]}
+                {name: ["Give a moment between the years 1 and 9999 in UTC."]}
             ) from None
 
 
@@ -332,7 +333,7 @@ class Endpoints(Managed, generics.ListAPIView[WebhookEndpoint]):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request) -> Response:
-        """Create an endpoint; the answer has its secret, which is told this one time."""
+        """Create an endpoint; the response contains its secret, which is shown only once."""
         fields = _body(NewEndpointSerializer, request)
         workspace = principal_of(request).workspace
         written = _secret_once(request, lambda: webhook_endpoints.create(workspace, **fields))
@@ -348,7 +349,7 @@ class Endpoint(Managed):
 
     @extend_schema(responses=EndpointSerializer)
     def get(self, request: Request, endpoint_id: str) -> Response:
-        """Return the endpoint and how it stands with it."""
+        """Return the endpoint and its state."""
         return Response(EndpointSerializer(self.endpoint()).data)
 
     @extend_schema(
@@ -357,7 +358,7 @@ class Endpoint(Managed):
         parameters=[idempotency.HEADER, etags.IF_MATCH],
     )
     def patch(self, request: Request, endpoint_id: str) -> Response:
-        """Change the endpoint; enabled again it is sent first what has waited, in order."""
+        """Change the endpoint; once enabled again, it gets its waiting messages first, in order."""
         fields = _body(EndpointChangeSerializer, request)
 
         def change() -> None:
@@ -399,7 +400,7 @@ class RotateSecret(Managed):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, endpoint_id: str) -> Response:
-        """Make a new secret, told this one time; for 24 hours the previous one signs, too."""
+        """Create a new secret, shown only once; for 24 hours the previous one signs, too."""
         _body(NothingSerializer, request)
         endpoint = self.endpoint()
         written = _secret_once(
@@ -434,7 +435,7 @@ class ReplayGivenUp(Managed):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, endpoint_id: str) -> Response:
-        """Send again what was written since a moment and given up."""
+        """Send permanently failed messages again that were written since a moment."""
         with self.where_the_workspace_is():
             since = _body(SinceSerializer, request)["since"]
         endpoint = self.endpoint()
@@ -470,7 +471,7 @@ class OneDelivery(Managed):
 
     @extend_schema(responses=DeliveryDetailSerializer)
     def get(self, request: Request, endpoint_id: str, delivery_id: str) -> Response:
-        """Return the message as it is sent, and every call that was made with it."""
+        """Return the message as it is sent, with every delivery attempt."""
         return Response(DeliveryDetailSerializer(self.delivery()).data)
 
 

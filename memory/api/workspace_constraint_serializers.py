@@ -18,7 +18,7 @@ class VersionSerializer(serializers.ModelSerializer[WorkspaceConstraintVersion])
     """A version of a constraint: written once, judged once, approved or not."""
 
     reason = serializers.SerializerMethodField(
-        help_text="What failed first, if it was refused; else empty."
+        help_text="The first check that failed, if it was refused; otherwise empty."
     )
 
     class Meta:
@@ -34,22 +34,24 @@ class VersionSerializer(serializers.ModelSerializer[WorkspaceConstraintVersion])
 
 
 class TestedSerializer(serializers.Serializer[backtest_reports.Tested]):
-    """Whether a version may be approved, as far as backtests go."""
+    """Whether a version was backtested sufficiently for approval."""
 
     enough = serializers.BooleanField()
-    detail = serializers.CharField(help_text="Why, or why not.")
+    detail = serializers.CharField(help_text="Why the backtest is sufficient, or why not.")
     backtest = serializers.UUIDField(
-        source="backtest.pk", default=None, allow_null=True, help_text="Which this is about."
+        source="backtest.pk", default=None, allow_null=True, help_text="The backtest in question."
     )
 
 
 class VersionDetailSerializer(VersionSerializer):
-    """A version with its text, and what each check found."""
+    """A version with its source, and the findings of each check."""
 
-    tested = serializers.SerializerMethodField(help_text="What its approval rests on.")
+    tested = serializers.SerializerMethodField(
+        help_text="Whether it was backtested sufficiently for approval."
+    )
     tests = serializers.CharField()
     verdict = serializers.JSONField(
-        allow_null=True, help_text="Every check with what it found; null while it is checked."
+        allow_null=True, help_text="Every check with its findings; null while it is being checked."
     )
 
     class Meta(VersionSerializer.Meta):
@@ -62,9 +64,9 @@ class VersionDetailSerializer(VersionSerializer):
 
 
 class WorkspaceConstraintSerializer(serializers.ModelSerializer[WorkspaceConstraint]):
-    """A constraint for all users of the workspace whose projects have what it needs."""
+    """A constraint for all users of the workspace whose projects have its shape."""
 
-    path = serializers.CharField(help_text="What alerts and runs call it.")
+    path = serializers.CharField(help_text="The name of the constraint in alerts and runs.")
     live = serializers.IntegerField(
         source="live.number",
         default=None,
@@ -72,7 +74,7 @@ class WorkspaceConstraintSerializer(serializers.ModelSerializer[WorkspaceConstra
         help_text="The approved version that runs.",
     )
     newest = serializers.IntegerField(help_text="The number of the newest version.")
-    alerts = serializers.IntegerField(help_text="Alerts of it that are not resolved.")
+    alerts = serializers.IntegerField(help_text="Its alerts that are not resolved.")
 
     class Meta:
         model = WorkspaceConstraint
@@ -96,7 +98,7 @@ def _text(**options: Any) -> serializers.CharField:
 
 
 class NewVersionSerializer(StrictSerializer):
-    """The source of a constraint, and the tests that show it speak and be silent."""
+    """The source of a constraint, with tests in which it fires and in which it does not."""
 
     source = _text(  # type: ignore[assignment]
         help_text="See docs/workspace-constraints.md.", error_messages=NO_SOURCE
@@ -105,16 +107,18 @@ class NewVersionSerializer(StrictSerializer):
 
 
 class NewWorkspaceConstraintSerializer(StrictSerializer):
-    """A constraint to be created: from its text, or from the library."""
+    """A constraint to be created, from its source or from the library."""
 
     name = serializers.CharField(
-        required=False, max_length=100, help_text="As a Python name; of the library's, the same."
+        required=False,
+        max_length=100,
+        help_text="A Python name; for a library constraint, the library's name.",
     )
     description = serializers.CharField(
         required=False, default="", allow_blank=True, max_length=MAX_DESCRIPTION
     )
     library = serializers.CharField(
-        required=False, max_length=100, help_text="Begin with this one of the library."
+        required=False, max_length=100, help_text="Start from this constraint of the library."
     )
     source = _text(required=False, error_messages=NO_SOURCE)  # type: ignore[assignment]
     tests = _text(required=False, error_messages=NO_TESTS)
@@ -124,7 +128,7 @@ class NewWorkspaceConstraintSerializer(StrictSerializer):
         if "library" in attrs:
             if extra := sorted({"source", "tests"} & set(attrs)):
                 raise serializers.ValidationError(
-                    {name: ["Give a text, or one of the library."] for name in extra}
+                    {name: ["Give either this or `library`, not both."] for name in extra}
                 )
             try:
                 known = constraint_library.read(attrs.pop("library"))
@@ -132,7 +136,12 @@ class NewWorkspaceConstraintSerializer(StrictSerializer):
                 raise serializers.ValidationError({"library": [describe_library()]}) from None
             if attrs.setdefault("name", known.name) != known.name:
                 raise serializers.ValidationError(
-                    {"name": ["One of the library keeps its name, by which its tests import it."]}
+                    {
+                        "name": [
+                            "A library constraint keeps its name, because its tests import it"
+                            " under that name."
+                        ]
+                    }
                 )
             return {
                 **attrs,
@@ -141,20 +150,21 @@ class NewWorkspaceConstraintSerializer(StrictSerializer):
                 "description": attrs["description"] or known.summary,
             }
         if missing := [name for name in ("name", "source", "tests") if name not in attrs]:
-            message = "Give name, source and tests, or `library` for one of the library."
+            message = "Give name, source and tests, or `library` for a constraint from the library."
             raise serializers.ValidationError({name: [message] for name in missing})
         return attrs
 
 
 class ConstraintChangeSerializer(StrictSerializer):
-    """What of a constraint can be changed."""
+    """A change of a constraint."""
 
-    enabled = serializers.BooleanField(required=False, help_text="If not, it runs for nobody.")
+    enabled = serializers.BooleanField(required=False, help_text="False: it runs for no user.")
     percentage = serializers.IntegerField(
         required=False,
         min_value=0,
         max_value=100,
-        help_text="Of the users, so many in a hundred have it. More only adds users.",
+        help_text="Rollout percentage: the share of users for whom it is enabled. Raising it only"
+        " adds users.",
     )
     description = serializers.CharField(
         required=False, allow_blank=True, max_length=MAX_DESCRIPTION
@@ -162,16 +172,19 @@ class ConstraintChangeSerializer(StrictSerializer):
 
 
 class ConstraintCoverageSerializer(serializers.Serializer[applicability.Coverage]):
-    """Whom a version fits: of the users with a project, up to a thousand at a time."""
+    """To whom a version applies: of the users with a project, up to a thousand at a time."""
 
-    users = serializers.IntegerField(help_text="Users that were looked at.")
-    applies = serializers.IntegerField(help_text="Of these, it fits so many.")
-    within = serializers.IntegerField(help_text="Of these, so many are within the percentage.")
+    users = serializers.IntegerField(help_text="Users that were checked.")
+    applies = serializers.IntegerField(help_text="Users to whom it applies.")
+    within = serializers.IntegerField(
+        help_text="Users to whom it applies and who are within the rollout percentage."
+    )
     reasons = serializers.DictField(
-        child=serializers.IntegerField(), help_text="Why it does not fit → how many users."
+        child=serializers.IntegerField(),
+        help_text="The reason why it does not apply → number of users.",
     )
     after = serializers.IntegerField(
-        allow_null=True, help_text="?after= to look at the next ones; null at the end."
+        allow_null=True, help_text="The value of ?after= for the next users; null at the end."
     )
 
 

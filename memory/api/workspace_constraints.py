@@ -36,7 +36,9 @@ from memory.project.shapes import ShapeError
 # A type check and two sandboxes take a few seconds.
 JUDGING_WAIT_SECONDS = 20.0
 CONFLICT: Mapping[Any, OpenApiResponse] = {
-    (409, CONTENT_TYPE): OpenApiResponse(ProblemSerializer, "It contradicts what is there.")
+    (409, CONTENT_TYPE): OpenApiResponse(
+        ProblemSerializer, "The request conflicts with the current state."
+    )
 }
 
 
@@ -124,9 +126,9 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request) -> Response:
-        """Create a constraint with its first version, which is checked; nobody has it yet.
+        """Create a constraint with its first version, which is checked; it runs for nobody yet.
 
-        409 if the workspace has another one of this name; the very same again is that one.
+        409 if the workspace has another one of this name; an identical one is returned.
         """
         refuse_unknown(request.query_params, ["wait"])
         limit = waiting.seconds(request, default=JUDGING_WAIT_SECONDS)
@@ -145,8 +147,8 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
                 first = constraint.versions.order_by("number")[0]
                 if (first.source, first.tests) != (given["source"], given["tests"]):
                     raise Conflict(
-                        f"This workspace has a constraint {given['name']!r} already;"
-                        " write a new version of it."
+                        f"This workspace already has a constraint {given['name']!r}; write a new"
+                        " version of it."
                     ) from None
                 return constraint
 
@@ -186,9 +188,9 @@ class OneWorkspaceConstraint(WorkspaceView):
         parameters=[idempotency.HEADER, etags.IF_MATCH],
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Enable or disable it, or say how many users have it: with a key of the scope `manage`.
+        """Enable or disable it, or change its rollout percentage; requires the scope `manage`.
 
-        The users concerned are looked at again soon, a few at a time.
+        Its alerts for the affected users are updated soon, a few users at a time.
         """
         body = ConstraintChangeSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -214,7 +216,7 @@ class ConstraintVersions(WorkspaceView):
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, name: str) -> Response:
-        """Write the next version, which is checked. The text of the newest is that one again."""
+        """Write the next version, which is checked; for an unchanged source, return the newest."""
         limit = waiting.seconds(request, default=JUDGING_WAIT_SECONDS)
         body = NewVersionSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -250,7 +252,7 @@ class ConstraintVersion(WorkspaceView):
 
     @extend_schema(responses=VersionDetailSerializer)
     def get(self, request: Request, name: str, number: int) -> Response:
-        """Return the version with its text, and what each check found."""
+        """Return the version with its source, and the findings of each check."""
         return Response(VersionDetailSerializer(self.version(number)).data)
 
 
@@ -265,10 +267,10 @@ class ApproveVersion(WorkspaceView):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, name: str, number: int) -> Response:
-        """Make a version that passed the live one, or an earlier one again; with `manage`.
+        """Make a version live that passed its checks, also an earlier one; requires `manage`.
 
         409 if it has not passed, or if no backtest of it has finished and there are users with a
-        project; one that was approved before needs none.
+        project; a version that was approved before needs no backtest.
         """
         by, version = str(principal_of(request)), self.version(number)
 
@@ -283,21 +285,25 @@ class ApproveVersion(WorkspaceView):
 
 
 class ConstraintCoverage(WorkspaceView):
-    """The users whom a constraint fits."""
+    """The users to whom a constraint applies."""
 
     parameters = {"GET": ["version", "after"]}
 
     @extend_schema(
         responses={200: ConstraintCoverageSerializer, **CONFLICT},
         parameters=[
-            OpenApiParameter("version", int, description="Default: the live one, or the newest."),
-            OpenApiParameter("after", int, description="Go on after the users looked at before."),
+            OpenApiParameter(
+                "version", int, description="Default: the live version, or the newest."
+            ),
+            OpenApiParameter(
+                "after", int, description="Continue after the users that were checked before."
+            ),
         ],
     )
     def get(self, request: Request, name: str) -> Response:
-        """Count the users whom it fits, and why it does not fit the others.
+        """Count the users to whom it applies, and why it does not apply to the others.
 
-        409 if the version declares nothing that could be held against a project.
+        409 if the version declares nothing that could be compared with a project.
         """
         constraint = self.constraint()
         newest: int = constraint.newest  # type: ignore[attr-defined]

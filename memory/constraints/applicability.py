@@ -45,7 +45,7 @@ class Applicability:
         if not self.constraint.enabled:
             return "constraint disabled"
         if self.match.applies:
-            return "user left the percentage"
+            return "user left the rollout percentage"
         return "no longer applies"
 
 
@@ -89,10 +89,12 @@ def applicability_of(
     try:
         found = match(_needs(constraint.live_id), outline) if constraint.live_id else Match()
     except ShapeError as error:  # judged by an earlier release
-        found = Match(reasons=(f"what it needs cannot be read: {error}",))
+        found = Match(reasons=(f"its shape cannot be read: {error}",))
     reasons = list(found.reasons)
     if not includes(constraint, user.public_id):
-        reasons.insert(0, f"the user is not among the {constraint.percentage} % that have it")
+        reasons.insert(
+            0, f"the user is not within the rollout percentage ({constraint.percentage} %)"
+        )
     if not constraint.enabled:
         reasons.insert(0, "it is disabled")
     return Applicability(constraint, found, tuple(reasons))

@@ -75,16 +75,18 @@ def check_name(name: str) -> None:
     except EditError as error:
         raise BadConstraint("name", str(error)) from None
     if len(name) > 100:
-        raise BadConstraint("name", "A name has 100 characters at most.")
+        raise BadConstraint("name", "A name may have at most 100 characters.")
 
 
 def check_text(source: str, tests: str) -> None:
     """Raise BadConstraint unless source and tests are neither empty nor too long to be judged."""
     for field, text in (("source", source), ("tests", tests)):
         if not text.strip():
-            raise BadConstraint(field, "This is empty: write Python.")
+            raise BadConstraint(field, "This field is empty: write Python.")
         if len(text.encode()) > MAX_SOURCE:
-            raise BadConstraint(field, f"This has more than {MAX_SOURCE} bytes: write less.")
+            raise BadConstraint(
+                field, f"This field may have at most {MAX_SOURCE} bytes: shorten the source."
+            )
 
 
 def propose(

@@ -107,7 +107,7 @@ def state() -> PartitionProgress:
 def prepare(partitions: int) -> None:
     """Create the spare table with this many partitions. Raises NotNow."""
     if _tables() != {"public": "r"}:
-        raise NotNow("it is prepared, or done, already: look at `status`")
+        raise NotNow("the partitions are already prepared, or the swap is done: see `status`")
     if referring := _select(
         "SELECT conname FROM pg_constraint WHERE contype = 'f' AND confrelid = %s::regclass",
         f"public.{TABLE}",
@@ -166,7 +166,7 @@ def swap() -> float:
     spare = _spare()
     most = 20_000
     if sum(until - after for _, after, until in _select(BEHIND)) > most:
-        raise NotNow(f"more than {most} entries are still to be copied: run `copy` first")
+        raise NotNow(f"more than {most} entries still have to be copied: run `copy` first")
     return _patiently(lambda: _swap(spare))
 
 
@@ -197,7 +197,10 @@ def _patiently(do: Callable[[], Result]) -> Result:
             if getattr(error.__cause__, "sqlstate", "") not in ("55P03", "40P01"):
                 raise
             time.sleep(LOCK_SECONDS / 2)
-    raise NotNow("others held the log all the time: see pg_stat_activity for long transactions")
+    raise NotNow(
+        "other transactions held locks on the log all the time: look for long ones in"
+        " pg_stat_activity"
+    )
 
 
 def _prepare(partitions: int) -> None:
@@ -221,7 +224,7 @@ def _prepare(partitions: int) -> None:
             if kind == "p":
                 definition = "PRIMARY KEY (id, user_id)"
             elif "user_id" not in definition:
-                raise NotNow(f"the constraint {name} does not name the user: {definition}")
+                raise NotNow(f"the constraint {name} does not include the user: {definition}")
             execute(f'ALTER TABLE {spare} ADD CONSTRAINT "{name}" {definition}')
         execute(NOTE)
 

@@ -174,9 +174,7 @@ def _failed(delivery: Delivery, endpoint: WebhookEndpoint, attempt: Attempt) -> 
     limit = datetime.timedelta(days=settings.UAC_WEBHOOK_DISABLE_DAYS)
     if endpoint.enabled and now - endpoint.failing_since >= limit:
         since = f"{endpoint.failing_since:%Y-%m-%d %H:%M} UTC"
-        mark_disabled(
-            endpoint, f"It has answered nothing but errors since {since}: {attempt.error}"
-        )
+        mark_disabled(endpoint, f"All calls have failed since {since}: {attempt.error}")
         logger.warning("webhook_disabled", endpoint=str(endpoint.pk))
 
 
@@ -234,8 +232,8 @@ def validate_server_settings() -> dict[str, str]:
     try:
         destinations.allowed_networks()
     except ValueError as error:
-        found["UAC_WEBHOOK_ALLOWED_NETWORKS"] = f"A network is written as 10.0.0.0/8: {error}."
+        found["UAC_WEBHOOK_ALLOWED_NETWORKS"] = f"Write a network like 10.0.0.0/8: {error}."
     waits: Collection[float] = settings.UAC_WEBHOOK_RETRY_SECONDS
     if not waits or not all(0 <= wait <= 7 * 86400 for wait in waits):
-        found["UAC_WEBHOOK_RETRY_SECONDS"] = "Give seconds, each from 0 to a week."
+        found["UAC_WEBHOOK_RETRY_SECONDS"] = "Give seconds, each between 0 and one week."
     return found

@@ -62,7 +62,7 @@ def parse(url: str) -> Destination:
     """Parse a URL; raises AddressRefused if the server would not call it."""
     if len(url) > MAX_URL:
         raise AddressRefused(
-            f"A URL may have {MAX_URL} characters at most; this one has {len(url)}."
+            f"A URL may have at most {MAX_URL} characters; this one has {len(url)}."
         )
     if not _URL.fullmatch(url) or "\\" in url:
         raise AddressRefused(
@@ -73,21 +73,24 @@ def parse(url: str) -> Destination:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise AddressRefused(f"This is no URL: {error}.") from None
+        raise AddressRefused(f"Invalid URL: {error}.") from None
     if parts.scheme not in PORTS:
         or_http = " or http://" if settings.UAC_WEBHOOK_ALLOW_HTTP else ""
         raise AddressRefused(f"Give a URL that begins with https://{or_http}.")
     if parts.scheme == "http" and not settings.UAC_WEBHOOK_ALLOW_HTTP:
-        raise AddressRefused("Use https: over http everybody on the way could read what is sent.")
+        raise AddressRefused(
+            "Use https: over http, anybody on the network path could read the messages."
+        )
     if "@" in parts.netloc:
         raise AddressRefused(
-            "A URL must not hold a user or a password: the signature proves who calls."
+            "A URL must not contain a user or a password: messages are authenticated by their"
+            " signature."
         )
     if parts.fragment or url.endswith("#"):
         raise AddressRefused("A URL must not have a fragment (#…): it is never sent.")
     port = PORTS[parts.scheme] if port is None else port
     if port not in PORTS.values() and port < FIRST_FREE_PORT:
-        raise AddressRefused(f"Use port 443, or one from {FIRST_FREE_PORT} on, not {port}.")
+        raise AddressRefused(f"Use port 443, or {FIRST_FREE_PORT} and above, not {port}.")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Destination(parts.scheme, _host(parts), port, target)
 
@@ -105,7 +108,7 @@ def _host(parts: SplitResult) -> str:
 
 
 def _no_host(host: str) -> str:
-    raise AddressRefused(f"{host[:100]!r} is no name of a host.")
+    raise AddressRefused(f"{host[:100]!r} is not a valid host name.")
 
 
 def addresses(destination: Destination, seconds: float) -> list[Address]:
@@ -118,9 +121,13 @@ def addresses(destination: Destination, seconds: float) -> list[Address]:
         if not allowed(address):
             named = destination.host == str(address)
             raise AddressRefused(
-                (f"{address} is" if named else f"{destination.host} leads to {address}, which is")
-                + " not a public address of the internet. An operator can allow a private network"
-                " with UAC_WEBHOOK_ALLOWED_NETWORKS."
+                (
+                    f"{address} is"
+                    if named
+                    else f"{destination.host} resolves to {address}, which is"
+                )
+                + " not a public internet address. An operator can allow a private network with"
+                " UAC_WEBHOOK_ALLOWED_NETWORKS."
             )
     return found
 

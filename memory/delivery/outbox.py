@@ -97,12 +97,10 @@ def replay(delivery: Delivery) -> None:
     Raises DeliveryPending if it is still on its way, or was redacted.
     """
     if not delivery.payload:
-        raise DeliveryPending(
-            "What this message told of was redacted since: it cannot be sent again."
-        )
+        raise DeliveryPending("The content of this message was redacted: it cannot be sent again.")
     settled = Delivery.objects.filter(pk=delivery.pk)
     if not _replay(settled, delivery.endpoint):
-        raise DeliveryPending("This message is on its way; there is nothing to send again yet.")
+        raise DeliveryPending("This message is on its way; it cannot be sent again yet.")
     delivery.refresh_from_db()
 
 

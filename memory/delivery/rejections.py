@@ -16,9 +16,9 @@ from memory.models.log import Outcome
 
 # The reason names the error; the log keeps the entry as it is.
 FIX = (
-    "Append the record again as the reason says. An edit that the reason names, such as"
-    ' widen_field, goes before it: POST /v1/users/{user_id}/checkpoints/ with {"edits":'
-    ' [{"op": "widen_field", …}]}. The rejected entry stays in the log and changes nothing.'
+    "Append the record again, corrected as the reason says. If the reason names an edit, such as"
+    ' widen_field, make it first: POST /v1/users/{user_id}/checkpoints/ with {"edits":'
+    ' [{"op": "widen_field", …}]}. The rejected entry stays in the log and has no effect.'
 )
 # The number of entries that are named with their reasons, from the first on.
 MAX_NAMED = 20

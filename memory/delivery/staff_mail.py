@@ -191,15 +191,15 @@ def mail(subscription: StaffSubscription, news: News) -> EmailMessage:
     )
     lines = [f"{news.number} alerts: {counts}." if news.number != 1 else f"1 alert: {counts}."]
     if news.escalated:
-        lines.append(f"{news.escalated} escalated: open for too long, and acknowledged by nobody.")
+        lines.append(f"{news.escalated} escalated: open for too long without acknowledgement.")
     hidden = not access.sees_content(subscription.staff)
     for alert in gravest:
         for cause in alert.causes if hidden else ():
             cause.message = cause.constraint = "(hidden)"
         lines += ["", *_lines(alert)]
     if news.number > LISTED:
-        lines += ["", f"… and {news.number - LISTED} more, no graver: {_address('alert/')}"]
-    lines += ["", "--", "You get this by an e-mail subscription to alerts:"]
+        lines += ["", f"… and {news.number - LISTED} more, none more severe: {_address('alert/')}"]
+    lines += ["", "--", "You receive this because of an e-mail subscription to alerts:"]
     lines.append(_address(f"staffsubscription/{subscription.pk}/change/"))
     only = gravest[0].messages if len(gravest) == news.number == 1 else "alerts"
     subject = one_line(only, SUBJECT_CHARACTERS)
@@ -269,7 +269,7 @@ def _next_digest(
 
 
 def _lines(alert: Alert) -> list[str]:
-    state = "" if alert.state in LIVE_STATES[:1] else f", {alert.state} meanwhile"
+    state = "" if alert.state in LIVE_STATES[:1] else f", now {alert.state}"
     workspace = one_line(alert.user.workspace.name, MESSAGE_CHARACTERS)
     constraints = ", ".join(dict.fromkeys(cause.constraint for cause in alert.causes))
     return [

@@ -55,7 +55,7 @@ def create(workspace: Workspace, url: str, **fields: Any) -> tuple[WebhookEndpoi
         Workspace.objects.select_for_update(no_key=True).get(pk=workspace.pk)
         if workspace.webhooks.count() >= MAX_ENDPOINTS:
             raise TooManyEndpoints(
-                f"A workspace has {MAX_ENDPOINTS} webhook endpoints at most: delete one."
+                f"A workspace may have at most {MAX_ENDPOINTS} webhook endpoints: delete one."
             )
         endpoint = WebhookEndpoint.objects.create(
             workspace=workspace, url=url, secret=stored, **fields

@@ -62,9 +62,11 @@ def answer(history: History, body: bytes, write: Write) -> None:
             return
         _answer(history, asked, proto)
     except HistoryChanged:
-        _refuse(proto, "the history changed just now: fetch again")
+        _refuse(proto, "the history has just changed: fetch again")
     except (GitProtocolError, ValueError, AssertionError) as error:
-        raise BadRequest(f"This is no request of git: {error or 'it ends too early'}.") from None
+        raise BadRequest(
+            f"This is not a valid git request: {error or 'it ends too early'}."
+        ) from None
 
 
 def _protocol(body: bytes, write: Write) -> Protocol:
@@ -89,9 +91,9 @@ def _read_wants(proto: Protocol) -> _Asked:
             case b"deepen":
                 asked.depth = int(rest) or None
             case _:
-                raise BadRequest(f"{command[:40]!r} is not understood")
+                raise BadRequest(f"unknown command {command[:40]!r}")
     if not asked.wants:
-        raise BadRequest("it wants nothing")
+        raise BadRequest("the request names no objects")
     return asked
 
 
@@ -147,7 +149,7 @@ def _read_haves(history: History, asked: _Asked, proto: Protocol) -> tuple[int, 
                 proto.write_pkt_line(last + b"\n")
             return common, True
         if command != b"have":
-            raise BadRequest(f"{command[:40]!r} is not understood")
+            raise BadRequest(f"unknown command {command[:40]!r}")
         number = history.index.get(ObjectID(rest), -1)
         if number >= 0:
             if detailed:

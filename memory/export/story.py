@@ -50,7 +50,7 @@ def message(
         paragraphs.append(_listed([edit.line for edit in edits[:MAX_LINES]], len(edits)))
     if redacted:
         told = _listed([one_line(path, MAX_LINE) for path in redacted], len(redacted))
-        paragraphs.append(f"Redacted since, and therefore not here:\n{told}")
+        paragraphs.append(f"Redacted later, and therefore not included:\n{told}")
     return "\n\n".join(paragraphs) + "\n"
 
 
@@ -94,7 +94,7 @@ class _Told:
             case "conflict":
                 return f"marks a conflict: {self._text('about')}"
             case "dismiss":
-                return "dismisses what holds nothing to remember"
+                return "dismisses entries that contain nothing to remember"
         return self.op
 
     @property
@@ -109,14 +109,14 @@ class _Told:
         derived = [pair for pair in self.edit.get("derived") or () if isinstance(pair, list)]
         reasons = [self._text("reason"), *(": ".join(map(str, pair)) for pair in derived)]
         if self.edit.get("redacted"):
-            reasons.append("redacted since")
+            reasons.append("redacted later")
         why = "; ".join(filter(None, reasons))
         return one_line(f"{told}: {why}" if why else told, MAX_LINE)
 
 
 def _subject(event: Event, edits: Sequence[_Told]) -> str:
     if event.restored:
-        return f"goes back to v{event.restored.get('version')}"
+        return f"rolls back to v{event.restored.get('version')}"
     phrases = []
     for verb in ("adds", "changes", "retires"):
         some = [edit for edit in edits if edit.verb == verb]
@@ -126,12 +126,12 @@ def _subject(event: Event, edits: Sequence[_Told]) -> str:
             phrases += [edit.phrase for edit in some]
     others = [edit.phrase for edit in edits if not edit.verb]
     if len(others) > MAX_NAMED and phrases:
-        others = [f"{len(others)} changes of schema and rules"]
+        others = [f"{len(others)} changes of schema and constraints"]
     if event.origin == Origin.IMPORTED:
         phrases.insert(0, "imports a project")
     if event.origin == Origin.REDACTION:
-        phrases.insert(0, "takes out what was redacted")
-    return ", ".join([*phrases, *others]) or "changes nothing that is known"
+        phrases.insert(0, "removes redacted content")
+    return ", ".join([*phrases, *others]) or "makes no change to records"
 
 
 def _numbers(numbers: Sequence[int]) -> str:

@@ -57,10 +57,10 @@ from memory.privacy import erasure_registry, redaction
 from memory.privacy.encryption import EncryptionError
 from memory.temporal.history import BeingRedacted, refuse_being_redacted
 
-_WORK = "the server's own bookkeeping of who works on it"
-_WHOSE = "it is the person's in every row"
-_NUMBER = "the row's number in the database, which nothing here refers to"
-_PLACE = "where the server keeps its work, and nothing of what is remembered"
+_WORK = "the server's internal data on the processing of the row"
+_WHOSE = "the same person in every row"
+_NUMBER = "the row's number in the database, to which nothing here refers"
+_PLACE = "where the server stores its work, without any remembered content"
 _LEASE = dict.fromkeys(
     ("run_after", "hinted_at", "lease_owner", "lease_expires_at", "token", "attempts"), _WORK
 )
@@ -92,132 +92,137 @@ class SubjectPart:
 
 # Models that are not exported, and why.
 LEFT_OUT: Mapping[type[models.Model], str] = {
-    Bytecode: "the project's files once more, as a machine runs them: they are in files.jsonl",
+    Bytecode: "the project's files in compiled form: their source is in files.jsonl",
     SearchIndex: _WORK,
-    UserErasure: "of whom there is one, there is nothing to be told any more",
-    SearchSegment: "an index of the log, made of log.jsonl: which entries it covers",
-    SearchBlock: "an index of the log, made of log.jsonl: hashes of its words",
+    UserErasure: "an erased user has no data left to export",
+    SearchSegment: "an index of the log, derived from log.jsonl: the entries that it covers",
+    SearchBlock: "an index of the log, derived from log.jsonl: hashes of its words",
 }
 
 PARTS: Mapping[type[models.Model], SubjectPart] = {
     MemoryUser: SubjectPart(
         "person",
-        "who it is: the id that the product gave, time zone, and what the product noted",
+        "the person: the product's id, the time zone, and the product's metadata",
         {"id": _NUMBER, **dict.fromkeys(("alerts_version", "constraints_changed_at"), _WORK)},
     ),
     LogEntry: SubjectPart(
         "log",
-        "all that was said and sent, in its order; what was redacted is an entry without content",
+        "everything that was said and sent, in order; a redacted entry has no content",
         {"user": _WHOSE},
         order=("seq",),
     ),
     EntryOutcome: SubjectPart(
-        "outcomes", "what became of each entry", {"id": _NUMBER, "user": _WHOSE}, order=("seq",)
+        "outcomes", "the outcome of each entry", {"id": _NUMBER, "user": _WHOSE}, order=("seq",)
     ),
     Redaction: SubjectPart(
         "redactions",
-        "what was taken out again, when and why",
+        "what was redacted, when and why",
         {"id": _NUMBER, "user": _WHOSE, **_LEASE},
         order=("seq",),
     ),
     Merge: SubjectPart(
         "merges",
-        "who turned out to be this person, and since when",
+        "the users who were merged into this person, and when",
         {"id": _NUMBER, "user": _WHOSE, **_LEASE},
     ),
     CopiedEntries: SubjectPart(
         "copied-entries",
-        "which entries of whom became which of this person",
+        "which entries of merged users became which entries of this person",
         {"id": _NUMBER},
     ),
     Checkpoint: SubjectPart(
         "versions",
-        "every version of the project: its files (path and hash), and what changed by which entry",
+        "every version of the project: its files (path and hash), and its changes with the"
+        " entries that caused them",
         {"id": _NUMBER, "user": _WHOSE},
         order=("version",),
         chunk=20,
     ),
     Blob: SubjectPart(
         "files",
-        "the content of every file that a version has, by its hash; empty where it was redacted",
+        "the content of every file of every version, by its hash; empty if it was redacted",
         {"id": _NUMBER, "user": _WHOSE},
         chunk=50,
     ),
     RecordLocation: SubjectPart(
         "records",
-        "every record there is or was: its name, and the file that has it",
+        "every current and former record: its name, and the file that contains it",
         {"id": _NUMBER, "user": _WHOSE},
     ),
     Run: SubjectPart(
         "runs",
-        "every question, query, proposal and check: what was asked, and what came of it",
+        "every question, query, proposal and check: the input and the result",
         {"user": _WHOSE, "host": _PLACE, **_LEASE},
         order=("queued_at", "pk"),
         chunk=50,
     ),
     Alert: SubjectPart(
-        "alerts", "what was found, and how it stands", {"user": _WHOSE}, order=("opened_at", "pk")
+        "alerts", "the alerts and their state", {"user": _WHOSE}, order=("opened_at", "pk")
     ),
     AlertEvent: SubjectPart(
         "alert-events",
-        "what happened to each alert, and who did it; entries that were rejected",
+        "the history of each alert, with actors; entries that were rejected",
         order=("seq",),
     ),
     AlertFeedback: SubjectPart(
         "alert-feedback",
-        "what was thought of each alert",
+        "the feedback on each alert",
         {"id": _NUMBER},
     ),
     Pause: SubjectPart(
         "pauses",
-        "when the staff had the work on the person stand still",
+        "when the staff paused work on the person",
         {"user": _WHOSE},
     ),
     PausedConstraint: SubjectPart(
-        "paused-constraints", "rules that were paused, since they said too much", {"user": _WHOSE}
+        "paused-constraints",
+        "constraints that were paused because they were too noisy",
+        {"user": _WHOSE},
     ),
     Forecast: SubjectPart(
         "forecast",
-        "what is foreseen to be found",
+        "the forecast of future alerts",
         {"id": _NUMBER, "user": _WHOSE, **_LEASE},
     ),
     Backtest: SubjectPart(
         "backtests",
-        "trials of the person's own rules on the past",
+        "backtests of the person's own constraints",
         {"user": _WHOSE, **_LEASE, "cursor": _WORK},
     ),
-    BacktestUser: SubjectPart("backtest-results", "what trials of rules came to", {"user": _WHOSE}),
+    BacktestUser: SubjectPart("backtest-results", "the results of backtests", {"user": _WHOSE}),
     BacktestFinding: SubjectPart(
         "backtest-findings",
-        "what rules would have found in the past",
+        "the alerts that constraints would have raised in the past",
         {"id": _NUMBER},
     ),
     Delivery: SubjectPart(
         "deliveries",
-        "messages about alerts and rejected entries that were sent, and to which address",
+        "messages about alerts and rejected entries, and the URLs that they were sent to",
         {**_LEASE},
         order=("created_at", "pk"),
     ),
     DeliveryAttempt: SubjectPart(
         "delivery-attempts",
-        "each time that a message was sent, and what was answered",
+        "every delivery attempt, with the response",
         {"id": _NUMBER},
     ),
     LlmCall: SubjectPart(
         "model-calls",
-        "every call of a language model: when, which model, how much, and what was sent and"
-        " answered where that is kept",
+        "every call of a language model: time, model and usage, and the prompt and answer if they"
+        " are stored",
         {"user": _WHOSE},
         order=("started_at", "pk"),
         chunk=20,
     ),
     IdempotencyKey: SubjectPart(
         "requests",
-        "the names of the product's requests that wrote something",
+        "the Idempotency-Keys of the product's writes",
         {"id": _NUMBER, "user": _WHOSE},
     ),
     Lane: SubjectPart(
-        "work", "whether something waits to be worked on", {"id": _NUMBER, "user": _WHOSE, **_LEASE}
+        "work",
+        "whether entries are waiting to be processed",
+        {"id": _NUMBER, "user": _WHOSE, **_LEASE},
     ),
 }
 
@@ -333,22 +338,22 @@ def _told(value: object) -> str:
 def _readme(user: MemoryUser, counts: Mapping[str, int]) -> str:
     made = timezone.now().astimezone(datetime.UTC)
     lines = [
-        f"# What is kept of {user.user_id}",
+        f"# Stored data about {user.user_id}",
         "",
-        f"As of {made:%Y-%m-%d %H:%M} UTC, by the workspace {user.workspace.name}. Everything is as"
-        " it was at one moment.",
+        f"As of {made:%Y-%m-%d %H:%M} UTC, from the workspace {user.workspace.name}. All files"
+        " show the same moment.",
         "",
-        "Each `.jsonl` file has a row a line, as JSON. An entry is named by its `seq`, a version of"
-        " the project by its number, an alert and a run by their id, a file by its hash. `project/`"
-        " has the files of the newest version, to be read with any editor.",
+        "Each `.jsonl` file has one row per line, as JSON. An entry is identified by its `seq`, a"
+        " version of the project by its number, an alert and a run by their id, a file by its"
+        " hash. `project/` has the files of the newest version, which any editor can open.",
         "",
-        "| file | what | rows |",
+        "| file | content | rows |",
         "|---|---|---|",
         *(f"| `{one.name}.jsonl` | {one.what} | {counts[one.name]} |" for one in PARTS.values()),
-        "| `project/` | what is remembered now, as Python source"
-        f" | {len(user.head.tree) if user.head else 0} files |",
+        "| `project/` | the current memory, as Python source |"
+        f" {(len(user.head.tree) if user.head else 0)} files |",
         "",
-        "## What is not in it",
+        "## Not included",
         "",
         *(f"- {model._meta.verbose_name_plural}: {why}" for model, why in LEFT_OUT.items()),
         *(

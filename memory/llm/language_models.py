@@ -168,8 +168,8 @@ def price(name: str) -> Price | None:
 def price_missing(name: str) -> str:
     """Explain why money cannot be limited for a model without a price."""
     return (
-        "What cannot be measured cannot be limited: the server's price list (UAC_LLM_PRICES) has no"
-        f" price of {name}."
+        f"The server's price list (UAC_LLM_PRICES) has no price for {name}, so its cost cannot be"
+        " limited."
     )
 
 
@@ -191,7 +191,7 @@ def validate_overrides(chosen: Chosen) -> dict[str, str]:
             )
     if not chosen.model and not settings.UAC_LLM_MODEL:
         if chosen.base_url or chosen.api_key:
-            found["model"] = "The server has no model of its own (UAC_LLM_MODEL): choose one."
+            found["model"] = "The server has no language model (UAC_LLM_MODEL): choose one."
         return found
     provider, model, base_url, servers = _target(chosen)
     has_key = chosen.api_key is not None or (servers and settings.UAC_LLM_API_KEY)
@@ -225,8 +225,7 @@ def validate_server_settings() -> dict[str, str]:
             found["UAC_LLM_PRICES"] = price_missing(model)
     if settings.UAC_LLM_KEEP_CONTENT and not encryption.available():
         found["UAC_LLM_KEEP_CONTENT"] = (
-            "Prompts and answers are kept encrypted or not at all, and UAC_ENCRYPTION_KEYS names no"
-            " key."
+            "Prompts and answers can only be stored encrypted, and UAC_ENCRYPTION_KEYS has no key."
         )
     return found
 
@@ -236,7 +235,7 @@ def _target(chosen: Chosen) -> tuple[str, str, str, bool]:
     name = chosen.model or settings.UAC_LLM_MODEL
     if not name:
         raise NotConfigured(
-            "No language model is set: set UAC_LLM_MODEL, or choose one for the workspace."
+            "No language model is configured: set UAC_LLM_MODEL, or choose one for the workspace."
         )
     if problem := _wrong_name(name):
         raise NotConfigured(f"{name}: {problem}")
@@ -257,8 +256,8 @@ def _wrong_name(name: str) -> str | None:
     sound = 0 < len(model) <= 200 and model == model.strip() and model.isprintable()
     if provider not in PROVIDERS or not colon or not sound:
         return (
-            f"Name a provider ({', '.join(PROVIDERS)}) and a model, with a colon between them, such"
-            " as openai:gpt-5-mini."
+            f"Give a provider ({', '.join(PROVIDERS)}) and a model, separated by a colon, such as"
+            " openai:gpt-5-mini."
         )
     return None
 
@@ -279,8 +278,8 @@ def wrong_url(url: str) -> str | None:
         or any(character.isspace() or not character.isprintable() for character in url)
     ):
         return (
-            "Give an address that begins with https:// or http:// and has neither a login nor a"
-            " query, such as http://ollama:11434/v1."
+            "Give a URL that begins with https:// or http://, without a login or a query, such as"
+            " http://ollama:11434/v1."
         )
     return None
 
@@ -288,12 +287,12 @@ def wrong_url(url: str) -> str | None:
 def _key_missing(provider: str, *, servers: bool) -> str:
     if servers:
         return (
-            f"{provider} wants an API key: set UAC_LLM_API_KEY, or give the workspace a key of its"
-            " own."
+            f"{provider} requires an API key: set UAC_LLM_API_KEY, or give the workspace its own"
+            " key."
         )
     return (
-        f"{provider} wants an API key, and the server's own is not sent to another provider: give"
-        " the workspace a key of its own."
+        f"{provider} requires an API key, and the server's own key is not sent to another"
+        " provider: give the workspace its own key."
     )
 
 
@@ -305,7 +304,7 @@ def _prices(text: str) -> Mapping[str, Price]:
     try:
         table = json.loads(text, parse_float=Decimal, parse_int=Decimal)
     except json.JSONDecodeError as error:
-        raise ValueError(f"It is no JSON: {error}.") from None
+        raise ValueError(f"It is not valid JSON: {error}.") from None
     if not isinstance(table, dict):
         raise ValueError("It must be a JSON object: model → prices.")
     return {name: _read_price(name, entry) for name, entry in table.items()}
@@ -327,8 +326,8 @@ def _read_price(name: str, entry: object) -> Price:
         )
     except (ValueError, TypeError, KeyError, InvalidOperation):
         raise ValueError(
-            f"{name}: give the price of a million tokens as numbers named input and output, and, if"
-            " they differ, cache_read and cache_write."
+            f"{name}: give the price of a million tokens as numbers named input and output, and,"
+            " if they differ, cache_read and cache_write."
         ) from None
 
 

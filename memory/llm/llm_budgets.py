@@ -100,16 +100,18 @@ def _check_limit(limit: _Limit, more: int | Decimal) -> None:
         return
     if used < most and used + more <= most:
         raise TooManyCalls(
-            f"The rest of the budget ({limit.what}) is reserved for calls that are under way."
+            f"The rest of the budget ({limit.what}) is reserved for calls under way."
         )
     hopeless = more > most
     raise BudgetExhausted(
         f"The budget ({limit.what}) is {_amount(most)}: {_amount(used)} are spent, and the next"
-        f" call may take {_amount(more)}. "
+        f" call may use {_amount(more)}. "
         + (
-            "It is too small for this call: raise it."
+            "The budget is too small for this call: raise it."
             if hopeless
-            else f"Calls go on at {limit.until:%Y-%m-%d %H:%M} UTC, or when it is raised."
+            else (
+                f"Calls continue at {limit.until:%Y-%m-%d %H:%M} UTC, or when the budget is raised."
+            )
         ),
         None if hopeless else limit.until,
     )

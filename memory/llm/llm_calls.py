@@ -126,7 +126,7 @@ def start(
         if not has_room:
             which = "" if embeds else " (llm_concurrency)"
             raise TooManyCalls(
-                f"{under_way} calls of this workspace are under way, and it may make no more at one"
+                f"{under_way} calls of this workspace are under way, and no more are allowed at a"
                 f" time{which}."
             )
         return LlmCall.objects.create(
@@ -216,7 +216,7 @@ def close_interrupted(limit: int) -> int:
     ending = Ending(
         outcome=LlmOutcome.INTERRUPTED,
         seconds=0,
-        error="The worker ended during the call; what it has taken is not known.",
+        error="The worker ended during the call; the tokens used are unknown.",
     )
     return sum(finish(call, ending, keep_content=False) for call in calls)
 

@@ -94,8 +94,9 @@ class TrackRecord:
         least, most = limits.llm_judged_minimum, limits.llm_refused_percent
         if self.sessions >= least and min(self.refused_percent, self.refused_mean) > most:
             told.append(
-                f"the gate refused {self.refused_percent:.0f} % of the last {self.sessions}"
-                f" sessions in the end (mean over users {self.refused_mean:.0f} %, limit {most} %)"
+                f"after all attempts, the gate refused {self.refused_percent:.0f} % of the last"
+                f" {self.sessions} sessions (mean over users {self.refused_mean:.0f} %, limit"
+                f" {most} %)"
             )
         most = limits.llm_undone_percent
         if self.accepted >= least and min(self.undone_percent, self.undone_mean) > most:
@@ -108,13 +109,13 @@ class TrackRecord:
     def in_words(self) -> str:
         """Describe the record for the staff."""
         if not self.sessions:
-            return f"{self.model}: no session was judged yet"
+            return f"{self.model}: no session has been judged yet"
         return (
-            f"{self.model}: {self.refused_percent:.0f} % refused in the end ({self.refused} of"
-            f" {self.sessions} sessions, mean over users {self.refused_mean:.0f} %;"
-            f" {self.proposals_refused} of {self.proposals} proposals),"
-            f" {self.undone_percent:.0f} % undone ({self.undone} of {self.accepted} accepted edits,"
-            f" mean over users {self.undone_mean:.0f} %)"
+            f"{self.model}: {self.refused_percent:.0f} % refused after all attempts"
+            f" ({self.refused} of {self.sessions} sessions, mean over users"
+            f" {self.refused_mean:.0f} %; {self.proposals_refused} of {self.proposals} proposals),"
+            f" {self.undone_percent:.0f} % undone ({self.undone} of {self.accepted} accepted"
+            f" edits, mean over users {self.undone_mean:.0f} %)"
         )
 
 
@@ -206,8 +207,8 @@ def read(workspace: Workspace, model: str) -> TrackRecord:
     told = [] if stopped else record.exceeded(limits)
     if told and not _spares(workspace, model, limits, users):
         stopped = (
-            f"{STOPPED}{model}: {', and '.join(told)}. Entries wait until the staff let it go on,"
-            " or choose another model for the workspace."
+            f"{STOPPED}{model}: {', and '.join(told)}. Entries wait until the staff let the model"
+            " continue, or choose another one for the workspace."
         )
     return replace(record, stopped=stopped)
 

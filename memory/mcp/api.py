@@ -80,7 +80,7 @@ def address(*segments: str) -> str:
     """
     for segment in segments:
         if segment in ("", ".", "..") or "/" in segment or not segment.isprintable():
-            raise RequestRefused(f"There is nothing called {segment[:100]!r}.")
+            raise RequestRefused(f"{segment[:100]!r} does not exist.")
     return "".join(f"{quote(segment, safe='')}/" for segment in segments)
 
 
@@ -91,7 +91,7 @@ def _read(response: httpx2.Response) -> Json:
         answer = None
     if not isinstance(answer, dict):
         raise RequestRefused(
-            f"This is no UaC server: it answers {response.status_code} without JSON."
+            f"This is not a UaC server: it answers {response.status_code} without JSON."
         )
     if response.status_code >= 400:
         raise RequestRefused(_told(answer), answer)

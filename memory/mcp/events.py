@@ -127,7 +127,7 @@ class Streams:
         while True:
             if time.monotonic() - looked_at_key >= heartbeat:
                 if not await loop.run_in_executor(self._threads, _holds, subscription.key):
-                    yield 'event: closed\ndata: {"detail": "The API key holds no more."}\n\n'
+                    yield ('event: closed\ndata: {"detail": "The API key is no longer valid."}\n\n')
                     return
                 looked_at_key = time.monotonic()
             page = await self._page((workspace, subscription.user, after))

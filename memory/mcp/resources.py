@@ -57,7 +57,7 @@ async def read(caller: Caller, uri: str) -> tuple[str, str]:
         return str((await caller.api.get(address("users", user, "manifest")))["text"]), TEXT
     version = await _head(caller, user)
     if version is None:
-        raise RequestRefused("This user's project has no version yet, and so no file.")
+        raise RequestRefused("This user's project has no version yet, and therefore no files.")
     path = address(*unquote(match["path"]).split("/")).removesuffix("/")
     return str((await caller.api.get(f"{version}files/{path}"))["source"]), PYTHON
 

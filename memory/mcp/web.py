@@ -52,8 +52,8 @@ THREADS = 16
 RETRY_SECONDS = 5
 HEALTH = ("/livez", "/readyz")
 NOTHING_ELSE = (
-    "This process answers POST /mcp, POST /users/{user_id}/mcp, GET /events/ and"
-    " GET /users/{user_id}/events/; the API is at another address."
+    "This process serves POST /mcp, POST /users/{user_id}/mcp, GET /events/ and GET"
+    " /users/{user_id}/events/; the API has another URL."
 )
 FAILED = "The server failed on this request."
 # The keys of a request's scope for its id, and for its API key.
@@ -89,7 +89,7 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
         except Full:
             raise HTTPException(
                 503,
-                "This server has as many streams open as it may have; come again later.",
+                "This server has reached its maximum number of open streams; try again later.",
                 {"Retry-After": str(RETRY_SECONDS)},
             ) from None
 
@@ -221,10 +221,12 @@ def _check_host(headers: Headers) -> None:
     """Refuse a host that is not ours, and browser requests from pages of other origins."""
     host, _ = split_domain_port(headers.get("host", ""))
     if not host or not validate_host(host, settings.ALLOWED_HOSTS):
-        raise HTTPException(421, "This server does not answer to that host: see ALLOWED_HOSTS.")
+        raise HTTPException(
+            421, "This server does not answer requests for that host: see ALLOWED_HOSTS."
+        )
     origin = headers.get("origin")
     if origin is not None and not _is_ours(origin):
-        raise HTTPException(403, "Pages of that origin may not ask this server.")
+        raise HTTPException(403, "Pages of that origin may not call this server.")
 
 
 def _is_ours(origin: str) -> bool:
@@ -243,7 +245,7 @@ def _check_transport(scope: Scope, headers: Headers) -> None:
         told = headers.get(name.removeprefix("HTTP_").replace("_", "-"))
         secure = secure if told is None else told.split(",")[0].strip() == value
     if settings.SECURE_SSL_REDIRECT and not secure:
-        raise HTTPException(403, "Ask over https: API keys must not travel in clear text.")
+        raise HTTPException(403, "Use https: API keys must not be sent in clear text.")
 
 
 @contextmanager
@@ -269,7 +271,7 @@ def _subscription(request: Request) -> Subscription:
     """Return the requested subscription; raises HTTPException with the problem."""
     key: ApiKey = request.scope[KEY]
     if KeyScope.READ not in key.scopes:
-        raise HTTPException(403, "This API key has not the scope read, which is needed here.")
+        raise HTTPException(403, "This API key lacks the required scope `read`.")
     user_id, user = request.path_params.get("user_id"), None
     if user_id is not None:
         users = MemoryUser.objects.filter(reach(key), user_id=user_id).values_list("pk", flat=True)
@@ -279,7 +281,9 @@ def _subscription(request: Request) -> Subscription:
     elif key.user_pks is not None:
         raise HTTPException(404, NOT_FOR_CERTAIN_USERS)
     if unknown := sorted(set(request.query_params) - {"after"}):
-        raise HTTPException(400, f"Unknown parameter {unknown[0][:100]!r}; this address has after.")
+        raise HTTPException(
+            400, f"Unknown parameter {unknown[0][:100]!r}; this endpoint only has after."
+        )
     asked = request.headers.get("last-event-id") or request.query_params.get("after", "now")
     try:
         after = alert_events.number(asked, alert_events.newest(key.workspace))

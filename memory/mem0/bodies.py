@@ -20,8 +20,8 @@ from memory.models.log import EntryKind
 MAX_CHANGES = 1000
 ENTITIES = (USER, "agent_id", "run_id", APP)
 NO_USER = (
-    "Memories here belong to a user: send user_id. An agent_id, run_id or app_id may be sent beside"
-    " it, and has no memories of its own."
+    "Memories belong to a user: send user_id. You may send an agent_id, run_id or app_id with it,"
+    " which have no memories of their own."
 )
 
 
@@ -36,11 +36,14 @@ class NotMapped:
 # Fields that many clients send and that may be ignored: a key belongs to one workspace, nothing
 # expires, and a search always uses words, too.
 IGNORED = ("version", "output_format", "org_id", "project_id", "show_expired", "keyword_search")
-_EXPIRES = NotMapped("Memories do not expire here; delete what is to be forgotten.")
-_INSTRUCTIONS = NotMapped("What a language model is told is the same for all, and the server's.")
+_EXPIRES = NotMapped("Memories do not expire here; delete a memory to forget it.")
+_INSTRUCTIONS = NotMapped(
+    "The instructions of the language model are set by the server, the same for all."
+)
 _CATEGORIES = NotMapped("Memories have no categories here; send metadata, and filter by it.", [[]])
 _LATEST = NotMapped(
-    "Only the newest text of a memory is found; GET /v1/memories/{id}/history/ has the others.",
+    "Search covers only the newest text of a memory; GET /v1/memories/{id}/history/ has the"
+    " others.",
     [True],
 )
 
@@ -72,7 +75,7 @@ class MessageSerializer(StrictSerializer):
     def to_internal_value(self, data: Any) -> Any:
         """Validate; raises CannotBeMapped for content that is no text."""
         if isinstance(data, dict) and isinstance(data.get("content"), list | dict):
-            raise CannotBeMapped("messages: The log holds text; send content as a string.")
+            raise CannotBeMapped("messages: The log contains text only; send content as a string.")
         return super().to_internal_value(data)
 
 
@@ -107,7 +110,7 @@ class AddSerializer(Body):
             return datetime.datetime.fromtimestamp(value, datetime.UTC)
         except (ValueError, OverflowError, OSError):
             raise serializers.ValidationError(
-                "Send seconds since 1970-01-01 of a year up to 9999."
+                "Send seconds since 1970-01-01, of a year up to 9999."
             ) from None
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +123,7 @@ class AddSerializer(Body):
         ]
         if wrong:
             raise serializers.ValidationError(
-                {"filters": [f"{wrong[0][:100]}: send texts; there are {', '.join(ENTITIES)}."]}
+                {"filters": [f"{wrong[0][:100]}: send texts for {', '.join(ENTITIES)} only."]}
             )
         attrs = {**filters, **attrs}
         if USER not in attrs:
@@ -162,10 +165,10 @@ class SearchSerializer(Body):
     not_mapped = {
         "categories": _CATEGORIES,
         "latest_only": _LATEST,
-        "rerank": NotMapped("One formula ranks, and nothing after it.", [False]),
+        "rerank": NotMapped("The ranking is fixed; there is no reranking.", [False]),
         "reference_date": NotMapped(
-            "Name the days in the query, or filter by created_at; POST /v1/users/{user_id}/query/"
-            " computes with dates."
+            "Give the dates in the query, or filter by created_at; POST"
+            " /v1/users/{user_id}/query/ computes with dates."
         ),
     }
 
@@ -194,7 +197,8 @@ class UpdateSerializer(Body):
 
     not_mapped = {
         "timestamp": NotMapped(
-            "When it was told is not changed by a correction; delete the memory and add it anew."
+            "A correction does not change when the memory was told; delete the memory and add it"
+            " again."
         ),
         "expiration_date": _EXPIRES,
     }

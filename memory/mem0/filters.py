@@ -15,8 +15,8 @@ from memory.texts import parse_expression
 MAX_QUERY = 4000
 USER = "user_id"
 ONE_USER = (
-    "Memories here belong to one user each: name it as filters.user_id, as a text, at the top level"
-    " or in a top-level AND; ask for each user by itself."
+    "Every memory belongs to one user: give filters.user_id as a text, at the top level or in a"
+    " top-level AND; make one request per user."
 )
 _ENTITIES = ("agent_id", "run_id", APP)
 _NOT_MAPPED: Mapping[str, str] = {
@@ -94,7 +94,7 @@ def _translated(node: Any, place: str, depth: int) -> dict[str, Any]:
     if not isinstance(node, dict):
         raise _wrong(f"{place}: send an object.")
     if depth > MAX_DEPTH:
-        raise _wrong(f"{place[:200]}: groups may be {MAX_DEPTH} deep at most.")
+        raise _wrong(f"{place[:200]}: groups may be nested at most {MAX_DEPTH} deep.")
     parts: list[dict[str, Any]] = []
     for key, value in node.items():
         here = f"{place}.{key[:100]}"

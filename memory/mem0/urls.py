@@ -7,21 +7,21 @@ from memory.mem0 import views
 MEMORY = "v1/memories/<path:memory_id>/"
 
 _PROFILE = (
-    "The user's project is the profile: GET /v1/users/{user_id}/manifest/, outside of /mem0/."
+    "Use the user's project as the profile: GET /v1/users/{user_id}/manifest/, outside of /mem0/."
 )
 # Addresses that mem0 has and this server does not, or has elsewhere: a pattern, and the reason.
 NOT_HERE = {
     "v2/entities/.+/profile/": _PROFILE,
-    "v1/feedback/": "Feedback is given on alerts: POST /v1/alerts/{id}/feedback/, outside of"
+    "v1/feedback/": "Give feedback on alerts instead: POST /v1/alerts/{id}/feedback/, outside of"
     " /mem0/.",
-    "v1/exports/": "The log is read with GET /v1/users/{user_id}/entries/, the user's project with"
-    " GET /v1/users/{user_id}/checkpoints/, both outside of /mem0/.",
-    "v1/summary/": "POST /v1/users/{user_id}/context/, outside of /mem0/, tells what matters under"
-    " a budget of tokens.",
+    "v1/exports/": "Read the log with GET /v1/users/{user_id}/entries/, and the user's project"
+    " with GET /v1/users/{user_id}/checkpoints/, both outside of /mem0/.",
+    "v1/summary/": "Use POST /v1/users/{user_id}/context/, outside of /mem0/, which returns what"
+    " is relevant within a token budget.",
     "v2/profiles/": _PROFILE,
-    "api/v1/webhooks/": "Webhooks tell of alerts: POST /v1/webhooks/ outside of /mem0/.",
-    "api/v1/orgs/": "A workspace is organization and project; its settings and keys are in the"
-    " admin.",
+    "api/v1/webhooks/": "Webhooks report alerts: POST /v1/webhooks/ outside of /mem0/.",
+    "api/v1/orgs/": "A workspace is both organization and project; its settings and keys are"
+    " managed in the admin.",
 }
 
 

@@ -93,7 +93,9 @@ class Mem0View(APIView):
         if user_id is None:
             if rest:
                 raise CannotBeMapped(filters.ONE_USER)
-            raise ValidationError({"filters": {"user_id": ["Name the user whose memories."]}})
+            raise ValidationError(
+                {"filters": {"user_id": ["Give the user whose memories are meant."]}}
+            )
         user = self.user_named(user_id)
         return user, filters.compiled(rest, user.time_zone if user else "UTC")
 
@@ -117,7 +119,7 @@ class Add(Mem0View):
         drafts = body.drafts()
         restricted = principal_of(request).key.user_pks is not None
         if restricted and self.user_named(body.validated_data["user_id"]) is None:
-            raise Http404("There is no such user for this API key, which is for certain users.")
+            raise Http404("This API key is limited to certain users, and this is not one of them.")
         rates.take(request, quotas.ENTRIES, len(drafts))
         # The client sends no Idempotency-Key; other callers of this address may.
         written = idempotency.once(
@@ -226,7 +228,7 @@ class OneMemory(Mem0View):
     parameters = {"DELETE": ("delete_linked",)}
 
     def get(self, request: Request, memory_id: str) -> Response:
-        """Return it as it reads now."""
+        """Return the memory's current text."""
         self.refuse_others(memory_id)
         return Response(memories.one(self.workspace, memory_id).to_json())
 
@@ -243,7 +245,7 @@ class OneMemory(Mem0View):
         return Response(memory.to_json())
 
     def delete(self, request: Request, memory_id: str) -> Response:
-        """Redact it, with everything derived from it, which includes its earlier texts."""
+        """Redact the memory with everything derived from it, including its earlier texts."""
         self.refuse_others(memory_id)
         memories.delete(self.workspace, [memory_id], by=self.caller)
         return Response({"message": "Memory deleted successfully!"})
@@ -253,7 +255,7 @@ class History(Mem0View):
     """The history of a memory."""
 
     def get(self, request: Request, memory_id: str) -> Response:
-        """Return each text that it had, and whether it was deleted."""
+        """Return each text that the memory had, and whether it was deleted."""
         self.refuse_others(memory_id)
         return Response(memories.history(self.workspace, memory_id))
 
@@ -262,7 +264,7 @@ class Batch(Mem0View):
     """Several memories, all or none."""
 
     def put(self, request: Request) -> Response:
-        """Update them."""
+        """Update the memories."""
         body = bodies.BatchUpdateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         changes = [memories.Change(**one) for one in body.validated_data["memories"]]
@@ -277,7 +279,7 @@ class Batch(Mem0View):
         return Response({"message": f"Successfully updated {len(changes)} memories"})
 
     def delete(self, request: Request) -> Response:
-        """Redact them."""
+        """Redact the memories."""
         body = bodies.BatchDeleteSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         ids = [one["memory_id"] for one in body.validated_data["memories"]]
@@ -327,8 +329,8 @@ class Entity(Mem0View):
         """Erase the user, irreversibly; agents, runs and apps are only labels of memories."""
         if kind != "user":
             raise CannotBeMapped(
-                "There are no entities but users: DELETE /v1/memories/ with a user_id and an"
-                " agent_id, run_id or app_id redacts these memories."
+                "Only users are entities: DELETE /v1/memories/ with a user_id and an agent_id,"
+                " run_id or app_id redacts these memories."
             )
         user = self.user_named(name)
         if user is None:
@@ -358,8 +360,8 @@ class Events(Mem0View):
         """Return the events, newest first."""
         if "user_id" not in request.query_params:
             raise CannotBeMapped(
-                "user_id: Events are told of one user at a time, or one by one:"
-                " GET /v1/event/{event_id}/."
+                "user_id: Events are listed for one user at a time, or returned one by one: GET"
+                " /v1/event/{event_id}/."
             )
         user = self.user_named(request.query_params["user_id"])
         size = _number(request, "page_size", default=50, most=100)
@@ -386,7 +388,7 @@ class Unknown(Mem0View):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Raise Http404, once the caller is authenticated."""
         APIView.initial(self, request, *args, **kwargs)
-        raise Http404("There is nothing at this address, which mem0's client 2.2 does not call.")
+        raise Http404("Endpoint not found; mem0's client 2.2 does not call it.")
 
 
 def _told_before(known: IdempotencyKey) -> list[LogEntry]:
@@ -408,7 +410,7 @@ def _created(asked: Mapping[str, Any]) -> dict[str, Any]:
                 following = datetime.date.fromisoformat(end) + datetime.timedelta(days=1)
             except (ValueError, OverflowError):
                 raise ValidationError(
-                    {"end_date": ["Send a day that exists, such as 2026-03-01."]}
+                    {"end_date": ["Send an existing day, such as 2026-03-01."]}
                 ) from None
             del operators["lte"]
             operators["lt"] = following.isoformat()

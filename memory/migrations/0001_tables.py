@@ -36,42 +36,51 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not tried again before this time.",
+                        help_text="Not attempted again before this time.",
                     ),
                 ),
                 (
                     "hinted_at",
-                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                    models.DateTimeField(
+                        help_text="When workers were last notified of it.", null=True
+                    ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                    models.IntegerField(default=0, help_text="Attempts since the last success."),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 ("name", models.CharField(max_length=100, unique=True)),
-                ("detail", models.TextField(help_text="What is wrong, or was last.")),
+                ("detail", models.TextField(help_text="The current or last problem.")),
                 (
                     "holds_since",
                     models.DateTimeField(
-                        help_text="Since when it is so; empty when it is not.", null=True
+                        help_text="When the problem began; empty if there is none.", null=True
                     ),
                 ),
-                ("seen_at", models.DateTimeField(help_text="When it was so last.", null=True)),
+                (
+                    "seen_at",
+                    models.DateTimeField(help_text="When the problem was last seen.", null=True),
+                ),
                 (
                     "raised_at",
                     models.DateTimeField(
-                        help_text="Empty: it is not, or not for long yet.", null=True
+                        help_text="Empty: there is no problem, or it has not lasted long enough.",
+                        null=True,
                     ),
                 ),
-                ("cleared_at", models.DateTimeField(help_text="When it was over.", null=True)),
+                (
+                    "cleared_at",
+                    models.DateTimeField(help_text="When the problem ended.", null=True),
+                ),
                 (
                     "is_told",
                     models.BooleanField(
                         default=True,
-                        help_text="Whether the staff were told of the last change by e-mail.",
+                        help_text="Whether the staff were notified of the last change by e-mail.",
                     ),
                 ),
             ],
@@ -93,7 +102,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Provider and model, such as openai:gpt-5-mini, anthropic:claude-sonnet-4-5 or google:gemini-2.5-flash. For Ollama, vLLM and other servers that speak OpenAI's protocol: openai: and the model's name there, with their base URL.",
+                        help_text="Provider and model, such as openai:gpt-5-mini, anthropic:claude-sonnet-4-5 or google:gemini-2.5-flash. For Ollama, vLLM and other servers with an OpenAI-compatible API: openai: and the model's name there, with their base URL.",
                         max_length=200,
                         verbose_name="model",
                     ),
@@ -103,7 +112,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Where the provider answers, if not at its usual address, such as http://ollama:11434/v1. The server's own key is never sent there.",
+                        help_text="The provider's URL, if it is not the usual one, such as http://ollama:11434/v1. The server's own key is never sent there.",
                         max_length=500,
                         verbose_name="base URL",
                     ),
@@ -113,7 +122,7 @@ class Migration(migrations.Migration):
                     "llm_concurrency",
                     models.PositiveIntegerField(
                         blank=True,
-                        help_text="Calls that may be under way at one time, on all workers together.",
+                        help_text="The maximum number of concurrent calls, on all workers together.",
                         null=True,
                         validators=[django.core.validators.MinValueValidator(1)],
                         verbose_name="concurrent calls",
@@ -123,7 +132,7 @@ class Migration(migrations.Migration):
                     "llm_tokens_per_day",
                     models.PositiveBigIntegerField(
                         blank=True,
-                        help_text="Tokens, in and out, that may be spent from midnight to midnight UTC. With 0 no call is made.",
+                        help_text="Input and output tokens that may be used from midnight to midnight UTC. 0 allows no calls.",
                         null=True,
                         verbose_name="tokens a day",
                     ),
@@ -200,7 +209,7 @@ class Migration(migrations.Migration):
                     "single_use",
                     models.BooleanField(
                         default=False,
-                        help_text="Destroy a container after every use. Otherwise a user's is kept for a moment in case the user comes back, which is many times faster.",
+                        help_text="Destroy a container after every use. Otherwise a user's container is kept for a short time in case the user comes back, which is many times faster.",
                         verbose_name="single-use containers",
                     ),
                 ),
@@ -229,7 +238,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         editable=False,
-                        help_text="Model → since when it is judged anew, who let it go on, and why.",
+                        help_text="Model → since when, by whom and why it was allowed to continue, with a new track record.",
                         null=True,
                     ),
                 ),
@@ -238,7 +247,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         editable=False,
-                        help_text="Model → since when it is stopped, why, and by which limits.",
+                        help_text="Model → since when and why it is stopped, and by which limits.",
                         null=True,
                     ),
                 ),
@@ -356,7 +365,7 @@ class Migration(migrations.Migration):
                     "time_zone",
                     models.CharField(
                         default="UTC",
-                        help_text="Of users who are created without one, such as Europe/Berlin.",
+                        help_text="The time zone of users who are created without one, such as Europe/Berlin.",
                         max_length=64,
                         validators=[memory.models.fields.validate_time_zone],
                     ),
@@ -366,7 +375,7 @@ class Migration(migrations.Migration):
                     models.BooleanField(
                         db_default=False,
                         default=False,
-                        help_text="Whether an entry for a user_id that is not there yet creates the user.",
+                        help_text="Whether an entry for an unknown user_id creates the user.",
                         verbose_name="create users by their first entry",
                     ),
                 ),
@@ -391,11 +400,11 @@ class Migration(migrations.Migration):
             fields=[
                 ("name", models.CharField(max_length=100, primary_key=True, serialize=False)),
                 ("started_at", models.DateTimeField()),
-                ("seen_at", models.DateTimeField(help_text="When it last said so.")),
-                ("threads", models.IntegerField(help_text="How much it does at a time.")),
+                ("seen_at", models.DateTimeField(help_text="The time of the last heartbeat.")),
+                ("threads", models.IntegerField(help_text="How much work it does at a time.")),
                 (
                     "report",
-                    models.JSONField(default=dict, help_text="What it says of its sandboxes."),
+                    models.JSONField(default=dict, help_text="Its report on its sandboxes."),
                 ),
             ],
             options={
@@ -419,7 +428,10 @@ class Migration(migrations.Migration):
                         help_text="The project without its records: memory.project.Outline."
                     ),
                 ),
-                ("seen_seq", models.BigIntegerField(help_text="The newest entry considered.")),
+                (
+                    "seen_seq",
+                    models.BigIntegerField(help_text="The newest entry that was considered."),
+                ),
                 (
                     "origin",
                     models.CharField(
@@ -437,10 +449,10 @@ class Migration(migrations.Migration):
                 (
                     "edits",
                     memory.models.fields.ExactJSONField(
-                        help_text="What changed, each edit with the entries that it rests on."
+                        help_text="The changes, each with the entries that it is based on."
                     ),
                 ),
-                ("verdict", models.JSONField(help_text="What the gate checked and found.")),
+                ("verdict", models.JSONField(help_text="The gate's checks with their findings.")),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 (
                     "parent",
@@ -468,7 +480,7 @@ class Migration(migrations.Migration):
                         to="memory.workspace",
                     ),
                 ),
-                ("last_seq", models.BigIntegerField(help_text="How many events there have been.")),
+                ("last_seq", models.BigIntegerField(help_text="The number of events so far.")),
             ],
             options={
                 "verbose_name": "event counter",
@@ -506,25 +518,27 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not tried again before this time.",
+                        help_text="Not attempted again before this time.",
                     ),
                 ),
                 (
                     "hinted_at",
-                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                    models.DateTimeField(
+                        help_text="When workers were last notified of it.", null=True
+                    ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                    models.IntegerField(default=0, help_text="Attempts since the last success."),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
                     "dead_since",
                     models.DateTimeField(
-                        help_text="When it was given up; empty if it was not, or the staff have seen to it.",
+                        help_text="When it failed permanently; empty if it has not, or if the staff have handled it.",
                         null=True,
                     ),
                 ),
@@ -534,27 +548,32 @@ class Migration(migrations.Migration):
                         default=uuid.uuid4, editable=False, primary_key=True, serialize=False
                     ),
                 ),
-                ("constraint", models.CharField(help_text="Path of its source.", max_length=300)),
+                (
+                    "constraint",
+                    models.CharField(help_text="Path of the constraint's source.", max_length=300),
+                ),
                 ("source_hash", models.CharField(max_length=64)),
-                ("days", models.PositiveIntegerField(help_text="So far back it looks.")),
+                ("days", models.PositiveIntegerField(help_text="How many days it looks back.")),
                 (
                     "most_users",
-                    models.PositiveIntegerField(help_text="If it fits more, so many are picked."),
+                    models.PositiveIntegerField(
+                        help_text="The sample size, if the constraint applies to more users."
+                    ),
                 ),
                 (
                     "by",
                     models.CharField(
                         choices=[
                             ("recorded", "what was known then"),
-                            ("occurred", "what was the case then, by the entries' own times"),
+                            ("occurred", "what was true then, by the entries' own times"),
                         ],
                         db_default="recorded",
                         default="recorded",
-                        help_text="Whether it goes by what was known, or by the entries' own times.",
+                        help_text="Whether it is based on what was known, or on the entries' own times.",
                         max_length=16,
                     ),
                 ),
-                ("until", models.DateTimeField(help_text="The instant up to which it looks.")),
+                ("until", models.DateTimeField(help_text="The end of the period.")),
                 (
                     "state",
                     models.CharField(
@@ -574,7 +593,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Why it was cancelled, or failed.",
+                        help_text="Why it was cancelled or failed.",
                         max_length=300,
                     ),
                 ),
@@ -582,14 +601,14 @@ class Migration(migrations.Migration):
                 (
                     "picked",
                     models.BooleanField(
-                        default=False, help_text="Whether it is settled on whom to look."
+                        default=False, help_text="Whether the users have been selected."
                     ),
                 ),
                 (
                     "looked_at",
                     models.PositiveIntegerField(
                         default=0,
-                        help_text="Users that were held against what the constraint needs.",
+                        help_text="Users that were checked against what the constraint requires.",
                     ),
                 ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
@@ -618,7 +637,10 @@ class Migration(migrations.Migration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
-                ("name", models.CharField(help_text="What uses this key.", max_length=100)),
+                (
+                    "name",
+                    models.CharField(help_text="The component that uses this key.", max_length=100),
+                ),
                 ("prefix", models.CharField(editable=False, max_length=12, unique=True)),
                 ("digest", models.CharField(editable=False, max_length=64)),
                 (
@@ -646,7 +668,7 @@ class Migration(migrations.Migration):
                         base_field=models.BigIntegerField(),
                         blank=True,
                         editable=False,
-                        help_text="Of whom alone it may read and write; empty: of everybody.",
+                        help_text="The users that the key is limited to; empty: all users.",
                         null=True,
                         size=None,
                     ),
@@ -658,7 +680,7 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         blank=True,
                         editable=False,
-                        help_text="The key whose place it takes.",
+                        help_text="The key that this one replaces.",
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="replaced_by",
@@ -716,7 +738,7 @@ class Migration(migrations.Migration):
                     "erased_at",
                     models.DateTimeField(
                         editable=False,
-                        help_text="When it was asked to erase this person.",
+                        help_text="When the erasure of this user was requested.",
                         null=True,
                     ),
                 ),
@@ -733,14 +755,14 @@ class Migration(migrations.Migration):
                     models.BigIntegerField(
                         default=0,
                         editable=False,
-                        help_text="What its entries take, without those redacted.",
+                        help_text="The size of the user's entries, without redacted ones.",
                     ),
                 ),
                 (
                     "redacting_since",
                     models.DateTimeField(
                         editable=False,
-                        help_text="Since when the newest version may hold what was redacted: it is not told.",
+                        help_text="Since when the newest version may contain redacted content; it is not returned.",
                         null=True,
                     ),
                 ),
@@ -750,7 +772,7 @@ class Migration(migrations.Migration):
                     "constraints_due_at",
                     models.DateTimeField(
                         editable=False,
-                        help_text="When the constraints run next by the clock.",
+                        help_text="When the constraints run next because of the time.",
                         null=True,
                     ),
                 ),
@@ -758,7 +780,7 @@ class Migration(migrations.Migration):
                     "constraints_changed_at",
                     models.DateTimeField(
                         editable=False,
-                        help_text="When constraints of the workspace changed, until they have run again.",
+                        help_text="When constraints of the workspace changed; empty once they have run again.",
                         null=True,
                     ),
                 ),
@@ -779,7 +801,7 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         blank=True,
                         editable=False,
-                        help_text="Who it is, since it turned out: nothing new is told of this one.",
+                        help_text="The user into whom this one was merged: nothing new is returned for this one.",
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="+",
@@ -799,8 +821,8 @@ class Migration(migrations.Migration):
                 "verbose_name": "user",
                 "ordering": ["workspace", "user_id"],
                 "permissions": [
-                    ("erase_memoryuser", "Can erase users, which is for good (privacy)"),
-                    ("subject_access", "Can download all that is kept of a person (privacy)"),
+                    ("erase_memoryuser", "Can erase users permanently (privacy)"),
+                    ("subject_access", "Can download all stored data about a person (privacy)"),
                 ],
             },
         ),
@@ -823,7 +845,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("occurred_at", models.DateTimeField(help_text="When it was true or said.")),
-                ("recorded_at", models.DateTimeField(help_text="When the log learned it.")),
+                ("recorded_at", models.DateTimeField(help_text="When it was recorded in the log.")),
                 (
                     "derived_from",
                     django.contrib.postgres.fields.ArrayField(
@@ -837,7 +859,12 @@ class Migration(migrations.Migration):
                 ("role", models.CharField(max_length=32, null=True)),
                 ("speaker", models.CharField(max_length=200, null=True)),
                 ("agent_id", models.CharField(max_length=200, null=True)),
-                ("source", models.CharField(help_text="What wrote it.", max_length=200, null=True)),
+                (
+                    "source",
+                    models.CharField(
+                        help_text="The component that wrote it.", max_length=200, null=True
+                    ),
+                ),
                 ("idempotency_key", models.CharField(max_length=255, null=True)),
                 ("salt", models.BinaryField(max_length=16, null=True)),
                 ("payload_hash", models.BinaryField(max_length=32)),
@@ -870,19 +897,21 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not tried again before this time.",
+                        help_text="Not attempted again before this time.",
                     ),
                 ),
                 (
                     "hinted_at",
-                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                    models.DateTimeField(
+                        help_text="When workers were last notified of it.", null=True
+                    ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                    models.IntegerField(default=0, help_text="Attempts since the last success."),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
@@ -899,12 +928,12 @@ class Migration(migrations.Migration):
                 (
                     "waiting",
                     models.PositiveIntegerField(
-                        default=0, help_text="Entries that have come since nothing was pending."
+                        default=0, help_text="Entries that arrived since nothing was pending."
                     ),
                 ),
                 (
                     "waiting_since",
-                    models.DateTimeField(help_text="When the oldest of them came.", null=True),
+                    models.DateTimeField(help_text="When the oldest of them arrived.", null=True),
                 ),
                 ("cursor_seq", models.BigIntegerField(default=0)),
                 (
@@ -946,7 +975,7 @@ class Migration(migrations.Migration):
                 (
                     "user",
                     models.ForeignKey(
-                        help_text="The person whom the write was about, if it was about one.",
+                        help_text="The user that the write was about, if any.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="idempotency_keys",
@@ -971,61 +1000,66 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not tried again before this time.",
+                        help_text="Not attempted again before this time.",
                     ),
                 ),
                 (
                     "hinted_at",
-                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                    models.DateTimeField(
+                        help_text="When workers were last notified of it.", null=True
+                    ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                    models.IntegerField(default=0, help_text="Attempts since the last success."),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
                     "dead_since",
                     models.DateTimeField(
-                        help_text="When it was given up; empty if it was not, or the staff have seen to it.",
+                        help_text="When it failed permanently; empty if it has not, or if the staff have handled it.",
                         null=True,
                     ),
                 ),
                 (
                     "due_at",
-                    models.DateTimeField(help_text="Empty when none is to be made.", null=True),
+                    models.DateTimeField(help_text="Empty if none is to be computed.", null=True),
                 ),
                 (
                     "basis",
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Hash of what else it rests on.",
+                        help_text="Hash of the other inputs of the forecast.",
                         max_length=64,
                     ),
                 ),
                 ("computed_at", models.DateTimeField(null=True)),
                 (
                     "start",
-                    models.DateTimeField(
-                        help_text="The instant from which on it tells.", null=True
-                    ),
+                    models.DateTimeField(help_text="The beginning of the forecast.", null=True),
                 ),
                 ("horizon_days", models.PositiveIntegerField(default=0)),
-                ("known_until", models.DateTimeField(help_text="Of all constraints.", null=True)),
+                (
+                    "known_until",
+                    models.DateTimeField(
+                        help_text="How far it reaches for all constraints.", null=True
+                    ),
+                ),
                 (
                     "needs_daily",
                     models.BooleanField(
                         default=False,
-                        help_text="Whether a constraint could not be looked ahead at.",
+                        help_text="Whether a constraint has no forecast.",
                     ),
                 ),
                 (
                     "results",
                     memory.models.fields.ExactJSONField(
-                        default=dict, help_text="By constraint, as they are used again."
+                        default=dict, help_text="Results by constraint, for reuse."
                     ),
                 ),
                 (
@@ -1038,13 +1072,15 @@ class Migration(migrations.Migration):
                 (
                     "wakes_at",
                     models.DateTimeField(
-                        help_text="When the constraints run because of it.", null=True
+                        help_text="When the constraints run next because of the forecast.",
+                        null=True,
                     ),
                 ),
                 (
                     "timings",
                     models.JSONField(
-                        default=dict, help_text="Seconds, and how much was called anew."
+                        default=dict,
+                        help_text="Seconds, and the number of calls that were made anew.",
                     ),
                 ),
                 (
@@ -1093,7 +1129,7 @@ class Migration(migrations.Migration):
                     models.DateTimeField(
                         default=django.utils.timezone.now,
                         editable=False,
-                        help_text="With a version, the time of that; later if it was decided when that was there.",
+                        help_text="With a version, the version's time, or later if the outcome was decided for an existing version.",
                     ),
                 ),
                 (
@@ -1169,7 +1205,7 @@ class Migration(migrations.Migration):
                 (
                     "content",
                     models.TextField(
-                        help_text="Empty where an entry that it rests on was redacted.", null=True
+                        help_text="Empty if an entry that it is based on was redacted.", null=True
                     ),
                 ),
                 (
@@ -1177,7 +1213,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="By which git knows the content.",
+                        help_text="The content's object id in git.",
                         max_length=40,
                     ),
                 ),
@@ -1210,9 +1246,11 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "since",
-                    models.DateTimeField(help_text="From when on it was looked at.", null=True),
+                    models.DateTimeField(
+                        help_text="The beginning of the evaluated period.", null=True
+                    ),
                 ),
-                ("known_until", models.DateTimeField(help_text="Empty: to the end.", null=True)),
+                ("known_until", models.DateTimeField(help_text="Empty: until the end.", null=True)),
                 (
                     "versions",
                     models.PositiveIntegerField(default=0, help_text="Versions within the period."),
@@ -1221,13 +1259,13 @@ class Migration(migrations.Migration):
                     "looks",
                     models.PositiveIntegerField(
                         default=0,
-                        help_text="Of these, so many differed in what the constraint reads.",
+                        help_text="Versions among these that differ in what the constraint reads.",
                     ),
                 ),
                 (
                     "problems",
                     memory.models.fields.ExactJSONField(
-                        default=list, help_text="Where it would have failed, or said too much."
+                        default=list, help_text="Where it would have failed or been too noisy."
                     ),
                 ),
                 ("problem_count", models.PositiveIntegerField(default=0)),
@@ -1240,7 +1278,7 @@ class Migration(migrations.Migration):
                 (
                     "error",
                     models.TextField(
-                        blank=True, default="", help_text="Why it could not be looked at."
+                        blank=True, default="", help_text="Why the user could not be evaluated."
                     ),
                 ),
                 (
@@ -1265,7 +1303,7 @@ class Migration(migrations.Migration):
             model_name="backtest",
             name="user",
             field=models.ForeignKey(
-                help_text="Whose own constraint it is; empty for a workspace's.",
+                help_text="The user who owns the constraint; empty for a workspace constraint.",
                 null=True,
                 on_delete=django.db.models.deletion.CASCADE,
                 related_name="backtests",
@@ -1309,7 +1347,7 @@ class Migration(migrations.Migration):
                     "evidence",
                     models.JSONField(
                         default=list,
-                        help_text="The records it rests on, each with its key and log entries.",
+                        help_text="The records that it is based on, each with its key and log entries.",
                     ),
                 ),
                 (
@@ -1337,7 +1375,7 @@ class Migration(migrations.Migration):
                 (
                     "snoozed_until",
                     models.DateTimeField(
-                        help_text="Empty for one that is snoozed until it changes, or not at all.",
+                        help_text="Empty if it is snoozed until it changes, or not snoozed.",
                         null=True,
                     ),
                 ),
@@ -1346,13 +1384,13 @@ class Migration(migrations.Migration):
                     "open_since",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="When it opened, or was reopened last.",
+                        help_text="When it opened or was last reopened.",
                     ),
                 ),
                 (
                     "escalate_at",
                     models.DateTimeField(
-                        help_text="When somebody else is told, unless it is acknowledged before.",
+                        help_text="When it is escalated unless somebody acknowledges it.",
                         null=True,
                     ),
                 ),
@@ -1405,19 +1443,21 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not tried again before this time.",
+                        help_text="Not attempted again before this time.",
                     ),
                 ),
                 (
                     "hinted_at",
-                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                    models.DateTimeField(
+                        help_text="When workers were last notified of it.", null=True
+                    ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                    models.IntegerField(default=0, help_text="Attempts since the last success."),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 ("by", models.CharField(max_length=200)),
@@ -1425,33 +1465,36 @@ class Migration(migrations.Migration):
                 (
                     "last_seq",
                     models.BigIntegerField(
-                        help_text="The end of the merged user's log at that moment."
+                        help_text="The last entry of the merged user's log at that moment."
                     ),
                 ),
                 (
                     "cursor_seq",
-                    models.BigIntegerField(default=0, help_text="Up to here all is copied."),
+                    models.BigIntegerField(default=0, help_text="The last entry that was copied."),
                 ),
                 (
                     "copied",
-                    models.BigIntegerField(default=0, help_text="Entries that were copied."),
+                    models.BigIntegerField(default=0, help_text="The number of copied entries."),
                 ),
                 (
                     "left_behind",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.CharField(max_length=300),
                         default=list,
-                        help_text="The merged user's own constraints: no entry says them.",
+                        help_text="The merged user's own constraints, which are not in the log and were not copied.",
                         size=None,
                     ),
                 ),
                 ("alerts", models.JSONField(default=dict)),
-                ("due_at", models.DateTimeField(help_text="Empty when all is done.", null=True)),
+                (
+                    "due_at",
+                    models.DateTimeField(help_text="Empty when everything is done.", null=True),
+                ),
                 ("finished_at", models.DateTimeField(null=True)),
                 (
                     "merged",
                     models.OneToOneField(
-                        help_text="Whom nothing is told any more.",
+                        help_text="The user who is closed: nothing is returned for this user any more.",
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="merge",
                         to="memory.memoryuser",
@@ -1460,7 +1503,7 @@ class Migration(migrations.Migration):
                 (
                     "user",
                     models.ForeignKey(
-                        help_text="Who it is.",
+                        help_text="The user who remains.",
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="merges",
                         to="memory.memoryuser",
@@ -1482,10 +1525,10 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "from_seq",
-                    models.BigIntegerField(help_text="The first, in the merged user's log."),
+                    models.BigIntegerField(help_text="The first entry, in the merged user's log."),
                 ),
-                ("seq", models.BigIntegerField(help_text="What that became, in the other's log.")),
-                ("number", models.BigIntegerField(help_text="So many, one after the other.")),
+                ("seq", models.BigIntegerField(help_text="Its copy, in the other user's log.")),
+                ("number", models.BigIntegerField(help_text="The number of consecutive entries.")),
                 (
                     "merge",
                     models.ForeignKey(
@@ -1544,7 +1587,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Another source resumes it by itself.",
+                        help_text="A change of the source resumes the constraint.",
                         max_length=64,
                     ),
                 ),
@@ -1605,27 +1648,32 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not tried again before this time.",
+                        help_text="Not attempted again before this time.",
                     ),
                 ),
                 (
                     "hinted_at",
-                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                    models.DateTimeField(
+                        help_text="When workers were last notified of it.", null=True
+                    ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                    models.IntegerField(default=0, help_text="Attempts since the last success."),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
-                ("seq", models.BigIntegerField(help_text="The entry of the log that says so.")),
+                (
+                    "seq",
+                    models.BigIntegerField(help_text="The log entry that records the redaction."),
+                ),
                 (
                     "asked",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.BigIntegerField(),
-                        help_text="The entries that were named.",
+                        help_text="The entries that were to be redacted.",
                         size=None,
                     ),
                 ),
@@ -1633,35 +1681,42 @@ class Migration(migrations.Migration):
                     "entries",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.BigIntegerField(),
-                        help_text="These, and all that was derived from them.",
+                        help_text="These entries and all that were derived from them.",
                         size=None,
                     ),
                 ),
                 ("by", models.CharField(max_length=200)),
                 ("reason", models.TextField(blank=True, default="")),
                 ("created_at", models.DateTimeField()),
-                ("due_at", models.DateTimeField(help_text="Empty when all is done.", null=True)),
+                (
+                    "due_at",
+                    models.DateTimeField(help_text="Empty when everything is done.", null=True),
+                ),
                 ("finished_at", models.DateTimeField(null=True)),
                 (
                     "version",
                     models.IntegerField(
-                        help_text="Of the project without them; empty if it held nothing of them.",
+                        help_text="The project's version without them; empty if it contained nothing of them.",
                         null=True,
                     ),
                 ),
                 (
                     "records",
-                    models.PositiveIntegerField(default=0, help_text="Taken out of the project."),
+                    models.PositiveIntegerField(
+                        default=0, help_text="Records removed from the project."
+                    ),
                 ),
                 (
                     "constraints",
-                    models.PositiveIntegerField(default=0, help_text="Taken out of the project."),
+                    models.PositiveIntegerField(
+                        default=0, help_text="Constraints removed from the project."
+                    ),
                 ),
                 (
                     "reopened",
                     models.PositiveIntegerField(
                         default=0,
-                        help_text="Other entries that these rested on, too: they are pending again.",
+                        help_text="Other entries that these records and constraints were also based on: they are pending again.",
                     ),
                 ),
                 (
@@ -1669,7 +1724,7 @@ class Migration(migrations.Migration):
                     models.TextField(
                         blank=True,
                         default="",
-                        help_text="What the gate had against the project without them.",
+                        help_text="The gate's objections to the project without them.",
                     ),
                 ),
                 (
@@ -1692,25 +1747,27 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not tried again before this time.",
+                        help_text="Not attempted again before this time.",
                     ),
                 ),
                 (
                     "hinted_at",
-                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                    models.DateTimeField(
+                        help_text="When workers were last notified of it.", null=True
+                    ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                    models.IntegerField(default=0, help_text="Attempts since the last success."),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
                     "dead_since",
                     models.DateTimeField(
-                        help_text="When it was given up; empty if it was not, or the staff have seen to it.",
+                        help_text="When it failed permanently; empty if it has not, or if the staff have handled it.",
                         null=True,
                     ),
                 ),
@@ -1754,18 +1811,18 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default="",
                         default="",
-                        help_text="Which member of the staff asked for it.",
+                        help_text="The staff member who requested it.",
                         max_length=200,
                     ),
                 ),
-                ("instant", models.DateTimeField(help_text="What the code is told is now.")),
+                ("instant", models.DateTimeField(help_text="The evaluation time.")),
                 ("input", memory.models.fields.ExactJSONField(default=dict)),
                 (
                     "answer_key",
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Of a query: see `memory.recall.answer_cache`.",
+                        help_text="For a query: see `memory.recall.answer_cache`.",
                         max_length=64,
                     ),
                 ),
@@ -1795,8 +1852,8 @@ class Migration(migrations.Migration):
                             ("killed", "killed"),
                             ("input_limit", "project too large"),
                             ("protocol_error", "invalid answer of the sandbox"),
-                            ("model_error", "language model came to no answer"),
-                            ("abandoned", "given up after repeated failures of the server"),
+                            ("model_error", "language model reached no answer"),
+                            ("abandoned", "failed permanently after repeated server errors"),
                         ],
                         default="",
                         max_length=16,
@@ -1861,43 +1918,40 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "work",
-                    models.UUIDField(
-                        help_text="What the calls of one piece of work have in common."
-                    ),
+                    models.UUIDField(help_text="Shared by all calls of one piece of work."),
                 ),
                 (
                     "turn",
-                    models.IntegerField(help_text="The number of the question within that work."),
+                    models.IntegerField(help_text="The number of the request within that work."),
                 ),
                 (
                     "attempt",
-                    models.IntegerField(help_text="The number of the attempt at this question."),
+                    models.IntegerField(help_text="The number of the attempt at this request."),
                 ),
                 (
                     "accepted",
                     models.BooleanField(
-                        help_text="Whether the gate accepted what its session proposed; empty where it was not judged, or cut off.",
+                        help_text="Whether the gate accepted what its session proposed; empty if it was not judged, or was interrupted.",
                         null=True,
                     ),
                 ),
                 (
                     "refusals",
                     models.IntegerField(
-                        help_text="How many proposals of its session the gate refused.", null=True
+                        help_text="The number of the session's proposals that the gate refused.",
+                        null=True,
                     ),
                 ),
                 (
                     "model",
-                    models.CharField(
-                        help_text="Provider and model that were asked.", max_length=220
-                    ),
+                    models.CharField(help_text="The requested provider and model.", max_length=220),
                 ),
                 (
                     "answered_by",
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="The model as the provider names it.",
+                        help_text="The model's name according to the provider.",
                         max_length=200,
                     ),
                 ),
@@ -1926,7 +1980,7 @@ class Migration(migrations.Migration):
                             ("connection_lost", "no connection, or dropped"),
                             ("invalid_answer", "answer that cannot be read"),
                             ("wrong_key", "API key refused"),
-                            ("no_credit", "credit or quota at the provider exhausted"),
+                            ("no_credit", "credit or quota of the provider exhausted"),
                             ("unknown_model", "model or address unknown to the provider"),
                             ("too_long", "prompt longer than the model's context"),
                             ("rejected", "request refused by the provider"),
@@ -1939,40 +1993,46 @@ class Migration(migrations.Migration):
                 ("error", models.TextField(blank=True, default="")),
                 ("input_tokens", models.BigIntegerField(null=True)),
                 ("output_tokens", models.BigIntegerField(null=True)),
-                ("cache_read_tokens", models.BigIntegerField(help_text="Of the input.", null=True)),
+                (
+                    "cache_read_tokens",
+                    models.BigIntegerField(help_text="Part of the input tokens.", null=True),
+                ),
                 (
                     "cache_write_tokens",
-                    models.BigIntegerField(help_text="Of the input.", null=True),
+                    models.BigIntegerField(help_text="Part of the input tokens.", null=True),
                 ),
                 (
                     "cost",
                     models.DecimalField(
                         decimal_places=8,
-                        help_text="Empty where the price list or the tokens are not known.",
+                        help_text="Empty if the price or the number of tokens is unknown.",
                         max_digits=20,
                         null=True,
                     ),
                 ),
-                ("reserved_tokens", models.BigIntegerField(help_text="What it may take at most.")),
+                (
+                    "reserved_tokens",
+                    models.BigIntegerField(help_text="The most tokens that the call may use."),
+                ),
                 ("reserved_cost", models.DecimalField(decimal_places=8, max_digits=20, null=True)),
                 ("started_at", models.DateTimeField(default=django.utils.timezone.now)),
                 (
                     "expires_at",
                     models.DateTimeField(
-                        help_text="Without an end by then, whoever made the call is gone."
+                        help_text="A call that has not finished by then was interrupted: its worker is gone."
                     ),
                 ),
                 ("finished_at", models.DateTimeField(null=True)),
                 (
                     "seconds",
-                    models.FloatField(help_text="From the request to its answer.", null=True),
+                    models.FloatField(help_text="From the request to the answer.", null=True),
                 ),
                 ("prompt", models.BinaryField(null=True)),
                 ("answer", models.BinaryField(null=True)),
                 (
                     "checkpoint",
                     models.ForeignKey(
-                        help_text="The version that came of it.",
+                        help_text="The resulting version.",
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="llm_calls",
@@ -2035,7 +2095,7 @@ class Migration(migrations.Migration):
                 (
                     "seq",
                     models.BigIntegerField(
-                        help_text="Its number in the workspace: 1, 2, 3 … without gaps."
+                        help_text="The event's number in the workspace: 1, 2, 3 … without gaps."
                     ),
                 ),
                 (
@@ -2143,19 +2203,21 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not tried again before this time.",
+                        help_text="Not attempted again before this time.",
                     ),
                 ),
                 (
                     "hinted_at",
-                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                    models.DateTimeField(
+                        help_text="When workers were last notified of it.", null=True
+                    ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                    models.IntegerField(default=0, help_text="Attempts since the last success."),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
@@ -2188,12 +2250,14 @@ class Migration(migrations.Migration):
                 ),
                 ("first_seq", models.BigIntegerField()),
                 ("last_seq", models.BigIntegerField()),
-                ("version", models.PositiveSmallIntegerField(help_text="Of the format.")),
+                ("version", models.PositiveSmallIntegerField(help_text="Version of the format.")),
                 (
                     "blocks",
-                    models.PositiveIntegerField(help_text="Over which its postings are spread."),
+                    models.PositiveIntegerField(
+                        help_text="The number of blocks that hold the postings."
+                    ),
                 ),
-                ("postings", models.PositiveIntegerField(help_text="Its size.")),
+                ("postings", models.PositiveIntegerField(help_text="The number of postings.")),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 (
                     "user",
@@ -2242,7 +2306,7 @@ class Migration(migrations.Migration):
                     "all_workspaces",
                     models.BooleanField(
                         default=False,
-                        help_text="Those, too, that are made later. Superusers see all anyway.",
+                        help_text="Including workspaces that are created later. Superusers see all workspaces in any case.",
                     ),
                 ),
                 (
@@ -2257,7 +2321,7 @@ class Migration(migrations.Migration):
                     "workspaces",
                     models.ManyToManyField(
                         blank=True,
-                        help_text="What is seen where not all are. Without any, nothing of anybody is.",
+                        help_text="The visible workspaces if not all are visible. Without any, no user's data is visible.",
                         related_name="staff",
                         to="memory.workspace",
                     ),
@@ -2290,7 +2354,7 @@ class Migration(migrations.Migration):
                         choices=[
                             ("login", "logged in"),
                             ("logout", "logged out"),
-                            ("view", "looked at"),
+                            ("view", "viewed"),
                             ("act", "acted on"),
                             ("add", "added"),
                             ("change", "changed"),
@@ -2304,14 +2368,14 @@ class Migration(migrations.Migration):
                 (
                     "row",
                     models.CharField(
-                        blank=True, help_text="Its key, if it was one row.", max_length=100
+                        blank=True, help_text="The row's key, if it was one row.", max_length=100
                     ),
                 ),
                 ("number", models.BigIntegerField(default=1, verbose_name="rows")),
                 (
                     "person",
                     models.UUIDField(
-                        help_text="The public id of the user whose they were, if it was one user.",
+                        help_text="The public id of the user concerned, if it was one user.",
                         null=True,
                     ),
                 ),
@@ -2345,19 +2409,21 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not tried again before this time.",
+                        help_text="Not attempted again before this time.",
                     ),
                 ),
                 (
                     "hinted_at",
-                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                    models.DateTimeField(
+                        help_text="When workers were last notified of it.", null=True
+                    ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                    models.IntegerField(default=0, help_text="Attempts since the last success."),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 ("enabled", models.BooleanField(default=True)),
@@ -2370,7 +2436,7 @@ class Migration(migrations.Migration):
                             ("critical", "critical"),
                         ],
                         default="warning",
-                        help_text="Alerts that are less severe are left out, unless they are escalated.",
+                        help_text="Less severe alerts are left out unless they are escalated.",
                         max_length=16,
                     ),
                 ),
@@ -2386,7 +2452,7 @@ class Migration(migrations.Migration):
                     "hour",
                     models.PositiveSmallIntegerField(
                         default=7,
-                        help_text="Of the daily digest.",
+                        help_text="Hour of the daily digest.",
                         validators=[django.core.validators.MaxValueValidator(23)],
                     ),
                 ),
@@ -2402,7 +2468,7 @@ class Migration(migrations.Migration):
                     "escalations",
                     models.BooleanField(
                         default=False,
-                        help_text="Escalated alerts are mailed at once, whatever the mode.",
+                        help_text="Escalated alerts are mailed at once in either mode.",
                     ),
                 ),
                 (
@@ -2427,7 +2493,7 @@ class Migration(migrations.Migration):
                     "workspace",
                     models.ForeignKey(
                         blank=True,
-                        help_text="Empty for all.",
+                        help_text="Empty for all workspaces.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="staff_subscriptions",
@@ -2480,19 +2546,21 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not tried again before this time.",
+                        help_text="Not attempted again before this time.",
                     ),
                 ),
                 (
                     "hinted_at",
-                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                    models.DateTimeField(
+                        help_text="When workers were last notified of it.", null=True
+                    ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                    models.IntegerField(default=0, help_text="Attempts since the last success."),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
@@ -2504,12 +2572,15 @@ class Migration(migrations.Migration):
                 ("by", models.CharField(max_length=200)),
                 ("reason", models.TextField()),
                 ("created_at", models.DateTimeField()),
-                ("due_at", models.DateTimeField(help_text="Empty when all is done.", null=True)),
+                (
+                    "due_at",
+                    models.DateTimeField(help_text="Empty when everything is done.", null=True),
+                ),
                 ("finished_at", models.DateTimeField(null=True)),
                 (
                     "counts",
                     models.JSONField(
-                        default=dict, help_text="What was erased: kind → how many rows."
+                        default=dict, help_text="What was erased: kind → number of rows."
                     ),
                 ),
                 (
@@ -2517,7 +2588,7 @@ class Migration(migrations.Migration):
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.CharField(max_length=100),
                         default=list,
-                        help_text="Sandbox hosts that have not said yet that they hold nothing of the user.",
+                        help_text="Sandbox hosts that have not confirmed yet that they hold nothing of the user.",
                         size=None,
                     ),
                 ),
@@ -2547,7 +2618,7 @@ class Migration(migrations.Migration):
                 (
                     "url",
                     models.CharField(
-                        help_text="https, on a public address; the final one: redirects are not followed.",
+                        help_text="https, on a public address; redirects are not followed, so give the final URL.",
                         max_length=2000,
                         verbose_name="URL",
                     ),
@@ -2567,7 +2638,7 @@ class Migration(migrations.Migration):
                         base_field=models.CharField(max_length=16),
                         blank=True,
                         default=list,
-                        help_text="Which events it is sent; none chosen: all.",
+                        help_text="The event types that it receives; none chosen: all.",
                         size=None,
                     ),
                 ),
@@ -2576,7 +2647,7 @@ class Migration(migrations.Migration):
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.CharField(max_length=20),
                         default=memory.models.webhooks.findings,
-                        help_text="Of which alerts: those for your users, those for who keeps constraints working.",
+                        help_text="The kinds of alerts: those for your users, those for the maintainers of constraints.",
                         size=None,
                     ),
                 ),
@@ -2606,7 +2677,7 @@ class Migration(migrations.Migration):
                     "failing_since",
                     models.DateTimeField(
                         editable=False,
-                        help_text="Since when it has answered nothing but errors.",
+                        help_text="Since when all calls have failed.",
                         null=True,
                     ),
                 ),
@@ -2626,7 +2697,7 @@ class Migration(migrations.Migration):
                 (
                     "minute_calls",
                     models.IntegerField(
-                        default=0, editable=False, help_text="Calls since that minute began."
+                        default=0, editable=False, help_text="Calls since the current minute began."
                     ),
                 ),
                 (
@@ -2650,25 +2721,27 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not tried again before this time.",
+                        help_text="Not attempted again before this time.",
                     ),
                 ),
                 (
                     "hinted_at",
-                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                    models.DateTimeField(
+                        help_text="When workers were last notified of it.", null=True
+                    ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                    models.IntegerField(default=0, help_text="Attempts since the last success."),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
                     "dead_since",
                     models.DateTimeField(
-                        help_text="When it was given up; empty if it was not, or the staff have seen to it.",
+                        help_text="When it failed permanently; empty if it has not, or if the staff have handled it.",
                         null=True,
                     ),
                 ),
@@ -2680,19 +2753,17 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "seq",
-                    models.BigIntegerField(
-                        help_text="The number of the event in the feed.", null=True
-                    ),
+                    models.BigIntegerField(help_text="The event's number in the feed.", null=True),
                 ),
                 ("type", models.CharField(max_length=32)),
-                ("payload", models.TextField(help_text="The body, as it is signed and sent.")),
+                ("payload", models.TextField(help_text="The body as it is signed and sent.")),
                 (
                     "state",
                     models.CharField(
                         choices=[
                             ("pending", "pending"),
                             ("delivered", "delivered"),
-                            ("given_up", "given up"),
+                            ("given_up", "failed permanently"),
                         ],
                         default="pending",
                         max_length=16,
@@ -2701,7 +2772,9 @@ class Migration(migrations.Migration):
                 ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
                 (
                     "settled_at",
-                    models.DateTimeField(help_text="When it was delivered or given up.", null=True),
+                    models.DateTimeField(
+                        help_text="When it was delivered or failed permanently.", null=True
+                    ),
                 ),
                 (
                     "alert",
@@ -2747,7 +2820,7 @@ class Migration(migrations.Migration):
                 (
                     "name",
                     models.CharField(
-                        help_text="As a Python name, such as drug_allergy.", max_length=100
+                        help_text="A Python name, such as drug_allergy.", max_length=100
                     ),
                 ),
                 ("description", models.CharField(blank=True, default="", max_length=1000)),
@@ -2755,10 +2828,13 @@ class Migration(migrations.Migration):
                     "percentage",
                     models.PositiveSmallIntegerField(
                         default=0,
-                        help_text="Of the users, so many in a hundred have it. More only adds users.",
+                        help_text="The share of users for whom it is enabled. Raising it only adds users.",
                     ),
                 ),
-                ("enabled", models.BooleanField(default=True, help_text="If not, nobody has it.")),
+                (
+                    "enabled",
+                    models.BooleanField(default=True, help_text="False: it runs for no user."),
+                ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("created_by", models.CharField(editable=False, max_length=200)),
                 ("changed_at", models.DateTimeField(editable=False, null=True)),
@@ -2768,7 +2844,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         default="",
                         editable=False,
-                        help_text="Who last changed it.",
+                        help_text="Who changed it last.",
                         max_length=200,
                     ),
                 ),
@@ -2795,19 +2871,21 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not tried again before this time.",
+                        help_text="Not attempted again before this time.",
                     ),
                 ),
                 (
                     "hinted_at",
-                    models.DateTimeField(help_text="When workers were last told of it.", null=True),
+                    models.DateTimeField(
+                        help_text="When workers were last notified of it.", null=True
+                    ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Tries since the last success."),
+                    models.IntegerField(default=0, help_text="Attempts since the last success."),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
@@ -2835,7 +2913,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "verdict",
-                    models.JSONField(help_text="What was checked, and what was found.", null=True),
+                    models.JSONField(help_text="The checks with their findings.", null=True),
                 ),
                 ("bytecode", models.TextField(blank=True, default="")),
                 ("image_digest", models.CharField(blank=True, default="", max_length=100)),
@@ -2874,7 +2952,7 @@ class Migration(migrations.Migration):
             model_name="backtest",
             name="version",
             field=models.ForeignKey(
-                help_text="Empty for a user's own constraint.",
+                help_text="Empty for a constraint of one user.",
                 null=True,
                 on_delete=django.db.models.deletion.CASCADE,
                 related_name="backtests",
@@ -2905,7 +2983,7 @@ class Migration(migrations.Migration):
                 ("note", models.TextField(blank=True, default="")),
                 (
                     "actor",
-                    models.CharField(help_text="The API key, or the person.", max_length=200),
+                    models.CharField(help_text="The API key or the person.", max_length=200),
                 ),
                 ("at", models.DateTimeField()),
                 (
@@ -2936,7 +3014,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "fingerprint",
-                    models.CharField(help_text="The same as the alert's.", max_length=64),
+                    models.CharField(help_text="The same as for an alert.", max_length=64),
                 ),
                 (
                     "severity",
@@ -2946,14 +3024,14 @@ class Migration(migrations.Migration):
                             ("warning", "warning"),
                             ("critical", "critical"),
                         ],
-                        help_text="The gravest that it had.",
+                        help_text="Its highest severity.",
                         max_length=16,
                     ),
                 ),
-                ("message", models.TextField(help_text="As it was worded when it opened.")),
+                ("message", models.TextField(help_text="The message when it opened.")),
                 (
                     "evidence",
-                    models.JSONField(default=list, help_text="The records it rested on then."),
+                    models.JSONField(default=list, help_text="Its evidence at that time."),
                 ),
                 (
                     "entries",
@@ -2964,23 +3042,27 @@ class Migration(migrations.Migration):
                 ("opened_at", models.DateTimeField()),
                 (
                     "day",
-                    models.DateField(help_text="The day on which it opened, where the user lives."),
+                    models.DateField(
+                        help_text="The day on which it opened, in the user's time zone."
+                    ),
                 ),
                 (
                     "version",
-                    models.IntegerField(help_text="Of the user's project, when it opened."),
+                    models.IntegerField(
+                        help_text="The version of the user's project when it opened."
+                    ),
                 ),
                 (
                     "changes",
                     memory.models.fields.ExactJSONField(
                         default=list,
-                        help_text="When its severity or records changed, with the version.",
+                        help_text="When its severity or evidence changed, with the version.",
                     ),
                 ),
                 (
                     "resolved_at",
                     models.DateTimeField(
-                        help_text="Empty: it would be open at the end.", null=True
+                        help_text="Empty: it would still be open at the end.", null=True
                     ),
                 ),
                 ("resolved_version", models.IntegerField(null=True)),
@@ -3019,7 +3101,7 @@ class Migration(migrations.Migration):
                 (
                     "status",
                     models.PositiveIntegerField(
-                        help_text="The HTTP status; empty: none.", null=True
+                        help_text="The HTTP status; empty: no response.", null=True
                     ),
                 ),
                 (
@@ -3029,7 +3111,7 @@ class Migration(migrations.Migration):
                 (
                     "answer",
                     models.TextField(
-                        blank=True, default="", help_text="The beginning of the answer."
+                        blank=True, default="", help_text="The beginning of the response."
                     ),
                 ),
                 (
@@ -3056,7 +3138,7 @@ class Migration(migrations.Migration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
-                ("day", models.DateField(help_text="Of the call's beginning, in UTC.")),
+                ("day", models.DateField(help_text="The day on which the call began, in UTC.")),
                 ("model", models.CharField(max_length=220)),
                 (
                     "purpose",
@@ -3090,7 +3172,7 @@ class Migration(migrations.Migration):
                             ("connection_lost", "no connection, or dropped"),
                             ("invalid_answer", "answer that cannot be read"),
                             ("wrong_key", "API key refused"),
-                            ("no_credit", "credit or quota at the provider exhausted"),
+                            ("no_credit", "credit or quota of the provider exhausted"),
                             ("unknown_model", "model or address unknown to the provider"),
                             ("too_long", "prompt longer than the model's context"),
                             ("rejected", "request refused by the provider"),
@@ -3108,7 +3190,7 @@ class Migration(migrations.Migration):
                     "presumed_tokens",
                     models.BigIntegerField(
                         default=0,
-                        help_text="What calls may have taken of which the provider has not told, such as those that timed out.",
+                        help_text="Tokens of calls whose usage the provider did not report, such as those that timed out.",
                     ),
                 ),
                 ("presumed_cost", models.DecimalField(decimal_places=8, default=0, max_digits=20)),

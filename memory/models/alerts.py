@@ -100,7 +100,8 @@ class Alert(models.Model):
     severity = models.CharField(max_length=16, choices=Severity.choices)
     message = models.TextField()
     evidence = models.JSONField(
-        default=list, help_text="The records it rests on, each with its key and log entries."
+        default=list,
+        help_text="The records that it is based on, each with its key and log entries.",
     )
     entries = ArrayField(models.BigIntegerField(), default=list)
     state = models.CharField(max_length=16, choices=AlertState.choices, default=AlertState.OPEN)
@@ -108,15 +109,15 @@ class Alert(models.Model):
     changed_at = models.DateTimeField()
     resolved_at = models.DateTimeField(null=True)
     snoozed_until = models.DateTimeField(
-        null=True, help_text="Empty for one that is snoozed until it changes, or not at all."
+        null=True, help_text="Empty if it is snoozed until it changes, or not snoozed."
     )
     # Resolved by hand, and found unchanged by every run since: no new alert is opened for it.
     holds_back = models.BooleanField(default=False)
     open_since = models.DateTimeField(
-        default=timezone.now, help_text="When it opened, or was reopened last."
+        default=timezone.now, help_text="When it opened or was last reopened."
     )
     escalate_at = models.DateTimeField(
-        null=True, help_text="When somebody else is told, unless it is acknowledged before."
+        null=True, help_text="When it is escalated unless somebody acknowledges it."
     )
     escalated_at = models.DateTimeField(null=True)
     last_run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="alerts")
@@ -246,7 +247,7 @@ class EventCounter(models.Model):
     """The number of a workspace's newest event: see `memory.alerting.alert_events`."""
 
     workspace = models.OneToOneField(Workspace, primary_key=True, on_delete=models.CASCADE)
-    last_seq = models.BigIntegerField(help_text="How many events there have been.")
+    last_seq = models.BigIntegerField(help_text="The number of events so far.")
 
     class Meta:
         verbose_name = "event counter"
@@ -259,7 +260,9 @@ class AlertEvent(models.Model):
     """One step in an alert's life, or a batch of rejected entries, with actor and run."""
 
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="+")
-    seq = models.BigIntegerField(help_text="Its number in the workspace: 1, 2, 3 … without gaps.")
+    seq = models.BigIntegerField(
+        help_text="The event's number in the workspace: 1, 2, 3 … without gaps."
+    )
     alert = models.ForeignKey(Alert, null=True, on_delete=models.CASCADE, related_name="events")
     # Set for rejected entries only, which have no alert; `event_of_user` is the index.
     user = models.ForeignKey(
@@ -332,7 +335,7 @@ class AlertFeedback(models.Model):
     judge = models.CharField(max_length=16, choices=Judge.choices)
     verdict = models.CharField(max_length=16, choices=Verdict.choices)
     note = models.TextField(blank=True, default="")
-    actor = models.CharField(max_length=200, help_text="The API key, or the person.")
+    actor = models.CharField(max_length=200, help_text="The API key or the person.")
     at = models.DateTimeField()
 
     class Meta:
@@ -355,7 +358,10 @@ class PausedConstraint(models.Model):
     )
     constraint = models.CharField(max_length=300, help_text="Path of the constraint's source.")
     source_hash = models.CharField(
-        max_length=64, blank=True, default="", help_text="Another source resumes it by itself."
+        max_length=64,
+        blank=True,
+        default="",
+        help_text="A change of the source resumes the constraint.",
     )
     reason = models.TextField()
     paused_at = models.DateTimeField()

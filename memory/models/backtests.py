@@ -38,39 +38,41 @@ class Backtest(MortalWork):
         null=True,
         on_delete=models.CASCADE,
         related_name="backtests",
-        help_text="Empty for a user's own constraint.",
+        help_text="Empty for a constraint of one user.",
     )
     user = models.ForeignKey(
         MemoryUser,
         null=True,
         on_delete=models.CASCADE,
         related_name="backtests",
-        help_text="Whose own constraint it is; empty for a workspace's.",
+        help_text="The user who owns the constraint; empty for a workspace constraint.",
     )
-    constraint = models.CharField(max_length=300, help_text="Path of its source.")
+    constraint = models.CharField(max_length=300, help_text="Path of the constraint's source.")
     source_hash = models.CharField(max_length=64)
-    days = models.PositiveIntegerField(help_text="So far back it looks.")
-    most_users = models.PositiveIntegerField(help_text="If it fits more, so many are picked.")
+    days = models.PositiveIntegerField(help_text="How many days it looks back.")
+    most_users = models.PositiveIntegerField(
+        help_text="The sample size, if the constraint applies to more users."
+    )
     by = models.CharField(
         max_length=16,
         choices=By.choices,
         default=By.RECORDED,
         db_default=By.RECORDED,
-        help_text="Whether it goes by what was known, or by the entries' own times.",
+        help_text="Whether it is based on what was known, or on the entries' own times.",
     )
-    until = models.DateTimeField(help_text="The instant up to which it looks.")
+    until = models.DateTimeField(help_text="The end of the period.")
     state = models.CharField(
         max_length=16, choices=BacktestState.choices, default=BacktestState.WAITING
     )
     reason = models.CharField(
-        max_length=300, blank=True, default="", help_text="Why it was cancelled, or failed."
+        max_length=300, blank=True, default="", help_text="Why it was cancelled or failed."
     )
     # Users are matched against the shape in the order of a hash; this is the last one matched so
     # far.
     cursor = models.CharField(max_length=32, blank=True, default="")
-    picked = models.BooleanField(default=False, help_text="Whether it is settled on whom to look.")
+    picked = models.BooleanField(default=False, help_text="Whether the users have been selected.")
     looked_at = models.PositiveIntegerField(
-        default=0, help_text="Users that were held against what the constraint needs."
+        default=0, help_text="Users that were checked against what the constraint requires."
     )
     created_at = models.DateTimeField(auto_now_add=True)
     created_by = models.CharField(max_length=200)
@@ -118,18 +120,20 @@ class BacktestUser(models.Model):
     backtest = models.ForeignKey(Backtest, on_delete=models.CASCADE, related_name="users")
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="+")
     state = models.CharField(max_length=16, choices=UserState.choices, default=UserState.WAITING)
-    since = models.DateTimeField(null=True, help_text="From when on it was looked at.")
-    known_until = models.DateTimeField(null=True, help_text="Empty: to the end.")
+    since = models.DateTimeField(null=True, help_text="The beginning of the evaluated period.")
+    known_until = models.DateTimeField(null=True, help_text="Empty: until the end.")
     versions = models.PositiveIntegerField(default=0, help_text="Versions within the period.")
     looks = models.PositiveIntegerField(
-        default=0, help_text="Of these, so many differed in what the constraint reads."
+        default=0, help_text="Versions among these that differ in what the constraint reads."
     )
     problems = ExactJSONField(
-        default=list, help_text="Where it would have failed, or said too much."
+        default=list, help_text="Where it would have failed or been too noisy."
     )
     problem_count = models.PositiveIntegerField(default=0)
     left_out = models.PositiveIntegerField(default=0, help_text="Findings that were not kept.")
-    error = models.TextField(blank=True, default="", help_text="Why it could not be looked at.")
+    error = models.TextField(
+        blank=True, default="", help_text="Why the user could not be evaluated."
+    )
 
     class Meta:
         constraints = [
@@ -144,20 +148,22 @@ class BacktestFinding(models.Model):
     """An alert that the constraint would have opened."""
 
     result = models.ForeignKey(BacktestUser, on_delete=models.CASCADE, related_name="findings")
-    fingerprint = models.CharField(max_length=64, help_text="The same as the alert's.")
+    fingerprint = models.CharField(max_length=64, help_text="The same as for an alert.")
     severity = models.CharField(
-        max_length=16, choices=Severity.choices, help_text="The gravest that it had."
+        max_length=16, choices=Severity.choices, help_text="Its highest severity."
     )
-    message = models.TextField(help_text="As it was worded when it opened.")
-    evidence = models.JSONField(default=list, help_text="The records it rested on then.")
+    message = models.TextField(help_text="The message when it opened.")
+    evidence = models.JSONField(default=list, help_text="Its evidence at that time.")
     entries = ArrayField(models.BigIntegerField(), default=list)
     opened_at = models.DateTimeField()
-    day = models.DateField(help_text="The day on which it opened, where the user lives.")
-    version = models.IntegerField(help_text="Of the user's project, when it opened.")
+    day = models.DateField(help_text="The day on which it opened, in the user's time zone.")
+    version = models.IntegerField(help_text="The version of the user's project when it opened.")
     changes = ExactJSONField(
-        default=list, help_text="When its severity or records changed, with the version."
+        default=list, help_text="When its severity or evidence changed, with the version."
     )
-    resolved_at = models.DateTimeField(null=True, help_text="Empty: it would be open at the end.")
+    resolved_at = models.DateTimeField(
+        null=True, help_text="Empty: it would still be open at the end."
+    )
     resolved_version = models.IntegerField(null=True)
 
     class Meta:

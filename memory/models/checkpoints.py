@@ -15,10 +15,10 @@ class Blob(models.Model):
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="blobs")
     hash = models.CharField(max_length=64, help_text="SHA-256 of the content in UTF-8.")
     content = models.TextField(  # noqa: DJ001 - an empty file is none that was redacted
-        null=True, help_text="Empty where an entry that it rests on was redacted."
+        null=True, help_text="Empty if an entry that it is based on was redacted."
     )
     git_id = models.CharField(
-        max_length=40, blank=True, default="", help_text="By which git knows the content."
+        max_length=40, blank=True, default="", help_text="The content's object id in git."
     )
 
     class Meta:
@@ -76,10 +76,10 @@ class Checkpoint(models.Model):
     parent = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="children")
     tree = models.JSONField(help_text="Path → hash of the file's blob.")
     outline = models.JSONField(help_text="The project without its records: memory.project.Outline.")
-    seen_seq = models.BigIntegerField(help_text="The newest entry considered.")
+    seen_seq = models.BigIntegerField(help_text="The newest entry that was considered.")
     origin = models.CharField(max_length=16, choices=Origin.choices)
-    edits = ExactJSONField(help_text="What changed, each edit with the entries that it rests on.")
-    verdict = models.JSONField(help_text="What the gate checked and found.")
+    edits = ExactJSONField(help_text="The changes, each with the entries that it is based on.")
+    verdict = models.JSONField(help_text="The gate's checks with their findings.")
     created_at = models.DateTimeField(auto_now_add=True)
 
     # Attributes of a computed state, which is not a version (`memory.temporal.states`). They are

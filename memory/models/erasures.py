@@ -21,13 +21,13 @@ class UserErasure(LeasedWork):
     reason = models.TextField()
     created_at = models.DateTimeField()
 
-    due_at = models.DateTimeField(null=True, help_text="Empty when all is done.")
+    due_at = models.DateTimeField(null=True, help_text="Empty when everything is done.")
     finished_at = models.DateTimeField(null=True)
-    counts = models.JSONField(default=dict, help_text="What was erased: kind → how many rows.")
+    counts = models.JSONField(default=dict, help_text="What was erased: kind → number of rows.")
     hosts = ArrayField(
         models.CharField(max_length=100),
         default=list,
-        help_text="Sandbox hosts that have not said yet that they hold nothing of the user.",
+        help_text="Sandbox hosts that have not confirmed yet that they hold nothing of the user.",
     )
 
     class Meta:

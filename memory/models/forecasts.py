@@ -15,26 +15,32 @@ class Forecast(MortalWork):
     """
 
     user = models.OneToOneField(MemoryUser, on_delete=models.CASCADE, related_name="forecast")
-    due_at = models.DateTimeField(null=True, help_text="Empty when none is to be made.")
+    due_at = models.DateTimeField(null=True, help_text="Empty if none is to be computed.")
 
     checkpoint = models.ForeignKey(
         Checkpoint, null=True, on_delete=models.CASCADE, related_name="+"
     )
     basis = models.CharField(
-        max_length=64, blank=True, default="", help_text="Hash of what else it rests on."
+        max_length=64, blank=True, default="", help_text="Hash of the other inputs of the forecast."
     )
     computed_at = models.DateTimeField(null=True)
-    start = models.DateTimeField(null=True, help_text="The instant from which on it tells.")
+    start = models.DateTimeField(null=True, help_text="The beginning of the forecast.")
     horizon_days = models.PositiveIntegerField(default=0)
-    known_until = models.DateTimeField(null=True, help_text="Of all constraints.")
-    needs_daily = models.BooleanField(
-        default=False, help_text="Whether a constraint could not be looked ahead at."
+    known_until = models.DateTimeField(
+        null=True, help_text="How far it reaches for all constraints."
     )
-    results = ExactJSONField(default=dict, help_text="By constraint, as they are used again.")
+    needs_daily = models.BooleanField(
+        default=False, help_text="Whether a constraint has no forecast."
+    )
+    results = ExactJSONField(default=dict, help_text="Results by constraint, for reuse.")
     timeline = ExactJSONField(default=list, help_text="What opens, changes and resolves, and when.")
     next_change = models.DateTimeField(null=True)
-    wakes_at = models.DateTimeField(null=True, help_text="When the constraints run because of it.")
-    timings = models.JSONField(default=dict, help_text="Seconds, and how much was called anew.")
+    wakes_at = models.DateTimeField(
+        null=True, help_text="When the constraints run next because of the forecast."
+    )
+    timings = models.JSONField(
+        default=dict, help_text="Seconds, and the number of calls that were made anew."
+    )
 
     class Meta:
         indexes = [

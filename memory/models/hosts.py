@@ -8,9 +8,9 @@ class SandboxHost(models.Model):
 
     name = models.CharField(primary_key=True, max_length=100)
     started_at = models.DateTimeField()
-    seen_at = models.DateTimeField(help_text="When it last said so.")
-    threads = models.IntegerField(help_text="How much it does at a time.")
-    report = models.JSONField(default=dict, help_text="What it says of its sandboxes.")
+    seen_at = models.DateTimeField(help_text="The time of the last heartbeat.")
+    threads = models.IntegerField(help_text="How much work it does at a time.")
+    report = models.JSONField(default=dict, help_text="Its report on its sandboxes.")
 
     class Meta:
         ordering = ["name"]

@@ -12,13 +12,13 @@ class LeasedWork(models.Model):
     """
 
     run_after = models.DateTimeField(
-        default=timezone.now, help_text="Not tried again before this time."
+        default=timezone.now, help_text="Not attempted again before this time."
     )
-    hinted_at = models.DateTimeField(null=True, help_text="When workers were last told of it.")
+    hinted_at = models.DateTimeField(null=True, help_text="When workers were last notified of it.")
     lease_owner = models.CharField(max_length=100, blank=True, default="")
     lease_expires_at = models.DateTimeField(null=True)
     token = models.BigIntegerField(default=0)
-    attempts = models.IntegerField(default=0, help_text="Tries since the last success.")
+    attempts = models.IntegerField(default=0, help_text="Attempts since the last success.")
     last_error = models.TextField(blank=True, default="")
 
     class Meta:
@@ -33,7 +33,8 @@ class MortalWork(LeasedWork):
 
     dead_since = models.DateTimeField(
         null=True,
-        help_text="When it was given up; empty if it was not, or the staff have seen to it.",
+        help_text="When it failed permanently; empty if it has not, or if the staff have handled"
+        " it.",
     )
 
     class Meta:

@@ -36,7 +36,7 @@ class LlmOutcome(models.TextChoices):
     CONNECTION_LOST = "connection_lost", "no connection, or dropped"
     INVALID_ANSWER = "invalid_answer", "answer that cannot be read"
     WRONG_KEY = "wrong_key", "API key refused"
-    NO_CREDIT = "no_credit", "credit or quota at the provider exhausted"
+    NO_CREDIT = "no_credit", "credit or quota of the provider exhausted"
     UNKNOWN_MODEL = "unknown_model", "model or address unknown to the provider"
     TOO_LONG = "too_long", "prompt longer than the model's context"
     REJECTED = "rejected", "request refused by the provider"
@@ -56,9 +56,9 @@ class LlmCall(models.Model):
         MemoryUser, null=True, on_delete=models.SET_NULL, related_name="llm_calls"
     )
     purpose = models.CharField(max_length=16, choices=LlmPurpose.choices)
-    work = models.UUIDField(help_text="What the calls of one piece of work have in common.")
-    turn = models.IntegerField(help_text="The number of the question within that work.")
-    attempt = models.IntegerField(help_text="The number of the attempt at this question.")
+    work = models.UUIDField(help_text="Shared by all calls of one piece of work.")
+    turn = models.IntegerField(help_text="The number of the request within that work.")
+    attempt = models.IntegerField(help_text="The number of the attempt at this request.")
     lane = models.ForeignKey(Lane, null=True, on_delete=models.SET_NULL, related_name="llm_calls")
     run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="llm_calls")
     checkpoint = models.ForeignKey(
@@ -66,21 +66,24 @@ class LlmCall(models.Model):
         null=True,
         on_delete=models.SET_NULL,
         related_name="llm_calls",
-        help_text="The version that came of it.",
+        help_text="The resulting version.",
     )
     # The result of a session, on its first call: see `memory.llm.track_records`.
     accepted = models.BooleanField(
         null=True,
-        help_text="Whether the gate accepted what its session proposed; empty where it was not"
-        " judged, or cut off.",
+        help_text="Whether the gate accepted what its session proposed; empty if it was not"
+        " judged, or was interrupted.",
     )
     refusals = models.IntegerField(
-        null=True, help_text="How many proposals of its session the gate refused."
+        null=True, help_text="The number of the session's proposals that the gate refused."
     )
 
-    model = models.CharField(max_length=220, help_text="Provider and model that were asked.")
+    model = models.CharField(max_length=220, help_text="The requested provider and model.")
     answered_by = models.CharField(
-        max_length=200, blank=True, default="", help_text="The model as the provider names it."
+        max_length=200,
+        blank=True,
+        default="",
+        help_text="The model's name according to the provider.",
     )
     prompt_hash = models.CharField(
         max_length=64, help_text="SHA-256 of the messages and tools that were sent."
@@ -93,23 +96,23 @@ class LlmCall(models.Model):
     # NULL: the provider did not report it.
     input_tokens = models.BigIntegerField(null=True)
     output_tokens = models.BigIntegerField(null=True)
-    cache_read_tokens = models.BigIntegerField(null=True, help_text="Of the input.")
-    cache_write_tokens = models.BigIntegerField(null=True, help_text="Of the input.")
+    cache_read_tokens = models.BigIntegerField(null=True, help_text="Part of the input tokens.")
+    cache_write_tokens = models.BigIntegerField(null=True, help_text="Part of the input tokens.")
     cost = models.DecimalField(
         null=True,
         max_digits=20,
         decimal_places=8,
-        help_text="Empty where the price list or the tokens are not known.",
+        help_text="Empty if the price or the number of tokens is unknown.",
     )
-    reserved_tokens = models.BigIntegerField(help_text="What it may take at most.")
+    reserved_tokens = models.BigIntegerField(help_text="The most tokens that the call may use.")
     reserved_cost = models.DecimalField(null=True, max_digits=20, decimal_places=8)
 
     started_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(
-        help_text="Without an end by then, whoever made the call is gone."
+        help_text="A call that has not finished by then was interrupted: its worker is gone."
     )
     finished_at = models.DateTimeField(null=True)
-    seconds = models.FloatField(null=True, help_text="From the request to its answer.")
+    seconds = models.FloatField(null=True, help_text="From the request to the answer.")
 
     # Fernet tokens of compressed JSON, if the server keeps content at all.
     prompt = models.BinaryField(null=True)
@@ -159,7 +162,7 @@ class LlmSpending(models.Model):
     """
 
     workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="llm_spending")
-    day = models.DateField(help_text="Of the call's beginning, in UTC.")
+    day = models.DateField(help_text="The day on which the call began, in UTC.")
     model = models.CharField(max_length=220)
     purpose = models.CharField(max_length=16, choices=LlmPurpose.choices)
     outcome = models.CharField(max_length=16, choices=LlmOutcome.choices)
@@ -170,7 +173,7 @@ class LlmSpending(models.Model):
     cost = models.DecimalField(default=0, max_digits=20, decimal_places=8)
     presumed_tokens = models.BigIntegerField(
         default=0,
-        help_text="What calls may have taken of which the provider has not told, such as those that"
+        help_text="Tokens of calls whose usage the provider did not report, such as those that"
         " timed out.",
     )
     presumed_cost = models.DecimalField(default=0, max_digits=20, decimal_places=8)

@@ -19,15 +19,15 @@ class LlmSettings(models.Model):
         blank=True,
         default="",
         help_text="Provider and model, such as openai:gpt-5-mini, anthropic:claude-sonnet-4-5 or"
-        " google:gemini-2.5-flash. For Ollama, vLLM and other servers that speak OpenAI's"
-        " protocol: openai: and the model's name there, with their base URL.",
+        " google:gemini-2.5-flash. For Ollama, vLLM and other servers with an"
+        " OpenAI-compatible API: openai: and the model's name there, with their base URL.",
     )
     llm_base_url = models.CharField(
         "base URL",
         max_length=500,
         blank=True,
         default="",
-        help_text="Where the provider answers, if not at its usual address, such as"
+        help_text="The provider's URL, if it is not the usual one, such as"
         " http://ollama:11434/v1. The server's own key is never sent there.",
     )
     # A Fernet token: see `memory.privacy.encryption`.
@@ -37,14 +37,14 @@ class LlmSettings(models.Model):
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="Calls that may be under way at one time, on all workers together.",
+        help_text="The maximum number of concurrent calls, on all workers together.",
     )
     llm_tokens_per_day = models.PositiveBigIntegerField(
         "tokens a day",
         null=True,
         blank=True,
-        help_text="Tokens, in and out, that may be spent from midnight to midnight UTC."
-        " With 0 no call is made.",
+        help_text="Input and output tokens that may be used from midnight to midnight UTC. 0"
+        " allows no calls.",
     )
     llm_tokens_per_month = models.PositiveBigIntegerField(
         "tokens a month", null=True, blank=True, help_text="The same for a calendar month."

@@ -14,7 +14,7 @@ class By(models.TextChoices):
     """The clock of a past state: when entries were recorded, or when they occurred."""
 
     RECORDED = "recorded", "what was known then"
-    OCCURRED = "occurred", "what was the case then, by the entries' own times"
+    OCCURRED = "occurred", "what was true then, by the entries' own times"
 
 
 class EntryKind(models.TextChoices):
@@ -43,7 +43,7 @@ class LogEntry(models.Model):
     seq = models.BigIntegerField(help_text="1, 2, 3 … per user, without gaps.")
     kind = models.CharField(max_length=16, choices=EntryKind.choices)
     occurred_at = models.DateTimeField(help_text="When it was true or said.")
-    recorded_at = models.DateTimeField(help_text="When the log learned it.")
+    recorded_at = models.DateTimeField(help_text="When it was recorded in the log.")
     derived_from = ArrayField(models.BigIntegerField(), default=list, blank=True)
 
     # The payload, which a redaction empties.
@@ -54,7 +54,7 @@ class LogEntry(models.Model):
     role = models.CharField(max_length=32, null=True)
     speaker = models.CharField(max_length=200, null=True)
     agent_id = models.CharField(max_length=200, null=True)
-    source = models.CharField(max_length=200, null=True, help_text="What wrote it.")
+    source = models.CharField(max_length=200, null=True, help_text="The component that wrote it.")
     idempotency_key = models.CharField(max_length=255, null=True)
     salt = models.BinaryField(max_length=16, null=True)
 
@@ -129,7 +129,8 @@ class EntryOutcome(models.Model):
     decided_at = models.DateTimeField(
         default=timezone.now,
         editable=False,
-        help_text="With a version, the time of that; later if it was decided when that was there.",
+        help_text="With a version, the version's time, or later if the outcome was decided for an"
+        " existing version.",
     )
 
     class Meta:

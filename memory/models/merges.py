@@ -14,28 +14,34 @@ class Merge(LeasedWork):
     """
 
     user = models.ForeignKey(
-        MemoryUser, on_delete=models.CASCADE, related_name="merges", help_text="Who it is."
+        MemoryUser,
+        on_delete=models.CASCADE,
+        related_name="merges",
+        help_text="The user who remains.",
     )
     merged = models.OneToOneField(
         MemoryUser,
         on_delete=models.CASCADE,
         related_name="merge",
-        help_text="Whom nothing is told any more.",
+        help_text="The user who is closed: nothing is returned for this user any more.",
     )
     by = models.CharField(max_length=200)
     created_at = models.DateTimeField()
-    last_seq = models.BigIntegerField(help_text="The end of the merged user's log at that moment.")
-    cursor_seq = models.BigIntegerField(default=0, help_text="Up to here all is copied.")
-    copied = models.BigIntegerField(default=0, help_text="Entries that were copied.")
+    last_seq = models.BigIntegerField(
+        help_text="The last entry of the merged user's log at that moment."
+    )
+    cursor_seq = models.BigIntegerField(default=0, help_text="The last entry that was copied.")
+    copied = models.BigIntegerField(default=0, help_text="The number of copied entries.")
     left_behind = ArrayField(
         models.CharField(max_length=300),
         default=list,
-        help_text="The merged user's own constraints: no entry says them.",
+        help_text="The merged user's own constraints, which are not in the log and were not"
+        " copied.",
     )
     # Fingerprint → the merged user's alert and its state, until the same finding occurs for the
     # other user.
     alerts = models.JSONField(default=dict)
-    due_at = models.DateTimeField(null=True, help_text="Empty when all is done.")
+    due_at = models.DateTimeField(null=True, help_text="Empty when everything is done.")
     finished_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -54,9 +60,9 @@ class CopiedEntries(models.Model):
     """Consecutive entries of a merged user, and the consecutive copies made of them."""
 
     merge = models.ForeignKey(Merge, on_delete=models.CASCADE, related_name="ranges")
-    from_seq = models.BigIntegerField(help_text="The first, in the merged user's log.")
-    seq = models.BigIntegerField(help_text="What that became, in the other's log.")
-    number = models.BigIntegerField(help_text="So many, one after the other.")
+    from_seq = models.BigIntegerField(help_text="The first entry, in the merged user's log.")
+    seq = models.BigIntegerField(help_text="Its copy, in the other user's log.")
+    number = models.BigIntegerField(help_text="The number of consecutive entries.")
 
     class Meta:
         verbose_name_plural = "copied entries"

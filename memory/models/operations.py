@@ -22,15 +22,17 @@ class Alarm(LeasedWork):
     """A current or past problem of the server; the work of the row is to notify the staff."""
 
     name = models.CharField(max_length=100, unique=True)
-    detail = models.TextField(help_text="What is wrong, or was last.")
+    detail = models.TextField(help_text="The current or last problem.")
     holds_since = models.DateTimeField(
-        null=True, help_text="Since when it is so; empty when it is not."
+        null=True, help_text="When the problem began; empty if there is none."
     )
-    seen_at = models.DateTimeField(null=True, help_text="When it was so last.")
-    raised_at = models.DateTimeField(null=True, help_text="Empty: it is not, or not for long yet.")
-    cleared_at = models.DateTimeField(null=True, help_text="When it was over.")
+    seen_at = models.DateTimeField(null=True, help_text="When the problem was last seen.")
+    raised_at = models.DateTimeField(
+        null=True, help_text="Empty: there is no problem, or it has not lasted long enough."
+    )
+    cleared_at = models.DateTimeField(null=True, help_text="When the problem ended.")
     is_told = models.BooleanField(
-        default=True, help_text="Whether the staff were told of the last change by e-mail."
+        default=True, help_text="Whether the staff were notified of the last change by e-mail."
     )
 
     class Meta:

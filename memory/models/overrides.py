@@ -44,8 +44,8 @@ class SettingsOverrides(models.Model):
     single_use = models.BooleanField(
         "single-use containers",
         default=False,
-        help_text="Destroy a container after every use. Otherwise a user's is kept for a moment in"
-        " case the user comes back, which is many times faster.",
+        help_text="Destroy a container after every use. Otherwise a user's container is kept for"
+        " a short time in case the user comes back, which is many times faster.",
     )
 
     llm_judged_sessions = _whole("sessions")
@@ -57,13 +57,14 @@ class SettingsOverrides(models.Model):
         null=True,
         blank=True,
         editable=False,
-        help_text="Model → since when it is judged anew, who let it go on, and why.",
+        help_text="Model → since when, by whom and why it was allowed to continue, with a new"
+        " track record.",
     )
     llm_stops = models.JSONField(
         null=True,
         blank=True,
         editable=False,
-        help_text="Model → since when it is stopped, why, and by which limits.",
+        help_text="Model → since when and why it is stopped, and by which limits.",
     )
 
     structure_entries = _whole("entries")

@@ -14,27 +14,32 @@ class Redaction(LeasedWork):
     """
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="redactions")
-    seq = models.BigIntegerField(help_text="The entry of the log that says so.")
-    asked = ArrayField(models.BigIntegerField(), help_text="The entries that were named.")
+    seq = models.BigIntegerField(help_text="The log entry that records the redaction.")
+    asked = ArrayField(models.BigIntegerField(), help_text="The entries that were to be redacted.")
     entries = ArrayField(
-        models.BigIntegerField(), help_text="These, and all that was derived from them."
+        models.BigIntegerField(), help_text="These entries and all that were derived from them."
     )
     by = models.CharField(max_length=200)
     reason = models.TextField(blank=True, default="")
     created_at = models.DateTimeField()
 
-    due_at = models.DateTimeField(null=True, help_text="Empty when all is done.")
+    due_at = models.DateTimeField(null=True, help_text="Empty when everything is done.")
     finished_at = models.DateTimeField(null=True)
     version = models.IntegerField(
-        null=True, help_text="Of the project without them; empty if it held nothing of them."
+        null=True,
+        help_text="The project's version without them; empty if it contained nothing of them.",
     )
-    records = models.PositiveIntegerField(default=0, help_text="Taken out of the project.")
-    constraints = models.PositiveIntegerField(default=0, help_text="Taken out of the project.")
+    records = models.PositiveIntegerField(default=0, help_text="Records removed from the project.")
+    constraints = models.PositiveIntegerField(
+        default=0, help_text="Constraints removed from the project."
+    )
     reopened = models.PositiveIntegerField(
-        default=0, help_text="Other entries that these rested on, too: they are pending again."
+        default=0,
+        help_text="Other entries that these records and constraints were also based"
+        " on: they are pending again.",
     )
     problem = models.TextField(
-        blank=True, default="", help_text="What the gate had against the project without them."
+        blank=True, default="", help_text="The gate's objections to the project without them."
     )
 
     class Meta:

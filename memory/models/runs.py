@@ -69,14 +69,14 @@ class RunOutcome(models.TextChoices):
     KILLED = "killed", "killed"
     INPUT_LIMIT = "input_limit", "project too large"
     PROTOCOL_ERROR = "protocol_error", "invalid answer of the sandbox"
-    MODEL_ERROR = "model_error", "language model came to no answer"
-    ABANDONED = "abandoned", "given up after repeated failures of the server"
+    MODEL_ERROR = "model_error", "language model reached no answer"
+    ABANDONED = "abandoned", "failed permanently after repeated server errors"
 
 
 # Warnings shown beside every result of such a sandbox.
 WARNINGS = {
-    "process": "Computed by the process runner, which is for development: it does not keep"
-    " untrusted code in.",
+    "process": "Computed by the process runner, which is for development: it does not isolate"
+    " untrusted code.",
 }
 
 
@@ -100,19 +100,19 @@ class Run(MortalWork):
         blank=True,
         default="",
         db_default="",  # for processes of the previous release, during an upgrade
-        help_text="Which member of the staff asked for it.",
+        help_text="The staff member who requested it.",
     )
     checkpoint = models.ForeignKey(
         Checkpoint, null=True, on_delete=models.PROTECT, related_name="runs"
     )
-    instant = models.DateTimeField(help_text="What the code is told is now.")
+    instant = models.DateTimeField(help_text="The evaluation time.")
     input = ExactJSONField(default=dict)
 
     answer_key = models.CharField(
         max_length=64,
         blank=True,
         default="",
-        help_text="Of a query: see `memory.recall.answer_cache`.",
+        help_text="For a query: see `memory.recall.answer_cache`.",
     )
 
     status = models.CharField(max_length=16, choices=RunStatus.choices, default=RunStatus.QUEUED)

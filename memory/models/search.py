@@ -36,9 +36,9 @@ class SearchSegment(models.Model):
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="segments")
     first_seq = models.BigIntegerField()
     last_seq = models.BigIntegerField()
-    version = models.PositiveSmallIntegerField(help_text="Of the format.")
-    blocks = models.PositiveIntegerField(help_text="Over which its postings are spread.")
-    postings = models.PositiveIntegerField(help_text="Its size.")
+    version = models.PositiveSmallIntegerField(help_text="Version of the format.")
+    blocks = models.PositiveIntegerField(help_text="The number of blocks that hold the postings.")
+    postings = models.PositiveIntegerField(help_text="The number of postings.")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

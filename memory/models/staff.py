@@ -14,13 +14,16 @@ class StaffAccess(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="access"
     )
     all_workspaces = models.BooleanField(
-        default=False, help_text="Those, too, that are made later. Superusers see all anyway."
+        default=False,
+        help_text="Including workspaces that are created later. Superusers see all"
+        " workspaces in any case.",
     )
     workspaces = models.ManyToManyField(
         Workspace,
         blank=True,
         related_name="staff",
-        help_text="What is seen where not all are. Without any, nothing of anybody is.",
+        help_text="The visible workspaces if not all are visible. Without any, no user's data is"
+        " visible.",
     )
 
     class Meta:
@@ -38,7 +41,7 @@ class AuditKind(models.TextChoices):
 
     LOGIN = "login", "logged in"
     LOGOUT = "logout", "logged out"
-    VIEW = "view", "looked at"
+    VIEW = "view", "viewed"
     ACT = "act", "acted on"
     ADD = "add", "added"
     CHANGE = "change", "changed"
@@ -58,10 +61,12 @@ class StaffAudit(models.Model):
     kind = models.CharField(max_length=16, choices=AuditKind.choices)
     what = models.CharField("action", max_length=100, blank=True)
     model = models.CharField("kind of row", max_length=100, blank=True)
-    row = models.CharField(max_length=100, blank=True, help_text="Its key, if it was one row.")
+    row = models.CharField(
+        max_length=100, blank=True, help_text="The row's key, if it was one row."
+    )
     number = models.BigIntegerField("rows", default=1)
     person = models.UUIDField(
-        null=True, help_text="The public id of the user whose they were, if it was one user."
+        null=True, help_text="The public id of the user concerned, if it was one user."
     )
     workspace = models.ForeignKey(Workspace, null=True, on_delete=models.PROTECT, related_name="+")
     request_id = models.CharField(max_length=100, blank=True)

@@ -30,22 +30,22 @@ class StaffSubscription(LeasedWork):
         blank=True,
         on_delete=models.CASCADE,
         related_name="staff_subscriptions",
-        help_text="Empty for all.",
+        help_text="Empty for all workspaces.",
     )
     enabled = models.BooleanField(default=True)
     least_severity = models.CharField(
         max_length=16,
         choices=Severity.choices,
         default=Severity.WARNING,
-        help_text="Alerts that are less severe are left out, unless they are escalated.",
+        help_text="Less severe alerts are left out unless they are escalated.",
     )
     mode = models.CharField(max_length=16, choices=MailMode.choices, default=MailMode.AT_ONCE)
     hour = models.PositiveSmallIntegerField(
-        default=7, validators=[MaxValueValidator(23)], help_text="Of the daily digest."
+        default=7, validators=[MaxValueValidator(23)], help_text="Hour of the daily digest."
     )
     time_zone = models.CharField(max_length=64, default="UTC", validators=[validate_time_zone])
     escalations = models.BooleanField(
-        default=False, help_text="Escalated alerts are mailed at once, whatever the mode."
+        default=False, help_text="Escalated alerts are mailed at once in either mode."
     )
     operations = models.BooleanField(
         "alarms", default=False, help_text="Alarms of the server itself are mailed at once."
@@ -64,7 +64,9 @@ class StaffSubscription(LeasedWork):
         """Refuse an account without an e-mail address."""
         super().clean()
         if self.staff_id and not self.staff.email:
-            raise ValidationError({"staff": "This account has no e-mail address: enter one there."})
+            raise ValidationError(
+                {"staff": "This account has no e-mail address: enter one in the account."}
+            )
 
 
 class MailCursor(models.Model):

@@ -44,7 +44,7 @@ class MemoryUser(models.Model):
     metadata = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     erased_at = models.DateTimeField(
-        null=True, editable=False, help_text="When it was asked to erase this person."
+        null=True, editable=False, help_text="When the erasure of this user was requested."
     )
 
     # The end of the log; changed only under this row's lock, in the transaction that inserts
@@ -52,7 +52,9 @@ class MemoryUser(models.Model):
     last_seq = models.BigIntegerField(default=0, editable=False)
     last_hash = models.BinaryField(max_length=32, default=bytes(32), editable=False)
     log_bytes = models.BigIntegerField(
-        default=0, editable=False, help_text="What its entries take, without those redacted."
+        default=0,
+        editable=False,
+        help_text="The size of the user's entries, without redacted ones.",
     )
 
     head = models.ForeignKey(
@@ -67,7 +69,7 @@ class MemoryUser(models.Model):
     redacting_since = models.DateTimeField(
         null=True,
         editable=False,
-        help_text="Since when the newest version may hold what was redacted: it is not told.",
+        help_text="Since when the newest version may contain redacted content; it is not returned.",
     )
     merged_into = models.ForeignKey(
         "self",
@@ -76,18 +78,18 @@ class MemoryUser(models.Model):
         editable=False,
         on_delete=models.PROTECT,
         related_name="+",
-        help_text="Who it is, since it turned out: nothing new is told of this one.",
+        help_text="The user into whom this one was merged: nothing new is returned for this one.",
     )
     # The version and instant of the run behind the open alerts; older results are not applied.
     alerts_version = models.IntegerField(default=0, editable=False)
     alerts_instant = models.DateTimeField(null=True, editable=False)
     constraints_due_at = models.DateTimeField(
-        null=True, editable=False, help_text="When the constraints run next by the clock."
+        null=True, editable=False, help_text="When the constraints run next because of the time."
     )
     constraints_changed_at = models.DateTimeField(
         null=True,
         editable=False,
-        help_text="When constraints of the workspace changed, until they have run again.",
+        help_text="When constraints of the workspace changed; empty once they have run again.",
     )
 
     objects = RememberedUsers()
@@ -97,8 +99,8 @@ class MemoryUser(models.Model):
         ordering = ["workspace", "user_id"]
         verbose_name = "user"
         permissions = [
-            ("erase_memoryuser", "Can erase users, which is for good (privacy)"),
-            ("subject_access", "Can download all that is kept of a person (privacy)"),
+            ("erase_memoryuser", "Can erase users permanently (privacy)"),
+            ("subject_access", "Can download all stored data about a person (privacy)"),
         ]
         constraints = [
             models.UniqueConstraint(fields=["workspace", "user_id"], name="user_id_in_workspace"),
@@ -136,9 +138,9 @@ class Lane(LeasedWork):
     due_at = models.DateTimeField(null=True, help_text="Empty when nothing is pending.")
     # For the language model's lane only; read by `memory.work.batching`.
     waiting = models.PositiveIntegerField(
-        default=0, help_text="Entries that have come since nothing was pending."
+        default=0, help_text="Entries that arrived since nothing was pending."
     )
-    waiting_since = models.DateTimeField(null=True, help_text="When the oldest of them came.")
+    waiting_since = models.DateTimeField(null=True, help_text="When the oldest of them arrived.")
     # Every entry of this lane's kinds up to this number has an outcome.
     cursor_seq = models.BigIntegerField(default=0)
 

@@ -20,7 +20,7 @@ def findings() -> list[str]:
 def validate_printable(text: str) -> None:
     """Raise ValidationError for text with characters that are invisible or hide others."""
     if not text.isprintable():
-        raise ValidationError("Use characters that can be seen, in one line.")
+        raise ValidationError("Use printable characters, in one line.")
 
 
 class WebhookEndpoint(models.Model):
@@ -31,7 +31,7 @@ class WebhookEndpoint(models.Model):
     url = models.CharField(
         "URL",
         max_length=2000,
-        help_text="https, on a public address; the final one: redirects are not followed.",
+        help_text="https, on a public address; redirects are not followed, so give the final URL.",
     )
     description = models.CharField(
         max_length=200, blank=True, default="", validators=[validate_printable]
@@ -40,12 +40,13 @@ class WebhookEndpoint(models.Model):
         models.CharField(max_length=16),
         default=list,
         blank=True,
-        help_text="Which events it is sent; none chosen: all.",
+        help_text="The event types that it receives; none chosen: all.",
     )
     alert_kinds = ArrayField(
         models.CharField(max_length=20),
         default=findings,
-        help_text="Of which alerts: those for your users, those for who keeps constraints working.",
+        help_text="The kinds of alerts: those for your users, those for the maintainers of"
+        " constraints.",
     )
     least_severity = models.CharField(
         max_length=16, choices=Severity.choices, default=Severity.INFO
@@ -62,7 +63,7 @@ class WebhookEndpoint(models.Model):
     previous_secret_until = models.DateTimeField(null=True, editable=False)
 
     failing_since = models.DateTimeField(
-        null=True, editable=False, help_text="Since when it has answered nothing but errors."
+        null=True, editable=False, help_text="Since when all calls have failed."
     )
     failures = models.IntegerField(
         default=0, editable=False, help_text="Failed calls since the last success."
@@ -72,7 +73,7 @@ class WebhookEndpoint(models.Model):
     )
     minute_began_at = models.DateTimeField(null=True, editable=False)
     minute_calls = models.IntegerField(
-        default=0, editable=False, help_text="Calls since that minute began."
+        default=0, editable=False, help_text="Calls since the current minute began."
     )
 
     class Meta:
@@ -88,7 +89,7 @@ class DeliveryState(models.TextChoices):
 
     PENDING = "pending", "pending"
     DELIVERED = "delivered", "delivered"
-    GIVEN_UP = "given_up", "given up"
+    GIVEN_UP = "given_up", "failed permanently"
 
 
 class DeliveryStanding(models.TextChoices):
@@ -97,7 +98,7 @@ class DeliveryStanding(models.TextChoices):
     PENDING = "pending", "pending"
     HELD = "held", "held: the endpoint is disabled"
     DELIVERED = "delivered", "delivered"
-    GIVEN_UP = "given_up", "given up"
+    GIVEN_UP = "given_up", "failed permanently"
 
 
 class Delivery(MortalWork):
@@ -112,14 +113,16 @@ class Delivery(MortalWork):
         AlertEvent, null=True, on_delete=models.CASCADE, related_name="deliveries"
     )
     alert = models.ForeignKey(Alert, null=True, on_delete=models.CASCADE, related_name="deliveries")
-    seq = models.BigIntegerField(null=True, help_text="The number of the event in the feed.")
+    seq = models.BigIntegerField(null=True, help_text="The event's number in the feed.")
     type = models.CharField(max_length=32)
-    payload = models.TextField(help_text="The body, as it is signed and sent.")
+    payload = models.TextField(help_text="The body as it is signed and sent.")
     state = models.CharField(
         max_length=16, choices=DeliveryState.choices, default=DeliveryState.PENDING
     )
     created_at = models.DateTimeField(default=timezone.now)
-    settled_at = models.DateTimeField(null=True, help_text="When it was delivered or given up.")
+    settled_at = models.DateTimeField(
+        null=True, help_text="When it was delivered or failed permanently."
+    )
 
     class Meta:
         ordering = ["-created_at", "-seq"]
@@ -187,9 +190,11 @@ class DeliveryAttempt(models.Model):
     at = models.DateTimeField(help_text="When the call began.")
     seconds = models.FloatField()
     address = models.GenericIPAddressField(null=True, help_text="The address that was called.")
-    status = models.PositiveIntegerField(null=True, help_text="The HTTP status; empty: none.")
+    status = models.PositiveIntegerField(
+        null=True, help_text="The HTTP status; empty: no response."
+    )
     error = models.TextField(blank=True, default="", help_text="Empty: it was delivered.")
-    answer = models.TextField(blank=True, default="", help_text="The beginning of the answer.")
+    answer = models.TextField(blank=True, default="", help_text="The beginning of the response.")
 
     class Meta:
         ordering = ["delivery", "at"]

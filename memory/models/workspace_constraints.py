@@ -27,13 +27,13 @@ class WorkspaceConstraint(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="constraints")
-    name = models.CharField(max_length=100, help_text="As a Python name, such as drug_allergy.")
+    name = models.CharField(max_length=100, help_text="A Python name, such as drug_allergy.")
     description = models.CharField(max_length=1000, blank=True, default="")
     percentage = models.PositiveSmallIntegerField(
         default=0,
-        help_text="Of the users, so many in a hundred have it. More only adds users.",
+        help_text="The share of users for whom it is enabled. Raising it only adds users.",
     )
-    enabled = models.BooleanField(default=True, help_text="If not, nobody has it.")
+    enabled = models.BooleanField(default=True, help_text="False: it runs for no user.")
     live = models.ForeignKey(
         "WorkspaceConstraintVersion",
         null=True,
@@ -47,7 +47,7 @@ class WorkspaceConstraint(models.Model):
     created_by = models.CharField(max_length=200, editable=False)
     changed_at = models.DateTimeField(null=True, editable=False)
     changed_by = models.CharField(
-        max_length=200, blank=True, default="", editable=False, help_text="Who last changed it."
+        max_length=200, blank=True, default="", editable=False, help_text="Who changed it last."
     )
 
     class Meta:
@@ -90,7 +90,7 @@ class WorkspaceConstraintVersion(LeasedWork):
     state = models.CharField(
         max_length=16, choices=VersionState.choices, default=VersionState.CHECKING
     )
-    verdict = models.JSONField(null=True, help_text="What was checked, and what was found.")
+    verdict = models.JSONField(null=True, help_text="The checks with their findings.")
     # The source as compiled by one image of the sandboxes; any other image compiles it first.
     bytecode = models.TextField(blank=True, default="")
     image_digest = models.CharField(max_length=100, blank=True, default="")

@@ -19,13 +19,13 @@ class Workspace(SettingsOverrides, LlmSettings):
         max_length=64,
         default="UTC",
         validators=[validate_time_zone],
-        help_text="Of users who are created without one, such as Europe/Berlin.",
+        help_text="The time zone of users who are created without one, such as Europe/Berlin.",
     )
     users_by_entry = models.BooleanField(
         "create users by their first entry",
         default=False,
         db_default=False,
-        help_text="Whether an entry for a user_id that is not there yet creates the user.",
+        help_text="Whether an entry for an unknown user_id creates the user.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -69,7 +69,7 @@ class ApiKey(models.Model):
     """A key of one workspace; only a keyed hash is stored: see `memory.workspaces`."""
 
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="api_keys")
-    name = models.CharField(max_length=100, help_text="What uses this key.")
+    name = models.CharField(max_length=100, help_text="The component that uses this key.")
     prefix = models.CharField(max_length=12, unique=True, editable=False)
     digest = models.CharField(max_length=64, editable=False)
     scopes = ArrayField(models.CharField(max_length=16, choices=Scope.choices))
@@ -81,7 +81,7 @@ class ApiKey(models.Model):
         null=True,
         blank=True,
         editable=False,
-        help_text="Of whom alone it may read and write; empty: of everybody.",
+        help_text="The users that the key is limited to; empty: all users.",
     )
     replaces = models.ForeignKey(
         "self",
@@ -90,7 +90,7 @@ class ApiKey(models.Model):
         blank=True,
         editable=False,
         related_name="replaced_by",
-        help_text="The key whose place it takes.",
+        help_text="The key that this one replaces.",
     )
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)

@@ -158,8 +158,8 @@ def problems() -> Iterator[AlarmCondition]:
             logger.exception("alarm_look_failed", look=name)
             yield AlarmCondition(
                 f"{BLIND}{name}",
-                f"How the {name} stand cannot be told ({type(error).__name__}): what is wrong with"
-                " them is not noticed. The log of the process that looked has more.",
+                f"The check of {name} failed ({type(error).__name__}), so problems with them go"
+                " unnoticed. The log of the process that checked has details.",
             )
 
 
@@ -168,8 +168,8 @@ def _of_dispatcher() -> Iterator[AlarmCondition]:
     if silent > settings.UAC_ALARM_SILENT_SECONDS:
         yield AlarmCondition(
             "dispatcher",
-            f"For {_words(silent)} nothing was dispatched: no beat runs, or no worker takes from"
-            " the queue default.",
+            f"Nothing has been dispatched for {_words(silent)}: no beat is running, or no worker"
+            " consumes the queue default.",
         )
 
 
@@ -177,14 +177,14 @@ def _of_hosts() -> Iterator[AlarmCondition]:
     if not host_counts()["there"]:
         yield AlarmCondition(
             "sandbox hosts",
-            "No sandbox worker is there: nothing is checked, answered or alerted.",
+            "No sandbox worker is running: nothing is checked, answered or alerted.",
             patience=settings.UAC_ALARM_SILENT_SECONDS,
         )
     for host in _silent_hosts():
         yield AlarmCondition(
             f"sandbox host {host.name}",
-            f"The sandbox worker {host.name} was heard of last at {host.seen_at:%H:%M:%S} UTC, and"
-            " did not sign off.",
+            f"The last heartbeat of the sandbox worker {host.name} was at {host.seen_at:%H:%M:%S}"
+            " UTC, and it did not sign off.",
         )
 
 
@@ -205,22 +205,24 @@ def _of_work() -> Iterator[AlarmCondition]:
         if one.oldest > longest:
             yield AlarmCondition(
                 f"waiting: {kind.name}",
-                f"{kind.title}: {one.waiting} waiting, the oldest for {_words(one.oldest)}; too few"
-                f" workers take from the queue {kind.queue}, or none.",
+                f"{kind.title}: {one.waiting} waiting, the oldest for {_words(one.oldest)}; too"
+                f" few workers, or none, consume the queue {kind.queue}.",
             )
         if one.longest > max(settings.UAC_WORK_SECONDS, longest):
             yield AlarmCondition(
                 f"held: {kind.name}",
-                f"A worker has been at {kind.title} for {_words(one.longest)}: it hangs.",
+                f"A worker has been processing {kind.title} for {_words(one.longest)}: it hangs.",
             )
         if one.failing >= settings.UAC_ALARM_STUCK:
             yield AlarmCondition(
                 f"failing: {kind.name}",
-                f"{kind.title}: {one.failing} failed {settings.UAC_STUCK_ATTEMPTS} times or more,"
-                " tried on at growing intervals.",
+                f"{kind.title}: {one.failing} failed {settings.UAC_STUCK_ATTEMPTS} times or more"
+                " and are retried at growing intervals.",
             )
         if one.dead >= settings.UAC_ALARM_STUCK:
-            yield AlarmCondition(f"dead: {kind.name}", f"{kind.title}: {one.dead} given up.")
+            yield AlarmCondition(
+                f"dead: {kind.name}", f"{kind.title}: {one.dead} failed permanently."
+            )
 
 
 def _of_models() -> Iterator[AlarmCondition]:
@@ -229,7 +231,7 @@ def _of_models() -> Iterator[AlarmCondition]:
         why = "; ".join(outcome.label for outcome in one.outcomes)
         yield AlarmCondition(
             f"model: {one.model}",
-            f"The last calls of {one.model} for {whose} came to nothing ({why}): messages wait.",
+            f"The last calls of {one.model} for {whose} failed ({why}): messages wait.",
             patience=0 if one.is_unusable else settings.UAC_ALARM_WAITING_SECONDS,
         )
 
@@ -252,13 +254,15 @@ def _of_embeddings() -> Iterator[AlarmCondition]:
     told = []
     if failed:
         why = "; ".join(outcome.label for outcome in failed.outcomes)
-        told.append(f"The calls of {failed.model} come to nothing ({why}).")
+        told.append(f"Calls of {failed.model} fail ({why}).")
     if number:
         error = behind.order_by("-attempts").values_list("last_error", flat=True).first() or ""
-        told.append(f"{number} users' logs wait for vectors: {error.partition(': ')[2][:500]}")
+        told.append(
+            f"{number} users' logs are waiting for embeddings: {error.partition(': ')[2][:500]}"
+        )
     yield AlarmCondition(
         "embeddings",
-        f"{' '.join(told)} Searches go by words where there are no vectors.",
+        f"{' '.join(told)} Searches use words only where there are no vectors.",
         patience=0 if failed and failed.is_unusable else settings.UAC_ALARM_WAITING_SECONDS,
     )
 
@@ -269,8 +273,8 @@ def _of_queues() -> Iterator[AlarmCondition]:
     except redis.RedisError as error:
         yield AlarmCondition(
             "redis",
-            f"Redis does not answer ({type(error).__name__}): hints are lost, and all waits for the"
-            " dispatcher.",
+            f"Redis does not answer ({type(error).__name__}): wake-up hints are lost, and all"
+            " work waits for the dispatcher.",
             patience=settings.UAC_ALARM_SILENT_SECONDS,
         )
         return
@@ -278,8 +282,8 @@ def _of_queues() -> Iterator[AlarmCondition]:
         if queue.oldest > settings.UAC_ALARM_WAITING_SECONDS:
             yield AlarmCondition(
                 f"queue: {queue.name}",
-                f"The queue {queue.name} holds {queue.hints} hints, the oldest for"
-                f" {_words(queue.oldest)}: no worker takes from it.",
+                f"The queue {queue.name} has {queue.hints} hints, the oldest for"
+                f" {_words(queue.oldest)}: no worker consumes it.",
             )
 
 

@@ -40,7 +40,7 @@ def validate_server_settings() -> dict[str, str]:
         if named:
             importlib.import_module(EXPORTER)
     except ImportError:
-        told = "What sends traces is not installed: install the extra `traces`, or unset it."
+        told = "The packages for traces are not installed: install the extra `traces`, or unset it."
         return dict.fromkeys(named, told)
     return {}
 

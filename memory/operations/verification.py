@@ -88,9 +88,9 @@ def _outcome_problems(user: MemoryUser) -> Iterator[str]:
     for seq in _some(outcomes.filter(Q(seq__gt=user.last_seq) | Q(seq__lt=1)), "seq"):
         yield f"an outcome for entry {seq}, which is not in the log"
     for seq in _some(_of_others(outcomes, user), "seq"):
-        yield f"the outcome of entry {seq} names a version of somebody else"
+        yield f"the outcome of entry {seq} names another user's version"
     for seq in _pending(LogEntry.objects.filter(user=user, kind=EntryKind.REDACTION)):
-        yield f"entry {seq} tells of a redaction and has no outcome"
+        yield f"entry {seq} is a redaction and has no outcome"
 
 
 def _lane_problems(user: MemoryUser) -> Iterator[str]:
@@ -104,14 +104,14 @@ def _lane_problems(user: MemoryUser) -> Iterator[str]:
     for name in LaneName:
         lane = lanes.get(name)
         if lane is None:
-            yield f"the lane {name} is missing: nobody will work on its entries"
+            yield f"the lane {name} is missing: nothing will process its entries"
             continue
         entries = LogEntry.objects.filter(user=user, kind__in=KINDS[name])
         for seq in _pending(entries.filter(seq__lte=lane.cursor_seq)):
-            yield f"entry {seq} is pending, and the lane {name} goes on after {lane.cursor_seq}"
+            yield f"entry {seq} is pending, but the lane {name} continues after {lane.cursor_seq}"
         if lane.due_at is None:
             for seq in _pending(entries.filter(seq__gt=lane.cursor_seq))[:1]:
-                yield f"entry {seq} is pending, and nothing is due in the lane {name}"
+                yield f"entry {seq} is pending, but nothing is due in the lane {name}"
 
 
 def _blob_problems(user: MemoryUser) -> Iterator[str]:
@@ -119,9 +119,9 @@ def _blob_problems(user: MemoryUser) -> Iterator[str]:
         if blob.content is None:  # the hash of redacted content stays
             continue
         if sha256(blob.content) != blob.hash:
-            yield f"blob {blob.hash}: its content has another hash"
+            yield f"blob {blob.hash}: the hash of its content is different"
         elif blob.git_id and git_blob_id(blob.content.encode()) != blob.git_id:
-            yield f"blob {blob.hash}: git knows its content by another id"
+            yield f"blob {blob.hash}: the git id of its content is different"
 
 
 def _version_problems(user: MemoryUser) -> Iterator[str]:
@@ -151,7 +151,7 @@ def _version_problems(user: MemoryUser) -> Iterator[str]:
     if user.head_id != (previous["pk"] if previous else None):
         yield "the head is not the newest version"
     for hash_ in sorted(known - cited)[:NAMED]:
-        yield f"blob {hash_}: no version has it"
+        yield f"blob {hash_}: no version uses it"
     code = Bytecode.objects.filter(user=user).values_list("path", "source_hash")
     for path, hash_ in sorted(set(code.iterator()) - compiled)[:NAMED]:
         yield f"bytecode of {path} ({hash_[:12]}): no version has that file"
@@ -171,7 +171,7 @@ def _record_problems(user: MemoryUser) -> Iterator[str]:
     located = RecordLocation.objects.filter(user=user, retired_version=None)
     tree = head.tree if head else {}
     for location in located.exclude(path__in=list(tree))[:NAMED]:
-        yield f"the record {location} is located in {location.path}, which is no file"
+        yield f"the record {location} is located in {location.path}, which does not exist"
     if head is None:
         return
     counted: dict[tuple[str, str, str], int] = {}
@@ -187,43 +187,43 @@ def _record_problems(user: MemoryUser) -> Iterator[str]:
         has, says = counted.get(place, 0), found.get(place, 0)
         if has != says and place[2] in tree:
             of = ".".join(place[:2])
-            yield f"{place[2]} has {has} records of {of}, and {says} are located there"
+            yield f"{place[2]} has {has} records of {of}, but {says} are located there"
     beyond = Q(added_version__gt=head.version) | Q(retired_version__gt=head.version)
     for location in RecordLocation.objects.filter(beyond, user=user)[:NAMED]:
-        yield f"the record {location} is of a version that is not there"
+        yield f"the record {location} belongs to a version that does not exist"
 
 
 def _run_problems(user: MemoryUser) -> Iterator[str]:
     runs = Run.objects.filter(user=user)
     for pk in _some(runs.filter(kind=RunKind.CONSTRAINTS, checkpoint=None)):
-        yield f"run {pk} of the constraints is of no version"
+        yield f"run {pk} of the constraints has no version"
     for pk in _some(_of_others(runs, user)):
-        yield f"run {pk} is of a version of somebody else"
+        yield f"run {pk} has another user's version"
     done = Q(status=RunStatus.DONE)
     for pk in _some(runs.filter(done & (Q(finished_at=None) | Q(outcome="")))):
-        yield f"run {pk} is done and did not end"
+        yield f"run {pk} is done but has no end time"
     for pk in _some(runs.filter(~done, finished_at__isnull=False)):
-        yield f"run {pk} has ended and is not done: it would be done again"
+        yield f"run {pk} has an end time but is not done: it would be executed again"
 
 
 def _alert_problems(user: MemoryUser) -> Iterator[str]:
     of_user = Alert.objects.filter(user=user)
     opened = AlertEvent.objects.filter(kind=AlertEventKind.OPENED, alert=OuterRef("pk"))
     for pk in _some(of_user.listed().filter(~Exists(opened))):
-        yield f"alert {pk}: no event has opened it"
+        yield f"alert {pk}: no event opened it"
     resolved = Q(state=AlertState.RESOLVED)
     originals = of_user.listed().filter(pk=OuterRef("duplicate_of"))
     orphans = of_user.filter(~Exists(originals), duplicate_of__isnull=False)
     for pk in _some(orphans):
-        yield f"alert {pk} is the duplicate of none of the user's"
+        yield f"alert {pk} is a duplicate of an alert that is not the user's"
     for alert in islice(duplicates.find_orphans(of_user), NAMED):
-        yield f"alert {alert.pk} is told of by no other one, and is not listed"
+        yield f"alert {alert.pk} is not listed, although it is no duplicate of a listed alert"
     for pk in _some(of_user.filter(resolved, resolved_at=None)):
-        yield f"alert {pk} is resolved, and nobody knows since when"
+        yield f"alert {pk} is resolved without a time"
     for pk in _some(of_user.filter(~resolved, resolved_at__isnull=False)):
-        yield f"alert {pk} lives, and was resolved"
+        yield f"alert {pk} is live but has a time of resolution"
     for pk in _some(_of_others(of_user, user, "last_run__user")):
-        yield f"alert {pk} was found by a run of somebody else"
+        yield f"alert {pk} was found by another user's run"
     events = erasure_registry.rows_of(AlertEvent, user).exclude(workspace=user.workspace_id)
     for pk in _some(events):
         yield f"event {pk} is in the feed of another workspace"
@@ -234,7 +234,7 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
     rows = Redaction.objects.filter(user=user)
     waiting = rows.filter(due_at__isnull=False).exists()
     if user.redacting_since is not None and not waiting:
-        yield "nothing is told of the project because of a redaction, and none is under way"
+        yield "the project is blocked by a redaction, but none is under way"
     gone = LogEntry.objects.filter(user=user, redacted_at__isnull=False)
     named = {seq for entries in rows.values_list("entries", flat=True) for seq in entries}
     messages = gone.filter(kind=EntryKind.MESSAGE)
@@ -243,17 +243,17 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
     # A user who was merged into another has handed everything over: nothing is settled here.
     unsettled = messages.filter(seq__in=outlived, user__merged_into=None)
     for seq in _pending(unsettled):
-        yield f"entry {seq} has lost its words before it was settled"
+        yield f"entry {seq} lost its text before it was settled"
     redacted = set(gone.values_list("seq", flat=True)) - outlived
     for seq in sorted(redacted - named)[:NAMED]:
-        yield f"entry {seq} is redacted, and no redaction names it"
+        yield f"entry {seq} is redacted, but no redaction names it"
     for seq in sorted(named - redacted)[:NAMED]:
-        yield f"entry {seq} is named by a redaction and is not redacted"
+        yield f"entry {seq} is named by a redaction but is not redacted"
     if not redacted:
         return
     others = EntryOutcome.objects.filter(user=user).exclude(outcome=Outcome.DISMISSED)
     for seq in _some(others.filter(seq__in=redacted), "seq"):
-        yield f"entry {seq} is redacted and was not dismissed"
+        yield f"entry {seq} is redacted but was not dismissed"
     if user.head is not None and is_redacted(user.head):
         yield "the newest version has a file that was redacted"
     if waiting:
@@ -265,10 +265,10 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
         files = Blob.objects.filter(user=user, hash__in=list(paths), content__isnull=False)
         for hash_, content in files.values_list("hash", "content").iterator(chunk_size=50):
             for seq in sorted(forgetting.cited(content or "") & redacted)[:NAMED]:
-                yield f"{paths[hash_]} rests on entry {seq}, which was redacted"
+                yield f"{paths[hash_]} is based on entry {seq}, which was redacted"
     telling = Alert.objects.filter(user=user).exclude(message=REDACTED)
     for pk in _some(telling.filter(entries__overlap=sorted(redacted))):
-        yield f"alert {pk} tells of an entry that was redacted"
+        yield f"alert {pk} reports an entry that was redacted"
 
 
 def _told_redacted(user: MemoryUser) -> set[int]:
@@ -281,20 +281,20 @@ def _merge_problems(user: MemoryUser) -> Iterator[str]:
     """Check that all entries of a merged user were copied, and that none was added since."""
     merge = Merge.objects.filter(merged=user).first()
     if (merge.user_id if merge else None) != user.merged_into_id:
-        yield "it was merged into somebody else than its merge says"
+        yield "the user was merged into another user than the merge says"
     if merge is None:
         return
     if merge.due_at is None and merge.cursor_seq < merge.last_seq:
-        yield f"its merge is done, and came to entry {merge.cursor_seq} of {merge.last_seq}"
+        yield f"the merge is done, but reached entry {merge.cursor_seq} of {merge.last_seq}"
     said = LogEntry.objects.filter(user=user).exclude(kind=EntryKind.REDACTION)
     for seq in _some(said.filter(seq__gt=merge.last_seq), "seq"):
-        yield f"entry {seq} came after it was merged"
+        yield f"entry {seq} was appended after the merge"
     copied = CopiedEntries.objects.filter(
         merge=merge, from_seq__lte=OuterRef("seq"), from_seq__gt=OuterRef("seq") - F("number")
     )
     kept = said.filter(redacted_at=None)
     for seq in _some(kept.filter(~Exists(copied), seq__lte=merge.cursor_seq), "seq"):
-        yield f"entry {seq} was not copied when it was merged"
+        yield f"entry {seq} was not copied by the merge"
     end = MemoryUser.objects.get(pk=merge.user_id).last_seq
     beyond = CopiedEntries.objects.annotate(end=F("seq") + F("number") - 1)
     for row in beyond.filter(merge=merge, end__gt=end)[:NAMED]:
@@ -306,7 +306,7 @@ def _merge_problems(user: MemoryUser) -> Iterator[str]:
         user=merge.user_id, seq__in=became.values(), redacted_at=None
     ).values_list("seq", flat=True)
     for seq in sorted(left)[:NAMED]:
-        yield f"an entry was redacted, and its copy {seq} was not"
+        yield f"an entry was redacted, but its copy {seq} was not"
 
 
 _OVERLAPS = """
@@ -325,18 +325,18 @@ def _search_problems(user: MemoryUser) -> Iterator[str]:
         for one, two in cursor.fetchall():
             yield f"the search segments {names[one]} and {names[two]} overlap"
     for segment in segments.filter(Q(last_seq__gt=user.last_seq) | Q(first_seq__gt=F("last_seq"))):
-        yield f"the search segment {segment} is of entries that are not there"
+        yield f"the search segment {segment} covers entries that do not exist"
     # Documents and vectors have a block each, postings the others; further blocks are vectors of
     # another model that are being computed.
     own = Count("parts", filter=Q(parts__number__lte=F("blocks") + 1))
     parts = segments.filter(version=VERSION).annotate(number=own)
     for segment in parts.exclude(number=F("blocks") + 2):
-        yield f"the search segment {segment} has parts missing"
+        yield f"the search segment {segment} has missing parts"
     gone = LogEntry.objects.filter(user=user, redacted_at__isnull=False)
     for seq, at in gone.values_list("seq", "redacted_at").iterator():
         older = segments.filter(first_seq__lte=seq, last_seq__gte=seq, created_at__lt=at)
         for segment in older:
-            yield f"the search segment {segment} knows entry {seq} from before its redaction"
+            yield f"the search segment {segment} contains entry {seq} as before its redaction"
 
 
 def _event_problems(workspace: Workspace) -> Iterator[str]:
@@ -347,7 +347,7 @@ def _event_problems(workspace: Workspace) -> Iterator[str]:
     counted = counters.values_list("last_seq", flat=True).first() or 0
     last = known["last"] or 0
     if last != counted:
-        yield f"the newest event is {last}, and {counted} are counted"
+        yield f"the newest event is {last}, but the counter is at {counted}"
     if known["number"] != last or (known["first"] or 1) != 1:
         with connection.cursor() as cursor:
             cursor.execute(_GAPS, [workspace.pk, NAMED])
@@ -369,26 +369,26 @@ def _delivery_problems(workspace: Workspace) -> Iterator[str]:
     deliveries = Delivery.objects.filter(endpoint__workspace=workspace)
     foreign = deliveries.filter(event__isnull=False).exclude(event__workspace=workspace)
     for pk in _some(foreign):
-        yield f"delivery {pk} tells of an event of another workspace"
+        yield f"delivery {pk} reports an event of another workspace"
     of_alert = Q(event__alert__isnull=False)
     wrong = ~Q(seq=F("event__seq")) | (of_alert & ~Q(alert=F("event__alert")))
     wrong |= ~of_alert & Q(alert__isnull=False)
     for pk in _some(deliveries.filter(wrong, event__isnull=False)):
-        yield f"delivery {pk} does not tell of its event"
+        yield f"delivery {pk} does not match its event"
     pending = Q(state=DeliveryState.PENDING)
     for pk in _some(deliveries.filter(pending, settled_at__isnull=False)):
-        yield f"delivery {pk} waits and was settled: it would be sent again"
+        yield f"delivery {pk} is pending but was settled: it would be sent again"
     for pk in _some(deliveries.filter(~pending, settled_at=None)):
-        yield f"delivery {pk} was settled, and nobody knows when"
+        yield f"delivery {pk} is settled without a time"
 
 
 def _erasure_problems(user: MemoryUser) -> Iterator[str]:
     row = UserErasure.objects.filter(user=user).first()
     if row is None:
-        yield "the user is erased, and nothing says who wanted it"
+        yield "the user is erased, but the requester is not recorded"
     elif row.due_at is None:
         for what in user_erasure.left(user):
-            yield f"the user is erased, and there are {what} still"
+            yield f"the user is erased, but there are still {what}"
 
 
 _OF_USERS = {

@@ -47,15 +47,17 @@ def validate_server_settings() -> dict[str, str]:
             Fernet(key)
         except ValueError:
             return {
-                "UAC_ENCRYPTION_KEYS": f"The key number {number} is none: each is 32 random bytes"
-                " in URL-safe base64, as `openssl rand -base64 32 | tr +/ -_` prints them."
+                "UAC_ENCRYPTION_KEYS": f"Key number {number} is invalid: each key is 32 random"
+                " bytes in URL-safe base64, as `openssl rand -base64 32 | tr +/ -_` prints"
+                " them."
             }
     return {}
 
 
 def _undecipherable() -> EncryptionError:
     return EncryptionError(
-        "None of UAC_ENCRYPTION_KEYS decrypts what is stored: add the key that it was stored with."
+        "None of UAC_ENCRYPTION_KEYS decrypts the stored content: add the key with which it was"
+        " encrypted."
     )
 
 

@@ -395,7 +395,7 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
             kind__in=[RunKind.CONSTRAINTS, RunKind.CONSTRAINT, RunKind.QUERY],
             checkpoint__in=traces.versions,
         ),
-        "It was to read a version of which something was redacted: ask again.",
+        "The requested version contained redacted content: try again.",
     )
     written = Q(kind__in=AUTHORED) | Q(trigger__in=[RunTrigger.MODEL, RunTrigger.STAFF])
     # A run that failed permanently and was queued again still has its input.
@@ -403,7 +403,7 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
     if asked is not None:
         runs.close(
             of_user.filter(written, queued_at__gte=since, queued_at__lt=asked),
-            "Something was redacted of this user's memory meanwhile: ask again.",
+            "Content of this user's memory was redacted in the meantime: try again.",
         )
     chosen = of_user.filter(
         Q(checkpoint__in=traces.versions) | (written & Q(finished_at__gte=since)),

@@ -62,9 +62,7 @@ def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> Lo
             )
         for entry in known.values():
             if entry.kind == EntryKind.REDACTION:
-                raise RedactionRefused(
-                    f"Entry {entry.seq} tells of a redaction, which stays on record."
-                )
+                raise RedactionRefused(f"Entry {entry.seq} is a redaction, which stays on record.")
         found = copies.everywhere(locked, asked, lambda pk, some: set(closure(rows[pk], some)))
         whole = sorted(found.pop(locked.pk))
         for pk, others in found.items():
@@ -221,5 +219,5 @@ def _interrupt(user: MemoryUser, first: int) -> None:
         Run.objects.filter(user=user).filter(
             Q(kind__in=AUTHORED) | Q(trigger=RunTrigger.STAFF) | Q(checkpoint__seen_seq__gte=first)
         ),
-        "Something was redacted of this user's memory meanwhile: ask again.",
+        "Content of this user's memory was redacted in the meantime: try again.",
     )

@@ -56,7 +56,7 @@ logger = structlog.get_logger(__name__)
 TASK = "workers.tasks.erase"
 ACTOR = "erasure"
 # Reasons that contain no name, whatever the user is called.
-RESTORED = "erased before; a backup that was restored has brought the user back"
+RESTORED = "erased before; a restored backup has brought the user back"
 MEM0 = "delete_users of mem0's client"
 OURS = (RESTORED, MEM0)
 # The placeholder for a row's name in the staff's history.
@@ -93,7 +93,7 @@ def ask(user: MemoryUser, *, by: str, reason: str) -> UserErasure:
     was merged into another and is erased with that one.
     """
     if not reason.strip():
-        raise ErasureRefused("Say why: it stays on record.")
+        raise ErasureRefused("Give a reason: it stays on record.")
     while True:
         people = _same_person(user)
         with transaction.atomic():

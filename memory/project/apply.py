@@ -80,11 +80,15 @@ def _add(project: Project, edit: Add) -> None:
     domain, class_ = existing_class(project, edit.domain, edit.class_name)
     where = f"{edit.domain}.{edit.class_name}"
     if not class_.is_record:
-        raise EditError("not_a_record", f"{where} is part of other records: add one of those")
+        raise EditError(
+            "not_a_record", f"{where} is only a part of records: add a record that contains it"
+        )
     name = edit.collection
     if name is None:
         if edit.singleton:
-            raise EditError("malformed", "add.collection is missing: it names the singleton")
+            raise EditError(
+                "malformed", "add.collection is missing: give the name of the singleton"
+            )
         name = collection_for(domain, class_.name)
     held = domain.collections.get(name)
     if edit.singleton and name in domain.singletons:
@@ -155,7 +159,9 @@ def _write_constraint(project: Project, edit: WriteConstraint) -> None:
                 "syntax", f"{edit.name}.{attribute}, line {error.lineno}: {error.msg}"
             ) from None
         except (ValueError, RecursionError, MemoryError) as error:
-            raise EditError("syntax", f"{edit.name}.{attribute} is no Python: {error}") from None
+            raise EditError(
+                "syntax", f"{edit.name}.{attribute} is not valid Python: {error}"
+            ) from None
     project.write_constraint(edit.name, edit.source, edit.tests_source)
 
 
@@ -180,10 +186,11 @@ def _conflict(project: Project, edit: Conflict) -> None:
     if not 0 < len(about) <= MAX_ABOUT:
         raise EditError(
             "malformed",
-            f"conflict.about must say in 1 to {MAX_ABOUT} characters what the records disagree on",
+            f"conflict.about must describe in 1 to {MAX_ABOUT} characters what the records"
+            " disagree on",
         )
     if len(set(edit.records)) < 2:
-        raise EditError("malformed", "conflict.records must name two records at least")
+        raise EditError("malformed", "conflict.records must name at least two records")
     records = [_existing_record(project, record_id) for record_id in edit.records]
     for missing in conflicts.missing_parts(project):
         apply(project, missing)
@@ -203,7 +210,7 @@ def _conflict(project: Project, edit: Conflict) -> None:
 
 def _dismiss(project: Project, edit: Dismiss) -> None:
     if not edit.reason.strip():
-        raise EditError("malformed", "dismiss.reason is empty: say why nothing is to be kept")
+        raise EditError("malformed", "dismiss.reason is empty: explain why nothing is kept")
 
 
 def _existing_record(project: Project, record_id: RecordId) -> Record:

@@ -77,18 +77,18 @@ def missing_parts(project: Project) -> list[DefineClass | WriteConstraint]:
         needed = {field.name for field in class_.fields if field.default is REQUIRED}
         if not class_.is_record or not FIELDS.items() <= types.items() or needed - FIELDS.keys():
             fields = ", ".join(f"{name}: {type_}" for name, type_ in FIELDS.items())
-            raise _taken(f"{DOMAIN}.{CLASS} is something else than a record of {fields}")
+            raise _taken(f"{DOMAIN}.{CLASS} is not a record class with the fields {fields}")
     elif CLASS in domain.names():
         raise _taken(f"{DOMAIN}.{CLASS} is an enum")
     else:
         missing.append(_DEFINE)
     held = domain.collections.get(COLLECTION)
     if COLLECTION in domain.names() and (held is None or held.class_name != CLASS):
-        raise _taken(f"{DOMAIN}.{COLLECTION} holds something else than {CLASS}")
+        raise _taken(f"{DOMAIN}.{COLLECTION} does not hold {CLASS}")
     if CONSTRAINT not in project.outline.constraints:
         missing.append(_WRITE)
     elif f"domains.{DOMAIN}" not in project.source(f"constraints/{CONSTRAINT}.py"):
-        raise _taken(f"constraints/{CONSTRAINT}.py is about something else than {DOMAIN}.{CLASS}")
+        raise _taken(f"constraints/{CONSTRAINT}.py does not check {DOMAIN}.{CLASS}")
     return missing
 
 

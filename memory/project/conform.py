@@ -136,12 +136,12 @@ def infer_scalar(value: object, where: str) -> Type:
                 return Scalar("datetime.datetime")
             raise EditError(
                 "impossible_date",
-                f"{where}: {value!r} looks like a date but is none: correct it, or declare the "
-                "field as PartialDate if a part of it is not known",
+                f"{where}: {value!r} looks like a date but is not a valid one: correct it, or"
+                " declare the field as PartialDate if a part of it is unknown",
             )
         case str():
             return Scalar("str")
-    raise EditError("type_clash", f"{where}: {type(value).__name__} is no JSON value")
+    raise EditError("type_clash", f"{where}: {type(value).__name__} is not a JSON value")
 
 
 def looks_like_date(text: str) -> bool:

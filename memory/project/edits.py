@@ -235,7 +235,7 @@ def check_sources(edit: Edit) -> None:
     _sources(list(edit.sources), f"{edit.op}.sources")
     if isinstance(edit, _NEED_SOURCES) and not edit.sources:
         raise EditError(
-            "no_sources", f"{edit.op}.sources is empty: cite the entries that it comes from"
+            "no_sources", f"{edit.op}.sources is empty: cite the entries that the edit is based on"
         )
 
 
@@ -288,7 +288,8 @@ def _source(value: object, where: str) -> str:
     source = _text(value, where)
     if len(source) > MAX_SOURCE:
         raise EditError(
-            "too_large", f"{where} has {len(source):,} characters: {MAX_SOURCE:,} at most"
+            "too_large",
+            f"{where} has {len(source):,} characters: at most {MAX_SOURCE:,} are allowed",
         )
     return source
 
@@ -299,7 +300,9 @@ def _text(value: object, where: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise EditError("bad_text", f"{where} holds half a character: send valid Unicode") from None
+        raise EditError(
+            "bad_text", f"{where} contains half of a surrogate pair: send valid Unicode"
+        ) from None
     return value
 
 
@@ -322,7 +325,7 @@ def _sources(value: object, where: str) -> tuple[int, ...]:
         (type(number) is int or (type(number) is float and number.is_integer())) and number > 0
         for number in numbers
     ):
-        raise _malformed(where, "a list of the seq of entries, such as [3, 7]", value)
+        raise _malformed(where, "a list of entry numbers (seq), such as [3, 7]", value)
     return tuple(int(number) for number in numbers)
 
 

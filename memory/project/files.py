@@ -68,13 +68,13 @@ def read_whole(files: Mapping[str, str]) -> Whole:
     """Parse a project to take over as a whole; raises ProjectError if it is not in our form."""
     outline, records = load(files)
     if not outline.domains and not outline.constraints:
-        raise ProjectError("manifest.py", "holds no domain and no constraint")
+        raise ProjectError("manifest.py", "contains no domain and no constraint")
     tests = {f"tests/test_{name}.py" for name in outline.constraints}
     if strange := tests ^ set(outline.tests):
         raise ProjectError(min(strange), "a constraint and its tests belong together")
     for path in (f"constraints/{name}.py" for name in outline.constraints):
         if is_old_constraint(files[path]):
-            raise ProjectError(path, "is a constraint of another kind")
+            raise ProjectError(path, "is an old-style constraint, which does not import uac")
     return Whole(files, outline, records)
 
 
@@ -93,7 +93,8 @@ def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[
         if names:
             raise EditError(
                 f"{kind}_exists",
-                f"the project has a {kind} {min(names)!r} already: import into a user who has none",
+                f"the project already has a {kind} {min(names)!r}: import into a user without a"
+                " project",
             )
     schema = [
         edit
@@ -156,9 +157,11 @@ def _take_over_order(project: Project, domain: Domain) -> None:
         known = made.classes[class_.name]
         order = [known.field(field.name) or field for field in class_.fields]
         if len(known.fields) != len(order) or replace(known, fields=tuple(order)) != class_:
-            raise ProjectError(domain.schema_path, f"{class_.name} is not as edits write it")
+            raise ProjectError(
+                domain.schema_path, f"{class_.name} has a form that edits cannot produce"
+            )
     if made.enums != domain.enums:
-        raise ProjectError(domain.schema_path, "has an enum that is not as edits write it")
+        raise ProjectError(domain.schema_path, "has an enum in a form that edits cannot produce")
     project.set_domain(replace(made, classes=domain.classes, enums=domain.enums))
     for collection in domain.collections.values():
         check_new_holder(project.outline.domains[domain.name], collection.name)
@@ -264,7 +267,7 @@ def _read(project: Project, name: str, files: Mapping[str, str | None]) -> _Read
         raise ProjectError(old.schema_path, "is missing: the domain does not exist yet")
     new, records = load_domain(name, texts)
     if strange := sorted(texts.keys() - {new.schema_path, *new.state_paths()}):
-        raise ProjectError(strange[0], "is no file of the domain: no list goes on in it")
+        raise ProjectError(strange[0], "is not a file of the domain: no list continues in it")
     before = {
         record_id: record
         for held in (*old.collections, *old.singletons)
@@ -279,9 +282,9 @@ def _read(project: Project, name: str, files: Mapping[str, str | None]) -> _Read
     if lost := [".".join(record_id) for record_id in before if record_id not in after]:
         raise EditError(
             "record_lost",
-            f"the files lack {', '.join(lost[:MAX_NAMED])}"
+            f"the files omit {', '.join(lost[:MAX_NAMED])}"
             + (f" and {len(lost) - MAX_NAMED} more" if len(lost) > MAX_NAMED else "")
-            + ": write them again, or retire them by edits beside the files",
+            + ": include them, or retire them by edits in the same proposal",
         )
     return _Read(old, new, before, after)
 
@@ -293,7 +296,7 @@ def _of_schema(old: Domain, new: Domain) -> Iterator[Edit]:
         ("enum", old.enums.keys() - new.enums.keys()),
     ):
         if gone:
-            raise EditError("class_lost", f"{where} lacks the {kind} {min(gone)}: write it again")
+            raise EditError("class_lost", f"{where} omits the {kind} {min(gone)}: include it")
     for enumeration in new.enums.values():
         if enumeration != old.enums.get(enumeration.name):
             yield _define_enum(new, enumeration)
@@ -325,7 +328,7 @@ def _of_class(domain: Domain, old: Class, new: Class, where: str) -> Iterator[Ed
         raise EditError("class_changed", f"{named} has another base or documentation: keep them")
     if gone := [field.name for field in old.fields if new.field(field.name) is None]:
         raise EditError(
-            "field_lost", f"{named} lacks the field {gone[0]!r}: keep it, or rename it by an edit"
+            "field_lost", f"{named} omits the field {gone[0]!r}: keep it, or rename it by an edit"
         )
     for field in new.fields:
         known = old.field(field.name)
@@ -356,7 +359,9 @@ def _of_records(
             )
             continue
         if old.class_name != record.class_name:
-            raise EditError("class_changed", f"{'.'.join(record_id)} is of another class: keep it")
+            raise EditError(
+                "class_changed", f"{'.'.join(record_id)} has another class: keep its class"
+            )
         changed = _changed(domain.classes[record.class_name], old, record)
         if changed or set(record.sources) - set(old.sources):
             yield Update(*record_id, changed, record.sources)
@@ -387,8 +392,8 @@ def _of_constraints(project: Project, files: Mapping[str, str | None]) -> Iterat
         if path != form or not name.isidentifier():
             raise ProjectError(
                 path,
-                "is none of the files that can be proposed: domains/<domain>/schema.py and state.py"
-                " with its shards, constraints/<name>.py, tests/test_<name>.py",
+                "is not among the files that can be proposed: domains/<domain>/schema.py and"
+                " state.py with its shards, constraints/<name>.py, tests/test_<name>.py",
             )
         names.add(name)
     for name in sorted(names):

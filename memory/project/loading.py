@@ -53,7 +53,7 @@ def load_domain(name: str, files: Mapping[str, str]) -> tuple[Domain, _Records]:
         for module in state.shards[collection]:
             shard_path = f"domains/{name}/{module}.py"
             if shard_path != domain.shard_path(collection, len(shards) + 1):
-                raise ProjectError(path, f"{collection} goes on in {module}: the number is wrong")
+                raise ProjectError(path, f"{collection} continues in {module}: the number is wrong")
             if shard_path not in files:
                 raise ProjectError(shard_path, f"is missing, but {path} imports it")
             shard = parse_state(shard_path, files[shard_path], domain)
@@ -81,7 +81,7 @@ def _documentation(path: str, source: str) -> str:
     try:
         return documentation(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ProjectError(path, f"no Python: {error}") from None
+        raise ProjectError(path, f"invalid Python: {error}") from None
 
 
 def _is(path: str, *pattern: str) -> bool:

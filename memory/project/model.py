@@ -150,7 +150,9 @@ class Project:
             return None
         by_key = self.records_of(location.path).get(record_id.collection, {})
         if record_id.key not in by_key:
-            raise ProjectError(location.path, f"does not hold {record_id}, as its index says")
+            raise ProjectError(
+                location.path, f"does not contain {record_id}, although its index says so"
+            )
         return by_key[record_id.key]
 
     def records(self, domain: str, name: str) -> Iterator[tuple[RecordId, Record]]:
@@ -297,7 +299,7 @@ class Project:
     def rename_in(self, record_id: RecordId, rename: Callable[[Record], Record]) -> None:
         """Replace a record by the same with renamed fields, also inside its values."""
         record = self.record(record_id)
-        assert record is not None, f"{record_id} is nowhere"
+        assert record is not None, f"{record_id} does not exist"
         renamed = rename(record)
         if renamed == record:
             return
@@ -365,7 +367,7 @@ class Project:
 
     def _path(self, record_id: RecordId) -> str:
         location = self.find(record_id)
-        assert location, f"{record_id} is nowhere"
+        assert location, f"{record_id} does not exist"
         return location.path
 
     def _placed(self, record_id: RecordId) -> PlacedRecord:
@@ -447,8 +449,8 @@ class Project:
                 if line:
                     raise EditError(
                         "field_in_use",
-                        f"{path}:{line} uses `.{field}`, which {class_name} has no more: rewrite "
-                        "it in the same change with write_constraint",
+                        f"{path}:{line} uses `.{field}`, which {class_name} no longer has: rewrite"
+                        " it in the same change with write_constraint",
                     )
 
 

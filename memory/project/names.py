@@ -52,7 +52,7 @@ def check_class_name(name: str, what: str = "class") -> None:
             f"{what} {name!r} must begin with an upper-case letter: write {suggestion!r}",
         )
     if name in RESERVED_CLASSES or keyword.iskeyword(name):
-        raise EditError("bad_name", f"{what} {name!r} is a name of Python or uac: choose another")
+        raise EditError("bad_name", f"{what} {name!r} is reserved by Python or uac: choose another")
 
 
 def check_lower_name(name: str, what: str) -> None:
@@ -65,7 +65,7 @@ def check_lower_name(name: str, what: str) -> None:
             f"{what} {name!r} must be lower case and begin with a letter: write {suggestion!r}",
         )
     if name in RESERVED_LOWER or keyword.iskeyword(name):
-        raise EditError("bad_name", f"{what} {name!r} is a name of Python or uac: choose another")
+        raise EditError("bad_name", f"{what} {name!r} is reserved by Python or uac: choose another")
     if _SHARD_SUFFIX.search(name):
         raise EditError(
             "bad_name", f"{what} {name!r} ends like the name of a shard: drop the number"
@@ -112,7 +112,7 @@ def check_key(key: str, what: str = "key") -> None:
     """Refuse a record's key that is empty, too long, or contains control characters."""
     if not key or len(key) > 200 or any(unicodedata.category(c) in {"Cc", "Cs"} for c in key):
         raise EditError(
-            "bad_key", f"{what} {key!r} must be 1 to 200 characters, none of them a control code"
+            "bad_key", f"{what} {key!r} must have 1 to 200 characters and no control characters"
         )
 
 
@@ -172,10 +172,10 @@ def _check_identifier(name: str, what: str, fix: str) -> None:
     if len(name) > MAX_LENGTH:
         raise EditError(
             "bad_name",
-            f"{what} {name[:40]!r}... has {len(name)} characters: use {MAX_LENGTH} at most",
+            f"{what} {name[:40]!r}... has {len(name)} characters: at most {MAX_LENGTH} are allowed",
         )
     if not name.isidentifier() or unicodedata.normalize("NFKC", with_few_marks(name)) != name:
-        raise EditError("bad_name", f"{what} {name!r} is no name in Python: {fix}")
+        raise EditError("bad_name", f"{what} {name!r} is not a valid Python name: {fix}")
 
 
 def _split_last_word(name: str) -> tuple[str, str]:

@@ -43,7 +43,9 @@ def parse_schema(path: str, source: str, name: str) -> Domain:
             case ast.ClassDef():
                 domain = domain.with_class(_class(path, node, names))
             case _ if not _is_docstring(node):
-                raise ProjectError(path, "a schema holds only imports and classes", node.lineno)
+                raise ProjectError(
+                    path, "a schema may contain only imports and classes", node.lineno
+                )
     for class_ in domain.classes.values():
         for field_ in class_.fields:
             for part in parts(field_.type):
@@ -78,7 +80,9 @@ def parse_state(path: str, source: str, domain: Domain) -> StateSource:
                             continue
                         record = _record(item, names, domain)
                         if record.key in records:
-                            raise ProjectError(path, f"key {record.key!r} is twice in {name}")
+                            raise ProjectError(
+                                path, f"the key {record.key!r} occurs twice in {name}"
+                            )
                         records[record.key] = record
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     record = _record(value, names, domain)
@@ -116,9 +120,9 @@ def _parse(path: str, source: str) -> ast.Module:
     try:
         return parse_python(source)
     except SyntaxError as error:
-        raise ProjectError(path, f"no Python: {error.msg}", error.lineno) from None
+        raise ProjectError(path, f"invalid Python: {error.msg}", error.lineno) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise ProjectError(path, f"no Python: {error}") from None
+        raise ProjectError(path, f"invalid Python: {error}") from None
 
 
 def _parse_lists(source: str) -> list[ast.stmt]:
@@ -178,7 +182,9 @@ def _imported_names(path: str, body: list[ast.stmt], domain: str) -> dict[str, s
     for node in body:
         if isinstance(node, ast.If):
             if dotted_name(node.test) != "TYPE_CHECKING":
-                raise ProjectError(path, "a schema holds only imports and classes", node.lineno)
+                raise ProjectError(
+                    path, "a schema may contain only imports and classes", node.lineno
+                )
             names |= _imported_names(path, node.body, domain)
         elif isinstance(node, ast.ImportFrom) and node.module:
             match node.module.split("."):
@@ -199,10 +205,12 @@ def _enumeration(path: str, node: ast.ClassDef) -> Enumeration:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 constant = _value(path, value, {})
                 if not isinstance(constant, str | int):
-                    raise ProjectError(path, "an enum's value is text or a number", value.lineno)
+                    raise ProjectError(
+                        path, "an enum's value must be text or a number", value.lineno
+                    )
                 members.append((name, constant))
             case _ if not _is_docstring(statement):
-                raise ProjectError(path, "an enum holds only members", statement.lineno)
+                raise ProjectError(path, "an enum may contain only members", statement.lineno)
     return Enumeration(node.name, tuple(members), ast.get_docstring(node) or "")
 
 
@@ -220,7 +228,7 @@ def _class(path: str, node: ast.ClassDef, names: Mapping[str, str]) -> Class:
                     raise ProjectError(path, error.message, statement.lineno) from None
                 fields.append(Field(name, type_, _default(path, value, names)))
             case _ if not isinstance(statement, ast.Pass) and not _is_docstring(statement):
-                raise ProjectError(path, "a class holds only fields", statement.lineno)
+                raise ProjectError(path, "a class may contain only fields", statement.lineno)
     return Class(node.name, tuple(fields), bool(bases), ast.get_docstring(node) or "")
 
 

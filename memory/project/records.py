@@ -88,7 +88,7 @@ def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
     if entry.retired:
         if location is None:
             raise EditError(
-                "unknown_key", f"{'.'.join(record_id)} does not exist: nothing to retire"
+                "unknown_key", f"{'.'.join(record_id)} does not exist: it cannot be retired"
             )
         return [Retire(*record_id, sources)]
     where = f"{entry.domain}.{entry.type}"
@@ -135,7 +135,7 @@ def _record_id(project: Project, domain: Domain, entry: RecordEntry) -> RecordId
         ((record_id, _),) = project.records(domain.name, collection)
         return record_id
     elif entry.retired:
-        raise EditError("unknown_key", "key is missing: it says which record is retired")
+        raise EditError("unknown_key", "key is missing: give the key of the record to retire")
     else:
         key = free_key(project, domain.name, collection, entry.type, entry.seq)
     return RecordId(domain.name, collection, key)
@@ -201,7 +201,7 @@ class _Draft:
     ) -> dict[str, Value]:
         """Return some fields of an object; its class is changed until they fit."""
         if self.domain.classes[name].is_record != is_record:
-            kind = "part of other records" if is_record else "a class of records"
+            kind = "only a part of records" if is_record else "a record class"
             raise EditError(
                 "not_a_record", f"{self.domain.name}.{name} is {kind}: use another type"
             )

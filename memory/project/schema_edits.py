@@ -44,7 +44,7 @@ def define_class(project: Project, edit: DefineClass) -> None:
             f"{edit.domain}.{edit.name} exists: change it with add_field or widen_field",
         )
     if edit.members:
-        raise EditError("malformed", 'define_class.members are for the kind "enum" alone')
+        raise EditError("malformed", 'define_class.members are allowed only for the kind "enum"')
     is_record = edit.kind == "record"
     where = f"{edit.domain}.{edit.name}"
     # The class is known to its own fields, for a reference to another record of it.
@@ -54,7 +54,9 @@ def define_class(project: Project, edit: DefineClass) -> None:
     _check_class(class_, where)
     if edit.collection is not None:
         if not is_record:
-            raise EditError("malformed", f"{where} is no record: it cannot have a collection")
+            raise EditError(
+                "malformed", f"{where} is not a record class: it cannot have a collection"
+            )
         check_new_holder(domain, edit.collection)
     project.set_domain(domain.with_class(class_))
     if edit.collection is not None:
@@ -67,12 +69,12 @@ def _enumeration(edit: DefineClass, domain: Domain) -> Enumeration:
         raise EditError("malformed", f"{where} is an enum: it has members only")
     existing = domain.enums.get(edit.name)
     if existing is None and edit.name in domain.names():
-        raise EditError("class_exists", f"{where} exists and is no enum: choose another name")
+        raise EditError("class_exists", f"{where} exists and is not an enum: choose another name")
     known = existing.members if existing else ()
     given = dict(edit.members)
     values = [(type(value), value) for _, value in edit.members]
     if len(given) < len(edit.members) or len(set(values)) < len(values) or not given:
-        raise EditError("bad_enum", f"{where} needs members, each name and each value once")
+        raise EditError("bad_enum", f"{where} needs members, with unique names and unique values")
     for name in given:
         check_enum_member(name, where)
     if any(name not in given or given[name] != value for name, value in known):
@@ -105,15 +107,15 @@ def _resolved(project: Project, domain: Domain, text: str, where: str) -> Type:
         if domain.has_part(name):
             return name
         fix = f"write Ref[{name}]" if name in domain.classes else "define it first"
-        raise EditError("unknown_class", f"{where}: {name} is no type in {domain.name}: {fix}")
+        raise EditError("unknown_class", f"{where}: {name} is not a type in {domain.name}: {fix}")
 
     def ref(name: str) -> str:
         found = outline.resolve(name, domain.name)
         if found is None or not found[1].is_record:
             raise EditError(
                 "unknown_class",
-                f"{where}: Ref[{name}] needs a class of records: define it first, and write "
-                "Ref[domain.Class] for one of another domain",
+                f"{where}: Ref[{name}] needs a record class: define it first, and write"
+                " Ref[domain.Class] for one of another domain",
             )
         owner, class_ = found
         return class_.name if owner.name == domain.name else f"{owner.name}.{class_.name}"
@@ -145,7 +147,8 @@ def add_field(project: Project, edit: AddField) -> None:
     if field.default is REQUIRED:
         raise EditError(
             "no_default",
-            f"{where}.{edit.name} needs a default, or a type with `| None`: there may be records",
+            f"{where}.{edit.name} needs a default, or a type with `| None`, because there may be"
+            " records",
         )
     _set_fields(project, domain, class_, (*class_.fields, field))
 
@@ -159,8 +162,8 @@ def widen_field(project: Project, edit: WidenField) -> None:
     if not is_wider(type_, old.type):
         raise EditError(
             "narrower",
-            f"{where} holds {format_type(old.type)}, which is not all in {format_type(type_)}: "
-            f"write {format_type(old.type)} | ...",
+            f"{where} holds {format_type(old.type)}, which {format_type(type_)} does not include:"
+            f" write {format_type(old.type)} | ...",
         )
     new = Field(old.name, type_, old.default)
     _set_fields(project, domain, class_, tuple(new if f is old else f for f in class_.fields))
@@ -254,7 +257,7 @@ def existing_domain(project: Project, name: str) -> Domain:
         known = ", ".join(project.outline.domains) or "none"
         raise EditError(
             "unknown_domain",
-            f"no domain {name!r}: there is {known}; a new one begins with define_class",
+            f"there is no domain {name!r}, only {known}; create a new one with define_class",
         )
     return project.outline.domains[name]
 

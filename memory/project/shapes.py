@@ -113,9 +113,11 @@ def needs_of(source: str) -> Needs:
     try:
         body = parse_python(source).body
     except SyntaxError as error:
-        raise ShapeError(error.lineno or 1, f"no Python: {error.msg}", "mend the syntax") from None
+        raise ShapeError(
+            error.lineno or 1, f"invalid Python: {error.msg}", "fix the syntax"
+        ) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise ShapeError(1, f"no Python: {error}", "write plain Python") from None
+        raise ShapeError(1, f"invalid Python: {error}", "write plain Python") from None
     classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
     also = _also(body, classes)
     check = next((n for n in body if isinstance(n, ast.FunctionDef) and n.name == "check"), None)
@@ -218,14 +220,14 @@ def _parameter(
     if class_name not in classes:
         raise ShapeError(
             line,
-            f"the parameter {name} needs {class_name}, which is no class of this file",
+            f"the parameter {name} needs {class_name}, which is not a class of this file",
             f"define class {class_name}(Record) with the fields that the check reads",
         )
     if default is not None and not (isinstance(default, ast.Tuple) and not default.elts):
         raise ShapeError(
             line,
             f"the parameter {name} has the default {ast.unparse(default)}",
-            "write () as its default if users need not have such a class, or none",
+            "write () as its default if users do not need such a class, or no default",
         )
     return Parameter(name, _shape(classes[class_name], also), default is not None)
 
@@ -238,7 +240,7 @@ def _shape(node: ast.ClassDef, also: Mapping[str, tuple[str, ...]]) -> Shape:
         ["dataclass(kw_only=True)"],
         ["dataclasses.dataclass(kw_only=True)"],
     ):
-        raise ShapeError(node.lineno, f"class {node.name} is no dataclass by keyword", head)
+        raise ShapeError(node.lineno, f"class {node.name} is not a keyword-only dataclass", head)
     fields: dict[str, ShapeField] = {}
     for statement in node.body:
         match statement:
@@ -246,7 +248,7 @@ def _shape(node: ast.ClassDef, also: Mapping[str, tuple[str, ...]]) -> Shape:
                 if name in _OWN_FIELDS or name in fields:
                     raise ShapeError(
                         statement.lineno,
-                        f"{node.name}.{name} is there already",
+                        f"{node.name}.{name} exists already",
                         "remove it: every record has key and sources, and each field once",
                     )
                 type_ = _type(annotation, f"{node.name}.{name}")
@@ -278,7 +280,9 @@ def _type(annotation: ast.expr, where: str) -> Type:
         or any(isinstance(part, Named | RefTo) or part == UNKNOWN for part in parts(found))
     ):
         raise ShapeError(
-            annotation.lineno, f"{where} is {ast.unparse(annotation)[:60]}, which fits nobody", fix
+            annotation.lineno,
+            f"{where} is {ast.unparse(annotation)[:60]}, which no user's data can match",
+            fix,
         )
     return found
 
@@ -295,9 +299,9 @@ def _also(body: list[ast.stmt], classes: Mapping[str, ast.ClassDef]) -> dict[str
             case _:
                 continue
         if found:
-            raise ShapeError(node.lineno, "ALSO is assigned twice", "write all in one")
+            raise ShapeError(node.lineno, "ALSO is assigned twice", "write all in one assignment")
         if not isinstance(value, ast.Dict):
-            raise ShapeError(node.lineno, "ALSO is no dict", _ALSO)
+            raise ShapeError(node.lineno, "ALSO is not a dict", _ALSO)
         for key, names in zip(value.keys, value.values, strict=True):
             line = names.lineno
             match key:
@@ -309,7 +313,7 @@ def _also(body: list[ast.stmt], classes: Mapping[str, ast.ClassDef]) -> dict[str
             if not _is_declared(what, classes):
                 raise ShapeError(
                     line,
-                    f"ALSO names {what!r}, which is no class and no field of this file",
+                    f"ALSO names {what!r}, which is not a class or field of this file",
                     "name a class as 'Medication', and a field as 'Medication.name'",
                 )
             match names:
@@ -324,7 +328,9 @@ def _also(body: list[ast.stmt], classes: Mapping[str, ast.ClassDef]) -> dict[str
             ]
             if not texts or len(texts) != len(items) or not all(t.isidentifier() for t in texts):
                 raise ShapeError(
-                    line, f"ALSO[{what!r}] is {ast.unparse(names)[:60]}, no tuple of names", _ALSO
+                    line,
+                    f"ALSO[{what!r}] is {ast.unparse(names)[:60]}, not a tuple of names",
+                    _ALSO,
                 )
             found[what] = tuple(texts)
     return found
@@ -374,7 +380,7 @@ def _fit(
     """Return the user's fields by the shape's, the problems, and the fields that are not used."""
     where = f"{domain.name}.{class_.name}"
     if not class_.is_record:
-        return {}, [f"{where} is a part of other records, no record of its own"], []
+        return {}, [f"{where} is only a part of records, not a record class"], []
     fields: dict[str, UserField] = {}
     wrong: list[str] = []
     left_out: list[str] = []

@@ -58,7 +58,7 @@ def encode(value: object, domain: Domain | None = None) -> Any:
             return {name: encode(item, domain) for name, item in value.items()}
         case list():
             return [encode(item, domain) for item in value]
-    raise TypeError(f"{type(value).__name__} is no value of a project")
+    raise TypeError(f"{type(value).__name__} is not a value of a project")
 
 
 def _encode_fields(
@@ -108,7 +108,7 @@ def decode(data: object, where: str, depth: int = 0) -> Any:
         case _ if tag in _SCALARS and not names and isinstance(content, str):
             return conform(content, Scalar(_SCALARS[tag]), Domain(""), where)
     raise EditError(
-        "malformed", f"{where}: {data!r:.80} is no typed JSON value that a field can hold"
+        "malformed", f"{where}: {data!r:.80} is not a typed JSON value that a field can hold"
     )
 
 

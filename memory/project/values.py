@@ -23,7 +23,9 @@ class PartialDate:
     def __post_init__(self) -> None:
         match = PARTIAL_DATE.fullmatch(self.text)
         if not match:
-            raise ValueError(f"{self.text!r} is no partial date: write YYYY, YYYY-MM or YYYY-MM-DD")
+            raise ValueError(
+                f"{self.text!r} is not a partial date: write YYYY, YYYY-MM or YYYY-MM-DD"
+            )
         year, month, day = (int(part) if part else 1 for part in match.groups())
         datetime.date(year, month, day)
 

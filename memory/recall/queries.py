@@ -38,10 +38,10 @@ def version_of(known: Known) -> Checkpoint:
     """Return the version on which a query rests; raises NoState if there is none."""
     if known.stored is None:
         raise NoState(
-            "This user has no checkpoint yet, so there is no state to ask;"
-            " append typed records first, with ?wait= to know when they are in."
+            "This user has no checkpoint yet, so there is no state to query; append typed records"
+            " first, with ?wait= to know when they are in."
             if known.user.head is None
-            else "There was no checkpoint then yet, so there is no state to ask."
+            else "There was no checkpoint at that moment, so there is no state to query."
         )
     return known.stored
 
@@ -94,7 +94,7 @@ def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
 
 def _no_constraint(name: str) -> NoSuchConstraint:
     return NoSuchConstraint(
-        f"There is no constraint {name!r}, of this user or live in the workspace."
+        f"There is no constraint {name!r}: neither the user's nor a live one of the workspace."
     )
 
 
@@ -152,7 +152,7 @@ def run_again(run: Run, *, staff: str) -> Run:
     if run.kind not in REPEATABLE:
         raise NotAgain("Only queries and runs of constraints can be run again.")
     if run.checkpoint is None or not (run.input.get("code") or run.input.get("constraint")):
-        raise NotAgain("What it was asked was redacted.")
+        raise NotAgain("The input of this run was redacted.")
     history.refuse_redacted(run.checkpoint)
     key = ""
     if run.kind == RunKind.QUERY:

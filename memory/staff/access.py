@@ -105,9 +105,9 @@ ROLES = (
     ),
     Role(
         name="operator",
-        summary="Sees what people said, and keeps things going: alerts, paused constraints, work"
-        " that fails, was given up or is paused, webhooks, API keys, e-mail subscriptions, users'"
-        " time zones.",
+        summary="Sees what people said, and keeps the service running: alerts, paused"
+        " constraints, work that fails, failed permanently or is paused, webhooks, API keys,"
+        " e-mail subscriptions, users' time zones.",
         permissions=(
             _EVERY_LIST,
             "view_content",
@@ -123,8 +123,8 @@ ROLES = (
     ),
     Role(
         name="engineer",
-        summary="Sees what people said and what language models were sent; writes, tests and"
-        " approves constraints, restores versions, has runs tried again, sets up workspaces.",
+        summary="Sees what people said and what was sent to language models; writes, tests and"
+        " approves constraints, restores versions, reruns runs, sets up workspaces.",
         permissions=(
             _EVERY_LIST,
             "view_content",
@@ -137,8 +137,9 @@ ROLES = (
     ),
     Role(
         name="privacy officer",
-        summary="Sees what people said and what language models were sent; redacts entries, erases"
-        " users, downloads all that is kept of a person, reads the audit of the staff.",
+        summary="Sees what people said and what was sent to language models; redacts entries,"
+        " erases users, downloads all stored data about a person, reads the audit log of the"
+        " staff.",
         permissions=(
             _EVERY_LIST,
             "view_content",
@@ -153,7 +154,7 @@ ROLES = (
 
 def as_table() -> str:
     """Return the roles as a Markdown table, for docs/staff.md."""
-    lines = ["| role | what it is for | permissions |", "|---|---|---|"]
+    lines = ["| role | purpose | permissions |", "|---|---|---|"]
     for role in ROLES:
         names = ", ".join(f"`{name}`" for name in role.permissions)
         lines.append(f"| {role.name} | {role.summary} | {names} |")

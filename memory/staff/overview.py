@@ -64,7 +64,7 @@ RUN_ENDINGS: Mapping[str, Collection[RunOutcome]] = {
         *(RunOutcome.TIMEOUT, RunOutcome.OUT_OF_MEMORY, RunOutcome.OUTPUT_LIMIT),
         *(RunOutcome.RESULT_LIMIT, RunOutcome.ALERT_LIMIT, RunOutcome.INPUT_LIMIT),
     ],
-    "failure of the server": [
+    "server error": [
         *(RunOutcome.KILLED, RunOutcome.PROTOCOL_ERROR, RunOutcome.MODEL_ERROR),
         RunOutcome.ABANDONED,
     ],

@@ -43,7 +43,7 @@ KINDS: Mapping[str, EventSource] = {
         EventSource("entries", "entries", LogEntry, "user", "recorded_at", "seq", int),
         EventSource("versions", "versions", Checkpoint, "user", "created_at", "version", int),
         EventSource("runs", "runs", Run, "user", "queued_at", "pk", UUID),
-        EventSource("alerts", "steps of alerts", AlertEvent, "alert__user", "at", "seq", int),
+        EventSource("alerts", "events of alerts", AlertEvent, "alert__user", "at", "seq", int),
     )
 }
 _RANKS = {name: rank for rank, name in enumerate(KINDS)}

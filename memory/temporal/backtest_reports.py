@@ -44,10 +44,12 @@ def tested(version: WorkspaceConstraintVersion) -> Tested:
         workspace=version.constraint.workspace_id, head__isnull=False
     )
     if not with_project.exists():
-        nobody = "There is nobody to backtest it on: no user of the workspace has a project."
+        nobody = "There is no user to backtest it on: no user of the workspace has a project."
         return Tested(True, nobody, newest)
     if newest is None:
-        return Tested(False, f"Version {version.number} was not backtested yet: start a backtest.")
+        return Tested(
+            False, f"Version {version.number} has not been backtested yet: start a backtest."
+        )
     return Tested(False, conclusion(newest), newest)
 
 
@@ -56,17 +58,20 @@ def conclusion(backtest: Backtest) -> str:
     done, of = progress(backtest)
     match backtest.state:
         case BacktestState.FINISHED if not of:
-            return f"There was nobody to test it on: it fits none of {backtest.looked_at} users."
+            return (
+                f"There was no user to test it on: it applies to none of {backtest.looked_at}"
+                " users."
+            )
         case BacktestState.FINISHED:
             failed = backtest.users.filter(state=UserState.FAILED).count()
-            without = f", of whom {failed} could not be looked at" if failed else ""
+            without = f", of whom {failed} could not be evaluated" if failed else ""
             return f"It was backtested on {of} of {backtest.looked_at} users{without}."
         case BacktestState.CANCELLED:
             return f"Its backtest was cancelled ({backtest.reason}): start another one."
         case BacktestState.FAILED:
             return f"Its backtest failed ({backtest.reason}): start another one."
     far = f" ({done} of {of} users so far)" if backtest.picked else ""
-    return f"Its backtest goes on{far}: wait for its end."
+    return f"Its backtest is still running{far}: wait for its end."
 
 
 def progress(backtest: Backtest) -> tuple[int, int]:

@@ -135,7 +135,7 @@ def start_own(
             has = f"has {', '.join(known)}" if known else "has no constraint of its own"
             raise NoSuchConstraint(
                 "constraint",
-                f"The user's newest version {has}. One of the workspace is backtested by POST"
+                f"The user's newest version {has}. Backtest a workspace constraint with POST"
                 " /v1/constraints/{name}/versions/{number}/backtests/.",
             )
         if source is not None:
@@ -244,7 +244,7 @@ def purge(limit: int) -> int:
     if oldest is None:
         return 0
     # What is left of it meanwhile must not look like its complete findings.
-    told = {"state": BacktestState.CANCELLED, "reason": f"forgotten after {KEPT.days} days"}
+    told = {"state": BacktestState.CANCELLED, "reason": f"deleted after {KEPT.days} days"}
     Backtest.objects.filter(pk=oldest.pk).update(**told)
     findings = BacktestFinding.objects.filter(result__backtest=oldest)
     some = list(findings.values_list("pk", flat=True)[:limit])
@@ -301,7 +301,7 @@ def finish(backtest: Backtest) -> None:
     """Finish a backtest that has covered all its users. Raises LeaseLost."""
     states = Counter(backtest.users.values_list("state", flat=True))
     failed = bool(states) and not states[UserState.DONE]
-    _end(backtest, "none of the users could be looked at" if failed else "")
+    _end(backtest, "none of the users could be evaluated" if failed else "")
 
 
 def give_up(backtest: Backtest, reason: str, *, ours: bool = False) -> None:
@@ -320,8 +320,8 @@ def retry(backtest: Backtest) -> Backtest:
     """Resume a backtest that failed permanently; raises NotGivenUp."""
     if not try_again(Backtest.objects.filter(pk=backtest.pk)):
         raise NotGivenUp(
-            "Only a backtest that was given up because the server failed is gone on with, and none"
-            " in whose place another one goes on: start a new one."
+            "Only a backtest that failed permanently because the server failed can be continued,"
+            " and only if no other one runs in its place: start a new one."
         )
     backtest.refresh_from_db()
     return backtest

@@ -31,7 +31,7 @@ _SEQ = re.compile(r"[0-9]{1,18}")
 _VERSION = re.compile(r"v([0-9]{1,9})")
 FORMS = (
     "Give the number of an entry (120), a version (v7), a day (2026-03-01), or a moment"
-    " (2026-03-01T09:00, where the user lives, or with its offset, 2026-03-01T09:00+01:00)."
+    " (2026-03-01T09:00 in the user's time zone, or with its offset, 2026-03-01T09:00+01:00)."
 )
 
 
@@ -47,9 +47,7 @@ class BeingRedacted(Exception):
     """The newest version may hold something just redacted, so nothing is shown for now."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "Something is being redacted of this user's memory: ask again in a moment."
-        )
+        super().__init__("A redaction of this user's memory is under way: try again in a moment.")
 
 
 @dataclass(frozen=True)
@@ -193,14 +191,14 @@ def by_occurred(user: MemoryUser, text: str | None = None) -> Known:
     now_ = timezone.now()
     moment = now_ if text is None else instant_of(user, text)
     if moment > now_:
-        raise UnknownMoment("This moment is in the future, of which nothing is known.")
+        raise UnknownMoment("This moment is in the future, for which there is no state yet.")
     head = user.head
     if head is not None:
         head = Checkpoint.objects.select_related("user").get(pk=head.pk)
         states.refuse_untyped(head)
     occurred = LogEntry.objects.filter(user=user, occurred_at__lte=moment)
     if not occurred.exists():
-        raise UnknownMoment("This moment is before anything of this user's log occurred.")
+        raise UnknownMoment("This moment is before the first event in this user's log.")
     decided = EntryOutcome.objects.filter(user=user, seq=OuterRef("seq"))
     count, named = _pending(user, occurred.filter(~Exists(decided)))
     return Known(user, user.last_seq, head, count, named, By.OCCURRED, moment)
@@ -208,9 +206,11 @@ def by_occurred(user: MemoryUser, text: str | None = None) -> Known:
 
 def _as_of_seq(user: MemoryUser, seq: int, versions: QuerySet[Checkpoint]) -> Known:
     if not 1 <= seq <= user.last_seq:
-        raise UnknownMoment(f"This user's log has the entries 1 to {user.last_seq}, and no {seq}.")
+        raise UnknownMoment(f"This user's log has the entries 1 to {user.last_seq}, but not {seq}.")
     if redaction.redacted_among(user, [seq]):
-        raise Redacted(f"Entry {seq} was redacted: what was known with it is not told any more.")
+        raise Redacted(
+            f"Entry {seq} was redacted: the state as of that entry is not returned any more."
+        )
     before = versions.filter(seen_seq__lte=seq).order_by("-version").first()
     whole = states.version_with(user, seq, before)
     found = before if whole is None else whole
@@ -239,13 +239,13 @@ def _as_of_moment(user: MemoryUser, text: str, versions: QuerySet[Checkpoint]) -
     except BadMoment:
         raise BadMoment(FORMS) from None
     if moment > timezone.now():
-        raise UnknownMoment("This moment is in the future, of which nothing is known.")
+        raise UnknownMoment("This moment is in the future, for which there is no state yet.")
     entries = LogEntry.objects.filter(user=user, recorded_at__lte=moment)
     seq = entries.order_by("-seq").values_list("seq", flat=True).first()
     if seq is None:
         raise UnknownMoment(
-            "This moment is before the first entry of this user's log was recorded. What was the"
-            " case then by the entries' own times is told with by=occurred."
+            "This moment is before the first entry of this user's log was recorded. Use"
+            " by=occurred for what was true then by the entries' own times."
         )
     then = versions.filter(seen_seq__lte=seq, created_at__lte=moment)
     return replace(_known(user, seq, then.order_by("-version").first(), moment), moment=moment)
@@ -291,7 +291,7 @@ def refuse_redacted(checkpoint: Checkpoint) -> None:
     seq = redaction.first_since(checkpoint, redaction.moments(checkpoint.user_id))
     if seq is not None:
         raise Redacted(
-            f"Version {checkpoint.version} rests on entry {seq}, which was redacted since."
+            f"Version {checkpoint.version} is based on entry {seq}, which was redacted later."
         )
     if checkpoints.is_redacted(checkpoint):  # made while the entry was being redacted
-        raise Redacted(f"Version {checkpoint.version} rests on what was redacted since.")
+        raise Redacted(f"Version {checkpoint.version} is based on content that was redacted later.")

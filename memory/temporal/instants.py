@@ -11,7 +11,7 @@ from memory.models import MemoryUser
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 NOON = datetime.time(12)
 MOMENT_FORMS = (
-    "Give a day (2026-03-01), or a moment (2026-03-01T09:00, where the user lives, or with its"
+    "Give a day (2026-03-01), or a moment (2026-03-01T09:00 in the user's time zone, or with its"
     " offset, 2026-03-01T09:00+01:00)."
 )
 

@@ -20,7 +20,7 @@ from memory.temporal.history import refuse_being_redacted, refuse_redacted
 from memory.work import lanes
 
 # The reason of entries that a rollback has excluded.
-UNDONE = "undone by the return to version"
+UNDONE = "excluded by the rollback to version"
 # The key of a verdict with the entries that a version reopened; and the reason of those of them
 # that were not covered when the reopening is undone.
 REOPENED = "reopened"
@@ -59,7 +59,7 @@ def excluded_by_restoring(user: MemoryUser, version: int) -> Excluded:
     refuse_being_redacted(user)
     head, target = _head_and_target(user, version)
     if target.tree == head.tree and not _reopenings_since(target):
-        raise NothingToRestore(f"Version {head.version}, the newest, holds the same.")
+        raise NothingToRestore(f"Version {head.version}, the newest, is identical.")
     back = difference(head, target)
     gone = [change.record for change in back.retired]
     changed = {change.record for change in back.changed}
@@ -112,7 +112,7 @@ def restore(
         head, target = _head_and_target(locked, version)
         reopenings = _reopenings_since(target)
         if target.tree == head.tree and (reopen or not reopenings):
-            raise NothingToRestore(f"Version {head.version}, the newest, holds the same.")
+            raise NothingToRestore(f"Version {head.version}, the newest, is identical.")
         restored = {"version": version, "by": by, "reason": reason, "reopened": reopen}
         checkpoint = Checkpoint.objects.create(
             user=locked,

@@ -106,7 +106,7 @@ def _exceeded_limit(
 ) -> BacktestIssue | None:
     most, within_day = limits.alerts_per_constraint, limits.openings_per_day
     if len(moment.findings) > most:
-        reason = f"it found more than {most}, at once"
+        reason = f"it found more than {most} at once"
     elif new and lately + new > within_day:
         reason = f"it would open more than {within_day} alerts within 24 hours"
     else:

@@ -86,9 +86,9 @@ def _in_one_go(
     what = f"Entry {entries[0]} was" if len(entries) == 1 else f"Entries {_listed(entries)} were"
     instead = [f"v{one.version}" for one in (before, holders[-1]) if one is not None]
     return (
-        f"{what} taken in with version {holders[-1].version}, which has seen later entries, and not"
-        f" entry by entry: what was known as of entry {seq} alone cannot be told. Ask as of a"
-        f" version ({' or '.join(instead)}), or of a moment."
+        f"{what} processed with version {holders[-1].version}, which includes later entries, and"
+        f" not one by one: there is no exact state as of entry {seq}. Ask as of a version"
+        f" ({' or '.join(instead)}), or of a moment."
     )
 
 
@@ -117,8 +117,8 @@ def up_to(version: Checkpoint, seq: int) -> Checkpoint:
                 apply(project, edit)
     except EditError as error:
         raise CannotBeTold(
-            f"The edits of version {version.version} do not apply one by one ({error}): ask as of"
-            f" v{version.version}."
+            f"The edits of version {version.version} cannot be applied one by one ({error}): ask"
+            f" as of v{version.version}."
         ) from None
     change = project.change()
     files = {path: text for path, text in change.files.items() if text is not None}
@@ -258,8 +258,8 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
     found = list(entries.order_by("occurred_at", "seq")[: MAX_TOLD + 1])
     if len(found) > MAX_TOLD:
         raise CannotBeTold(
-            f"More than {MAX_TOLD:,} typed entries had occurred by then: what was the case by"
-            " their own times is not computed. Ask for an earlier moment, or without by=occurred."
+            f"More than {MAX_TOLD:,} typed entries had occurred by then: the state by their own"
+            " times is not computed. Ask for an earlier moment, or without by=occurred."
         )
     forgotten = [entry.seq for entry in found if entry.redacted_at is not None]
     if forgotten:
@@ -267,8 +267,8 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
         found = [entry for entry in found if entry.seq not in redacted]
         if kept := [seq for seq in forgotten if seq not in redacted]:
             raise CannotBeTold(
-                f"The words of entry {_listed(kept)} were not kept (retention): what was the case"
-                " by the entries' own times cannot be told. Ask without by=occurred."
+                f"The text of entry {_listed(kept)} was deleted (retention): the state by the"
+                " entries' own times cannot be computed. Ask without by=occurred."
             )
     return found
 
@@ -296,9 +296,9 @@ def _widened_by_hand(head: Checkpoint) -> list[WidenField]:
         if origin == Origin.IMPORTED or changes:
             made_by = Origin(origin).label
             raise CannotBeTold(
-                f"Version {version} ({made_by}) changed classes or records otherwise than by typed"
-                " entries, and what it made has no time of its own: what was the case by the"
-                " entries' own times cannot be told. Ask without by=occurred, as of a version"
+                f"Version {version} ({made_by}) changed classes or records other than through"
+                " typed entries, and these changes have no time of their own: the state by the"
+                " entries' own times cannot be computed. Ask without by=occurred, as of a version"
                 f" (v{version - 1 or version}) or of a moment."
             )
         widened += (cast("WidenField", edit_from_json(edit)) for edit in wider)

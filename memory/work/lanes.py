@@ -162,7 +162,9 @@ def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:
     if not any(found.values()):
         return ""
     users = "user is" if found["working"] == 1 else "users are"
-    return f"waiting for its turn: {found['ahead']} ahead, {found['working']} {users} worked on"
+    return (
+        f"waiting for its turn: {found['ahead']} ahead, {found['working']} {users} being processed"
+    )
 
 
 def release(lane: Lane) -> bool:

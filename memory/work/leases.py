@@ -135,7 +135,7 @@ def kept(row: LeasedWork) -> Iterator[None]:
     except (MemoryUser.DoesNotExist, DatabaseError) as error:
         if not is_erased(error):
             raise
-        raise LeaseLost("the user was erased meanwhile") from None
+        raise LeaseLost("the user was erased in the meantime") from None
     finally:
         _keeper.remove(row)
 

@@ -56,7 +56,7 @@ class Progress:
             noun = "entry" if self.pending == 1 else "entries"
             told.append(f"{self.pending:,} {noun} pending")
         if not self.works:
-            told.insert(0, "nothing is being worked on")
+            told.insert(0, "nothing is being processed")
         if self.again_at is not None:
             told.append(f"the next attempt is{_for(now, self.again_at, 'in')}")
         return "; ".join(told)

@@ -191,19 +191,20 @@ def cancel(run: Run, *, by: str) -> None:
     Raises NotToBeCancelled.
     """
     if run.trigger not in ASKED_FOR:
-        raise NotToBeCancelled("Nobody has asked for this run: it belongs to the server's work.")
+        raise NotToBeCancelled("Only requested runs can be cancelled: the server started this one.")
     if run.status == RunStatus.DONE:
-        raise NotToBeCancelled(f"This run is done already: {run.get_outcome_display()}.")
+        raise NotToBeCancelled(f"This run is already done: {run.get_outcome_display()}.")
     error = {"type": "cancelled", "message": f"Cancelled by {by}.", "path": None, "line": None}
     if not _close(Run.objects.filter(pk=run.pk), RunOutcome.CANCELLED, error):
-        raise NotToBeCancelled("This run was done just now: ask for it again.")
+        raise NotToBeCancelled("This run has just finished: read it again.")
 
 
 def retry(run: Run) -> None:
     """Queue a permanently failed run again; raises NotToBeRetried."""
     if not try_again(Run.objects.filter(pk=run.pk)):
         raise NotToBeRetried(
-            "Only a run that the server has given up (abandoned) is tried again; ask anew instead."
+            "Only a run that failed permanently (abandoned) can be retried; send a new request"
+            " instead."
         )
     task = ANSWER_TASK if run.kind in BY_MODEL else TASK
     whose = {"workspace_pk": run.user.workspace_id, "user_pk": run.user_id}

@@ -217,9 +217,9 @@ KINDS: Mapping[str, WorkKind] = {
 
 STANDINGS = {
     "waiting": "waiting for a worker",
-    "held": "in work",
+    "held": "in progress",
     "failing": "failing",
-    "dead": "given up",
+    "dead": "failed permanently",
 }
 
 

@@ -36,9 +36,9 @@ def in_words(limits: EffectiveSettings) -> list[str]:
     )
     return [
         f"An alert that nobody acknowledges is escalated: {escalation}.",
-        f"A constraint is paused that finds more than {limits.alerts_per_constraint} at once, would"
-        f" open more than {limits.openings_per_day} alerts of a user within 24 hours, or opens the"
-        f" same one {OPENINGS_OF_ONE} times within 24 hours.",
+        f"A constraint is paused if it finds more than {limits.alerts_per_constraint} alerts at"
+        f" once, would open more than {limits.openings_per_day} alerts of a user within 24 hours,"
+        f" or opens the same alert {OPENINGS_OF_ONE} times within 24 hours.",
     ]
 
 

@@ -89,7 +89,7 @@ def _contradictions(chosen: Overrides) -> dict[str, str]:
         )
     if cpu is not None and cpu > holds.cpu_seconds:
         found["cpu_seconds"] = (
-            f"What runs is stopped after {holds.wall_seconds:g} s anyhow: choose at most"
+            f"Execution is stopped after {holds.wall_seconds:g} s in any case: choose at most"
             f" {holds.cpu_seconds} s, or {cpu:g} s or more as wall_seconds."
         )
     rest = process_memory_most(holds.memory_mib, holds.tmpfs_mib)

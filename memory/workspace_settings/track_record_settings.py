@@ -28,8 +28,9 @@ class EffectiveSettings:
 def in_words(limits: EffectiveSettings) -> str:
     """Say when a model is stopped, for the staff."""
     return (
-        f"A model is stopped when the gate refused more than {limits.llm_refused_percent} % of its"
-        f" sessions in the end, or more than {limits.llm_undone_percent} % of its accepted edits"
-        f" were undone: of its last {limits.llm_judged_sessions} sessions within"
-        f" {limits.llm_judged_days} days, and of {limits.llm_judged_minimum} at least."
+        "A model is stopped when, after all attempts, the gate refused more than"
+        f" {limits.llm_refused_percent} % of its sessions, or more than"
+        f" {limits.llm_undone_percent} % of its accepted edits were undone: of its last"
+        f" {limits.llm_judged_sessions} sessions within {limits.llm_judged_days} days, and at"
+        f" least {limits.llm_judged_minimum}."
     )

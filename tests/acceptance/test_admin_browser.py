@@ -109,7 +109,7 @@ def test_the_statement_that_made_an_alert_needs_no_scrolling_of_its_box(page: Pa
     expect(marked.first).to_contain_text("yield critical(")
     whole = page.locator(".field-rule details details pre")
     expect(whole).to_be_hidden()
-    page.get_by_text("The whole source").click()
+    page.get_by_text("Full source").click()
     expect(whole).to_contain_text("def check(today")
 
 
@@ -264,13 +264,13 @@ def test_what_is_typed_while_a_query_runs_is_not_lost(page: Page) -> None:
     query = page.get_by_label("Query", exact=True)
     query.press_sequentially("len(medications)")
     page.clock.run_for((seconds + 60) * 1000)
-    expect(page.get_by_text("load this page again to see")).to_be_visible()
+    expect(page.get_by_text("reload this page to see")).to_be_visible()
     expect(query).to_have_value("len(medications)")
     assert "look" not in page.url
 
     seconds = 2
     page.reload()
-    expect(page.get_by_text("this page loads itself again")).to_be_visible()
+    expect(page.get_by_text("this page reloads in")).to_be_visible()
     page.clock.run_for(2_000)
     page.wait_for_url("**/console/?look=1")
 
@@ -404,7 +404,7 @@ def test_what_goes_on_is_told_until_nothing_does(page: Page, loaded: Person) -> 
 
     def answer(route: Any) -> None:
         asked.append(working)
-        text = "Typed records: in work." if working else "Nothing is being worked on."
+        text = "Typed records: in work." if working else "Nothing is being processed."
         route.fulfill(json={"text": text, "working": working})
 
     def begun(route: Any) -> None:
@@ -420,8 +420,8 @@ def test_what_goes_on_is_told_until_nothing_does(page: Page, loaded: Person) -> 
 
     expect(status).to_have_text("Typed records: in work.")
     working = False
-    expect(status).to_have_text("Nothing is being worked on.")
-    expect(page.get_by_role("link", name="Load the page again")).to_be_visible()
+    expect(status).to_have_text("Nothing is being processed.")
+    expect(page.get_by_role("link", name="Reload the page")).to_be_visible()
     assert asked.count(False) == 1
 
 

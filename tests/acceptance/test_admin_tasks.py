@@ -261,7 +261,7 @@ def test_an_endpoint_is_added_tested_and_sent_the_same_again(page: Page, manager
         expect(page.locator(".field-body")).to_contain_text('"type": "ping"')
 
         act(page, "Replay")
-        said(page, "1 message to be sent again.")
+        said(page, "1 message will be sent again.")
         received = polled(lambda: list(server.received), lambda seen: len(seen) == 2)
         assert received[1].id == first.id
 
@@ -345,7 +345,7 @@ def test_a_query_becomes_the_beginning_of_a_constraint(page: Page, manager: Clie
     follow(page.get_by_role("link", name="Query console"))
     page.get_by_label("Query", exact=True).fill("[one.name for one in tasks if one.days > 0]")
     follow(page.get_by_role("button", name="Run", exact=True))
-    follow(page.get_by_role("link", name="Make one of the workspace"))
+    follow(page.get_by_role("link", name="Turn it into a workspace constraint"))
 
     expect(page.locator("#id_workspace option:checked")).to_have_text("tasks")
     expect(page.get_by_label("Source:")).to_have_value(
@@ -357,7 +357,7 @@ def test_a_constraint_of_one_user_is_refused_mended_and_speaks(page: Page, manag
     person = new_person(manager, "ruled")
     person.log(task("report", 3))
     open_row(page, "memoryuser", "ruled", "ruled")
-    follow(page.get_by_role("link", name="Constraints of this user's own"))
+    follow(page.get_by_role("link", name="Constraints of this user"))
     page.get_by_label("Name").fill("slow")
     page.get_by_label("Source").fill(OWN_SOURCE.replace("> 2", "> 2000"))
     page.get_by_label("Tests").fill(OWN_TESTS)
@@ -387,12 +387,12 @@ def test_an_earlier_version_is_restored(page: Page, manager: Client) -> None:
     # When it is asked for, then a page says what it will exclude, and nothing is done yet
     open_row(page, "checkpoint", "restored", f"v{first}")
     act(page, "Restore")
-    expect(page.locator("#content h1")).to_have_text(f"Go back to version {first}?")
+    expect(page.locator("#content h1")).to_have_text(f"Roll back to version {first}?")
     for label, excluded in (
         ("User:", "restored"),
-        ("Records that it does not hold:", "talk in work.tasks"),
+        ("Records that it does not contain:", "talk in work.tasks"),
         ("Alerts that resolve:", "–"),
-        ("Entries that it does not hold:", f"{talk['seq']}"),
+        ("Entries that it does not contain:", f"{talk['seq']}"),
     ):
         row = page.locator(".form-row").filter(has_text=label)
         expect(row.locator(".readonly")).to_contain_text(excluded)
@@ -401,9 +401,9 @@ def test_an_earlier_version_is_restored(page: Page, manager: Client) -> None:
     # When it is confirmed, and those entries are dismissed
     page.get_by_label("Dismiss these entries").check()
     page.get_by_label("Why").fill("told in error")
-    follow(page.get_by_role("button", name="Go back to this version", exact=True))
+    follow(page.get_by_role("button", name="Roll back to this version", exact=True))
 
-    said(page, f"Version {newest + 1} holds what version {first} does.")
+    said(page, f"Version {newest + 1} has the content of version {first}.")
     assert person.get()["head"] == newest + 1
     assert person.file("domains/work/state.py") == before
     entry = person.get(f"entries/{talk['seq']}/")
@@ -419,7 +419,7 @@ def test_a_run_is_run_again_and_the_new_one_is_shown(page: Page, manager: Client
     page.goto(f"/admin/memory/run/{run['id']}/change/")
     act(page, "Run again")
 
-    said(page, "It runs again")
+    said(page, "The run was queued again")
     key = page.url.removesuffix("/change/").rpartition("/")[2]
     assert key != run["id"]
     again = polled(lambda: asked(manager, f"runs/{key}/"), lambda seen: seen["status"] == "done")
@@ -441,7 +441,7 @@ def test_work_that_was_given_up_is_tried_again(page: Page, system: System, manag
     row.get_by_role("checkbox").check()
     follow(page.get_by_role("button", name="Try again now"))
 
-    said(page, "Runs: 1 tried again now.")
+    said(page, "Runs: 1 retried now.")
     done = polled(
         lambda: asked(manager, f"runs/{run['id']}/"), lambda seen: seen["status"] == "done"
     )

@@ -226,7 +226,7 @@ def test_what_cannot_be_is_raised_as_the_clients_errors(
         for call in (other.get, other.delete, other.history):
             with pytest.raises(errors.MemoryNotFoundError, match="There is no memory"):
                 call(memory_id)
-    with pytest.raises(errors.MemoryError, match="Feedback is given on alerts") as raised:
+    with pytest.raises(errors.MemoryError, match="Give feedback on alerts instead") as raised:
         memory.feedback(mine, "POSITIVE")
     assert raised.value.error_code == "HTTP_501"
     with pytest.raises(errors.ValidationError, match="wrong_field: Unknown field"):

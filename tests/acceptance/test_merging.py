@@ -43,7 +43,7 @@ def test_who_was_anonymous_is_known_and_alerted_once(system: System, api_key: st
     )
 
     assert started["left_behind"] == ["constraints/late.py"]
-    assert refused["detail"] == "anon-123 was merged into ada: name that user instead."
+    assert refused["detail"] == "anon-123 was merged into ada: use that user instead."
     assert (done["entries"], done["copied"]) == (2, 2)
     assert anon.get()["merged_into"] == "ada"
     assert anon.alerts("open") == []

@@ -71,7 +71,7 @@ def test_what_nobody_chose_gives_way(chosen: dict[str, float], name: str, holds:
          " UAC_SANDBOX_TOTAL_SECONDS_MOST is 90."),
         ({"wall_seconds": 40}, "wall_seconds", "after 30 s: choose no more than that, or 40 s"),
         ({"cpu_seconds": 0}, "cpu_seconds", "between 1 and 60 (seconds), not 0. The kernel counts"),
-        ({"cpu_seconds": 9}, "cpu_seconds", "after 5 s anyhow: choose at most 5 s, or 9 s or more"),
+        ({"cpu_seconds": 9}, "cpu_seconds", "5 s in any case: choose at most 5 s, or 9 s or more"),
         ({"process_memory_mib": 8}, "process_memory_mib", "between 48 and 2032 (MiB), not 8."),
         ({"process_memory_mib": 800}, "process_memory_mib", "at most 496: choose no more than that,"
          " or 1632 MiB or more as memory_mib"),

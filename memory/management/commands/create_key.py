@@ -26,26 +26,29 @@ class Command(BaseCommand):
             "--scope",
             action="append",
             choices=Scope.values,
-            help="what the key may do; give it several times; default: read and write",
+            help="a scope of the key; repeatable; default: read and write",
         )
         parser.add_argument(
             "--user",
             action="append",
             metavar="USER_ID",
-            help="a user of whom alone it may read and write; give it several times;"
-            " default: everybody",
+            help="a user that the key is limited to; repeatable; default: all users",
         )
-        parser.add_argument("--expires-days", type=float, help="how long it holds; default: ever")
+        parser.add_argument(
+            "--expires-days", type=float, help="days until the key expires; default: never"
+        )
         parser.add_argument(
             "--replace",
             metavar="PREFIX",
-            help="make a key like the one that begins with uac_PREFIX_, which ends soon",
+            help="replace the key that begins with uac_PREFIX_ by one with the same permissions;"
+            " the old key expires soon",
         )
         parser.add_argument(
             "--overlap-hours",
             type=float,
             default=OVERLAP.total_seconds() / 3600,
-            help="how long the replaced key holds beside the new one; default: %(default)g",
+            help="hours for which the replaced key stays valid beside the new one; default:"
+            " %(default)g",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -77,13 +80,16 @@ class Command(BaseCommand):
 
     def _replaced(self, workspace: Workspace, options: dict[str, Any]) -> str:
         if options["scope"] or options["user"] or options["expires_days"] is not None:
-            raise CommandError("--replace: the new key may do what the old one may, for as long.")
+            raise CommandError(
+                "--replace cannot be combined with scopes, users or"
+                " --expires-days: the new key has the permissions and the expiry of the old one."
+            )
         if options["overlap_hours"] < 0:
             raise CommandError("--overlap-hours: give 0 or more.")
         prefix = options["replace"].removeprefix("uac_").rstrip("_…")
         key = ApiKey.objects.filter(workspace=workspace, prefix=prefix, revoked_at=None).first()
         if key is None:
-            raise CommandError(f"--replace: {workspace} has no key uac_{prefix}_… that is valid.")
+            raise CommandError(f"--replace: {workspace} has no valid key uac_{prefix}_….")
         try:
             _, text = replace_key(key, datetime.timedelta(hours=options["overlap_hours"]))
         except NotReplaced as error:

@@ -14,7 +14,7 @@ from memory.workspaces import create_key
 class Command(BaseCommand):
     """Creates the workspace unless it exists, and a new API key for it."""
 
-    help = "Create a workspace if there is none of this name, and an API key; print both as JSON."
+    help = "Create a workspace, unless one of this name exists, and an API key; print both as JSON."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the arguments: the names of the workspace and of the key, and its permissions."""
@@ -24,7 +24,7 @@ class Command(BaseCommand):
             "--scope",
             action="append",
             choices=Scope.values,
-            help="what the key may do; give it several times; default: read and write",
+            help="a scope of the key; repeatable; default: read and write",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -23,7 +23,7 @@ class Command(BaseCommand):
         """Add the arguments: the folder, the user, and the time to wait."""
         parser.add_argument("folder", type=Path, metavar="DIR", help="folder, zip, or one .py file")
         parser.add_argument("user", metavar="USER", help="user_id of an existing user")
-        parser.add_argument("--workspace", help="its workspace, if several have such a user")
+        parser.add_argument("--workspace", help="the user's workspace, if several have such a user")
         parser.add_argument("--wait", type=float, default=120, help="seconds to wait; default 120")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -33,9 +33,11 @@ class Command(BaseCommand):
             users = users.filter(workspace__name=options["workspace"])
         found = list(users[:2])
         if not found:
-            raise CommandError(f"there is no user {options['user']!r}: create it first")
+            raise CommandError(f"there is no user {options['user']!r}: create the user first")
         if len(found) > 1:
-            raise CommandError(f"several users are called {options['user']!r}: say --workspace")
+            raise CommandError(
+                f"several workspaces have a user {options['user']!r}: give --workspace"
+            )
         try:
             run = imports.queue(
                 found[0], imports.read_folder(options["folder"]), RunTrigger.COMMAND

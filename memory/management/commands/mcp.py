@@ -11,15 +11,17 @@ from django.core.management.base import BaseCommand, CommandError
 class Command(BaseCommand):
     """Serves MCP by calling the API of a server with a key; it needs no other access."""
 
-    help = "Speak MCP over standard input and output with the tools of a UaC server."
+    help = "Run an MCP server on standard input and output, with the tools of a UaC server."
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the arguments: the server's address, and the user that the tools are for."""
         parser.add_argument(
-            "--url", default=os.environ.get("UAC_URL"), help="of the server; default: $UAC_URL"
+            "--url", default=os.environ.get("UAC_URL"), help="URL of the server; default: $UAC_URL"
         )
-        parser.add_argument("--user", help="bind to this user: no tool names another one then")
+        parser.add_argument(
+            "--user", help="limit the tools to this user; they then have no user_id"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Serve until the input ends; the key is read from UAC_KEY, invisible to `ps`."""
@@ -32,10 +34,12 @@ class Command(BaseCommand):
             from memory.mcp.api import TIMEOUT_SECONDS, Api
             from memory.mcp.tools import Caller
         except ImportError as error:
-            raise CommandError(f"Install it with its extra, uac-server[mcp] ({error}).") from None
+            raise CommandError(
+                f"The extra uac-server[mcp] is not installed ({error}): install it."
+            ) from None
         url, key = options["url"], os.environ.get("UAC_KEY")
         if not url or not key or not key.isascii():
-            raise CommandError("Set UAC_URL to the server's address and UAC_KEY to an API key.")
+            raise CommandError("Set UAC_URL to the server's URL and UAC_KEY to an API key.")
 
         with httpx2.Client(timeout=TIMEOUT_SECONDS) as client, ThreadPoolExecutor() as threads:
             api = Api(client, url.rstrip("/"), {"Authorization": f"Bearer {key}"}, threads)

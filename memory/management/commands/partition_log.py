@@ -12,17 +12,18 @@ class Command(BaseCommand):
     """Does one step; docs/capacity.md says when partitioning pays, and the order of the steps."""
 
     help = (
-        "Cut the log into partitions by user, as the role that owns the tables, while the server"
-        " goes on: prepare, copy, check, swap, finish. `copy` and `swap` again go back, until"
-        " `finish`."
+        "Partition the log by user while the server is running, as the role that owns the tables:"
+        " prepare, copy, check, swap, finish. Before `finish`, another `copy` and `swap` go back."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the arguments: the step, and its parameters."""
         steps = ("status", "prepare", "copy", "check", "swap", "finish")
         parser.add_argument("step", choices=steps)
-        parser.add_argument("--partitions", type=int, default=16, help="of `prepare` (16)")
-        parser.add_argument("--jobs", type=int, default=4, help="of `copy`: connections (4)")
+        parser.add_argument(
+            "--partitions", type=int, default=16, help="number of partitions, for `prepare` (16)"
+        )
+        parser.add_argument("--jobs", type=int, default=4, help="connections, for `copy` (4)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do the step, and print what was done."""
@@ -35,18 +36,18 @@ class Command(BaseCommand):
         match step:
             case "prepare":
                 partitioning.prepare(partitions)
-                return f"{partitions} partitions are there, and empty"
+                return f"created {partitions} empty partitions"
             case "copy":
                 return f"{partitioning.copy(self._tell, jobs=jobs)} entries copied"
             case "check":
                 if found := partitioning.differences():
                     raise CommandError(f"{found} entries differ: do not swap")
-                return "all that was copied is the same"
+                return "all copied entries are identical"
             case "swap":
                 return f"swapped: the log was locked for {partitioning.swap():.2f} s"
             case "finish":
                 partitioning.finish()
-                return "the spare table is gone"
+                return "the spare table was deleted"
             case _:
                 now = partitioning.state()
                 what = "partitioned" if now.partitioned else "plain"

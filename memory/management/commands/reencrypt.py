@@ -20,8 +20,8 @@ class Command(BaseCommand):
     """Encrypts again, row by row, on a running server; it may be stopped and run again."""
 
     help = (
-        "Encrypt all that is encrypted with the first of UAC_ENCRYPTION_KEYS. Servers must have"
-        " that key before. Exit 1 if something cannot be decrypted."
+        "Encrypt everything that is encrypted again, with the first key of UAC_ENCRYPTION_KEYS."
+        " All servers must have that key first. Exit status 1 if something cannot be decrypted."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -40,6 +40,6 @@ class Command(BaseCommand):
                     # Unless somebody has written the row meanwhile, which used the first key.
                     unchanged = model._default_manager.filter(**{"pk": pk, column: token})
                     done += unchanged.update(**{column: renewed})
-        self.stdout.write(f"{done} encrypted anew, {failed} not decrypted")
+        self.stdout.write(f"{done} re-encrypted, {failed} not decrypted")
         if failed:
-            raise CommandError("do not remove any key: some content needs one that is not there")
+            raise CommandError("do not remove any key: some content requires a key that is missing")

@@ -24,16 +24,18 @@ class Command(BaseCommand):
     """Checks logs, projects, queues and feeds against each other and against their hashes."""
 
     help = (
-        "Verify hash chains, numbering, files, versions, queues, alerts and their feeds."
-        " Exit status: 0 no problem, 1 problems, 2 it could not be verified."
+        "Verify hash chains, numbering, files, versions, queues, alerts and event feeds. Exit"
+        " status: 0 no problems, 1 problems, 2 verification failed."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the arguments: what to verify, all by default, and the format of the report."""
         parser.add_argument("--workspace", help="only this workspace")
-        parser.add_argument("--user", help="only users with this user_id, and no feeds")
+        parser.add_argument("--user", help="only users with this user_id, and no event feeds")
         parser.add_argument(
-            "--json", action="store_true", help="a JSON object a line: the problems, then the sums"
+            "--json",
+            action="store_true",
+            help="print one JSON object per line: the problems, then the totals",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -41,7 +43,7 @@ class Command(BaseCommand):
         try:
             found = self._verify(options)
         except Error as error:
-            told = f"it could not be verified: {error}"
+            told = f"verification failed: {error}"
             raise CommandError(told, returncode=NOT_VERIFIED) from error
         if found:
             raise CommandError(f"{found} problems found", returncode=PROBLEMS)

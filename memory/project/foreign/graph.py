@@ -133,13 +133,13 @@ def read(data: Mapping[str, Any]) -> Graph:
         graph = _Decoder(data).graph()
     except (KeyError, TypeError, ValueError, IndexError, ArithmeticError, RecursionError) as error:
         raise ForeignError(
-            "malformed", f"what was read of the project makes no sense: {error!r:.200}"
+            "malformed", f"the extracted project is malformed: {error!r:.200}"
         ) from None
     if not graph.holdings:
         raise ForeignError(
             "no_objects",
-            "executing it leaves no typed objects: bind instances of dataclasses, lists of them,"
-            " or dictionaries to names of a module",
+            "executing the project creates no typed objects: bind instances of dataclasses, lists"
+            " of them, or dictionaries to names of a module",
         )
     return graph
 
@@ -204,7 +204,7 @@ class _Decoder:
 
     def _holding(self, path: str, name: str, value: Any, annotation: str) -> ModuleValue | None:
         if isinstance(value, list) and value[0] == "opaque":
-            self.notes.add("left_out", name, f"a {_string(value[1][0])} is no data")
+            self.notes.add("left_out", name, f"a {_string(value[1][0])} is not data")
             return None
         if isinstance(value, list) and value[0] == "dict" and len(value[1]) > 0:
             keys = [key for key, _ in value[1]]
@@ -216,7 +216,9 @@ class _Decoder:
                 numbers = [item.number for item in items if isinstance(item, Pointer)]
                 classes = {str(self.data["objects"][number][0]) for number in numbers}
                 if len(classes) == 1:
-                    self.notes.add("converted", name, "dict to collection: its keys are the keys")
+                    self.notes.add(
+                        "converted", name, "dict to collection: its keys become the keys"
+                    )
                     return ModuleValue(path, name, items, annotation, tuple(keys))
         return ModuleValue(path, name, self.node(value, name), annotation)
 
@@ -278,7 +280,7 @@ class _Decoder:
                 class_name, text = content
                 self.notes.add("converted", place, f"{_string(class_name)} to its text")
                 return _string(text)
-        raise ValueError(f"no kind of value: {kind!r}")
+        raise ValueError(f"unknown kind of value: {kind!r}")
 
     def _integer(self, text: str, place: str) -> Node:
         if len(text) > MAX_DIGITS:
@@ -333,13 +335,13 @@ class _Decoder:
 
 def _string(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is no text")
+        raise TypeError(f"{value!r:.40} is not text")
     return value
 
 
 def _index(value: Any, items: Sequence[Any]) -> int:
     if type(value) is not int or not 0 <= value < len(items):
-        raise IndexError(f"{value!r:.40} is the number of nothing")
+        raise IndexError(f"{value!r:.40} is not a valid index")
     return value
 
 

@@ -115,7 +115,7 @@ class Placement:
                 raise ForeignError(
                     "key_exists",
                     f"{name} has {Counter(keys)[double[0]]} records with the key {double[0]!r}:"
-                    " give each its own",
+                    " give each a unique key",
                 )
             return keys
         if given:
@@ -201,7 +201,7 @@ class Placement:
             number = len(self.graph.objects)
             declared: list[tuple[str, str, list[Node]]] = [(field_, "", []) for field_ in values]
             class_ = ForeignClass(
-                "Variables", doc="What the imported modules held by name.", fields=declared
+                "Variables", doc="Values that imported modules bound to names.", fields=declared
             )
             self.graph.classes.append(class_)
             class_number = len(self.graph.classes) - 1

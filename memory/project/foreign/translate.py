@@ -51,13 +51,15 @@ def translate(
     are the existing domains. Raises ForeignError.
     """
     if any(holding.module not in domains for holding in graph.holdings):
-        raise ForeignError("malformed", "what was read of the project names a module it has not")
+        raise ForeignError(
+            "malformed", "the extracted project names a module that it does not contain"
+        )
     for domain in sorted(set(domains.values())):
         if domain in taken:
             raise ForeignError(
                 "domain_exists",
-                f"the project has a domain {domain!r} already: import into a user who has none, or"
-                " rename the module",
+                f"the project already has a domain {domain!r}: import into a user without a"
+                " project, or rename the module",
             )
     placement = Placement(graph, domains)
     placement.place()
@@ -278,7 +280,8 @@ class _Translation:
         if not found:
             raise ForeignError(
                 "unknown_record",
-                f"a reference names {ref.class_name} {ref.key!r}, which the project does not hold",
+                f"a reference names {ref.class_name} {ref.key!r}, which the project does not"
+                " contain",
             )
         return self._reference(domain, *found[0]), ref.key
 

@@ -93,8 +93,8 @@ class Comparison:
             return unknown
         if held.dimensions != len(vector):
             self.mismatch = (
-                f"vectors of {held.dimensions} numbers, and {held.model} answers with"
-                f" {len(vector)}: set UAC_EMBEDDINGS_DIMENSIONS"
+                f"vectors of {held.dimensions} dimensions, but {held.model} returns {len(vector)}:"
+                " set UAC_EMBEDDINGS_DIMENSIONS"
             )
             return unknown
         return held.closeness(vector)
@@ -146,9 +146,9 @@ def describe_meaning(compared: Comparison, rankings: Collection[RankedCorpus]) -
     if missing := sum(len(one) for one in close) - number:
         why = compared.mismatch or "no vectors of this model yet"
         problem = (
-            f"{problem} {missing} passages are found by words alone."
+            f"{problem} {missing} passages were searched by words only."
             if problem
-            else f"{missing} passages have {why}: found by words alone."
+            else f"{missing} passages have {why}: they were searched by words only."
         )
     return Meaning(_names(compared, close), number, problem)
 

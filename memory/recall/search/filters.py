@@ -99,7 +99,7 @@ class _Compiler:
         if not isinstance(given, dict) or not given:
             raise BadFilter(f"{place}: give an object with at least one key.")
         if depth > MAX_DEPTH:
-            raise BadFilter(f"{place[:200]}: groups may be {MAX_DEPTH} deep at most.")
+            raise BadFilter(f"{place[:200]}: groups may be nested at most {MAX_DEPTH} deep.")
         return _joined(
             " AND ", [self._key(key, value, place, depth) for key, value in given.items()]
         )
@@ -127,7 +127,7 @@ class _Compiler:
     def _leaf(self, key: str, operator: str, value: Any, here: str) -> _Sql:
         self._conditions += 1
         if self._conditions > MAX_CONDITIONS:
-            raise BadFilter(f"filters: there may be {MAX_CONDITIONS} conditions at most.")
+            raise BadFilter(f"filters: at most {MAX_CONDITIONS} conditions are allowed.")
         if operator not in OPERATORS:
             raise BadFilter(
                 f"{here}: unknown operator {operator[:100]!r}; there are {', '.join(OPERATORS)}."
@@ -138,7 +138,7 @@ class _Compiler:
             self._listed += len(value)
             if self._listed > MAX_LISTED:
                 raise BadFilter(
-                    f"filters: all lists of `in` may have {MAX_LISTED} values together at most."
+                    f"filters: all lists of `in` may have at most {MAX_LISTED} values together."
                 )
         if key.startswith(METADATA):
             return _metadata(key.removeprefix(METADATA), operator, value, here)
@@ -195,7 +195,7 @@ def _metadata(path: str, operator: str, value: Any, here: str) -> _Sql:
     """Compare as JSON: a value of another type is neither equal, nor more, nor less."""
     names = path.split(".")
     if not all(names):
-        raise BadFilter(f"{here}: name a key of the metadata, such as {METADATA}channel.")
+        raise BadFilter(f"{here}: give a key of the metadata, such as {METADATA}channel.")
     held = f"({_HELD} #> %s)"
     if operator == "in":
         return _true(f"{held} = ANY(%s::jsonb[])", names, [_json(one, here) for one in value])
@@ -241,7 +241,7 @@ def _true(text: str, *parameters: Any) -> _Sql:
 def _json(value: Any, here: str) -> str:
     if isinstance(value, Mapping | list) or (isinstance(value, str) and len(value) > MAX_TEXT):
         raise BadFilter(
-            f"{here}: give a text of {MAX_TEXT} characters at most, a number, a boolean or null."
+            f"{here}: give a text of at most {MAX_TEXT} characters, a number, a boolean or null."
         )
     if isinstance(value, str):
         _text(value, here)
@@ -250,7 +250,7 @@ def _json(value: Any, here: str) -> str:
 
 def _text(value: Any, here: str) -> str:
     if not isinstance(value, str) or len(value) > MAX_TEXT or "\x00" in value:
-        raise BadFilter(f"{here}: give a text of {MAX_TEXT} characters at most.")
+        raise BadFilter(f"{here}: give a text of at most {MAX_TEXT} characters.")
     return value
 
 

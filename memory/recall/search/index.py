@@ -193,8 +193,7 @@ def _too_much(user: MemoryUser, seconds: float) -> Exceeded:
     announcing.want(user.pk, user.workspace_id)
     return Exceeded(
         "max_unindexed",
-        "Much was appended to this user's log that is being indexed still: come back in"
-        f" {seconds:g} s.",
+        f"Much of this user's log is still being indexed: try again in {seconds:g} s.",
         seconds,
     )
 

@@ -241,7 +241,7 @@ def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
     """
     made_by = embedder(_user(index), lease=index)
     if made_by is None:
-        raise EmbeddingFailed("There is no model any more.")
+        raise EmbeddingFailed("The embedding model was removed.")
     blocks = SearchBlock.objects.filter(segment=row)
     documents = segments.decode(bytes(blocks.get(number=0).data), [])
     done = _made_so_far(index, row, made_by.name)
@@ -254,8 +254,8 @@ def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
         if whole is None:
             _forget_made(index, row)
             raise EmbeddingFailed(
-                f"{made_by.name} gives vectors of {done[-1].dimensions} numbers, and gave others"
-                " before: set UAC_EMBEDDINGS_DIMENSIONS."
+                f"{made_by.name} returns vectors with {done[-1].dimensions} dimensions, but"
+                " returned others before: set UAC_EMBEDDINGS_DIMENSIONS."
             )
         _write(index, (row.first_seq, row.last_seq), replace(_stored(row), vectors=whole))
         return

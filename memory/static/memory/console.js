@@ -44,6 +44,6 @@ for (const note of document.querySelectorAll("[data-again]")) {
     const again = setTimeout(() => location.replace(note.dataset.address), note.dataset.again * 1000);
     document.addEventListener("input", () => {
         clearTimeout(again);
-        note.textContent = "load this page again to see whether it is.";
+        note.textContent = "reload this page to see whether it is.";
     }, { once: true });
 }

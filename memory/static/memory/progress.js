@@ -31,7 +31,7 @@
                     status.dataset.working = '0';
                     const again = document.createElement('a');
                     again.href = window.location.href;
-                    again.textContent = 'Load the page again to see what came of it.';
+                    again.textContent = 'Reload the page to see the result.';
                     line.append(' ', again);
                     return;
                 }

@@ -210,7 +210,7 @@ def test_a_revoked_key_ends_its_streams(system: System, client: Client) -> None:
             f"ApiKey.objects.filter(prefix='{prefix}').update(revoked_at=timezone.now())",
         )
         last = opened.event()
-        assert (last["event"], "holds no more" in last["data"]) == ("closed", True)
+        assert (last["event"], "is no longer valid" in last["data"]) == ("closed", True)
         assert opened.response.read() == b""
     with stream(system, client) as (status, _):
         assert status == 401
@@ -224,7 +224,7 @@ def test_streams_are_bounded_and_one_that_is_left_makes_room(
             if isinstance(opened, Stream):
                 return False
             status, problem = opened
-            return status == 503 and "come again" in problem["detail"]
+            return status == 503 and "try again" in problem["detail"]
 
     opened = [stream(system, client) for _ in range(STREAMS // 2)]
     for one in opened:

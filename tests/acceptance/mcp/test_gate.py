@@ -150,7 +150,7 @@ def test_over_stdio_what_is_missing_is_said() -> None:
             check=False,
         )
         assert (ended.returncode, ended.stdout) == (1, "")
-        assert "Set UAC_URL to the server's address and UAC_KEY to an API key." in ended.stderr
+        assert "Set UAC_URL to the server's URL and UAC_KEY to an API key." in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_over_stdio_what_is_missing_is_said() -> None:
         ("http://127.0.0.1:1", "uac_0_x", "does not answer"),
         ("127.0.0.1", "uac_0_x", "does not answer"),
         ("http://[", "uac_0_x", "does not answer"),
-        ("{mcp}", "{good}", "the API is at another address"),
+        ("{mcp}", "{good}", "the API has another URL"),
         ("{web}", "uac_0_x", "The API key is unknown"),
     ],
 )

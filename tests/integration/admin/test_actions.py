@@ -82,7 +82,7 @@ def test_acknowledging_twice_changes_nothing_and_says_so(admin_client: Client, r
 
     response = act(admin_client, "acknowledge", rows[Alert])
 
-    assert messages_of(response) == ["1 alert left: acknowledged or resolved already."]
+    assert messages_of(response) == ["1 alert skipped: acknowledged or resolved already."]
     assert [kind for kind, _ in history(rows[Alert])] == ["opened", "acknowledged"]
 
 
@@ -98,7 +98,7 @@ def test_resolving_asks_first_and_says_what_it_means(admin_client: Client, rows:
     words = shown(asked)
     assert "Resolve 1 alert?" in words
     assert "Aspirin" in words
-    assert "Reopen on the alert’s page takes this back" in words
+    assert "Reopen on the alert’s page undoes this" in words
     assert page_url(rows[Alert]) in text_of(asked)  # the way back
     assert 'value="told the person"' in text_of(asked)
 
@@ -142,7 +142,7 @@ def test_what_is_resolved_already_is_left_and_the_rest_is_done(
 
     response = resolve(admin_client, first, second)
 
-    assert messages_of(response) == ["1 alert resolved.", "1 alert left: resolved already."]
+    assert messages_of(response) == ["1 alert resolved.", "1 alert skipped: resolved already."]
     assert history(first)[-1] == ("resolved", "constraints")
     assert history(second)[-1] == ("resolved", "staff:admin")
 
@@ -195,7 +195,7 @@ def test_snoozing_says_until_when_and_why(
 
     assert messages_of(act(admin_client, "reopen", alert)) == ["1 alert reopened."]
     assert messages_of(act(admin_client, "reopen", alert)) == [
-        "1 alert left: open already, or no longer found."
+        "1 alert skipped: open already, or its finding no longer exists."
     ]
 
 
@@ -235,7 +235,7 @@ def test_resuming_a_constraint_says_who_and_why(admin_client: Client, rows: Rows
     paused = PausedConstraint.objects.get()
     assert (paused.resumed_by, paused.resumed_because) == ("staff:admin", "looked into it")
     assert messages_of(act(admin_client, "resume", paused)) == [
-        "1 constraint left: resumed already."
+        "1 constraint skipped: resumed already."
     ]
 
 
@@ -303,7 +303,7 @@ def test_trying_again_forgets_the_wait(admin_client: Client, rows: Rows) -> None
 
     response = act(admin_client, "try_now", lane)
 
-    assert messages_of(response) == ["1 lane will be tried again now."]
+    assert messages_of(response) == ["1 lane will be retried now."]
     lane.refresh_from_db()
     assert lane.run_after <= timezone.now()
     assert lane.hinted_at is None
@@ -316,7 +316,7 @@ def test_where_nothing_waits_nothing_is_tried(admin_client: Client, rows: Rows) 
 
     response = act(admin_client, "try_now", idle)
 
-    assert messages_of(response) == ["1 lane left: nothing waits."]
+    assert messages_of(response) == ["1 lane skipped: nothing is pending."]
     assert Lane.objects.get(pk=idle.pk).run_after == later
 
 
@@ -342,14 +342,14 @@ def test_the_model_may_be_told_to_work_now(
 
     response = act(admin_client, "work_on_it_now", rows[MemoryUser])
 
-    assert messages_of(response) == ["1 user will be worked on now."]
+    assert messages_of(response) == ["1 user will be processed now."]
     lane = structure_lane(rows)
     assert lane.due_at is not None
     assert max(lane.due_at, lane.run_after) <= timezone.now()
     assert lane.hinted_at is None
     records = Lane.objects.get(user=rows[MemoryUser], name=LaneName.RECORDS)
     assert (records.due_at, records.run_after) == (later, later)
-    assert StaffAction.objects.get().change_message == "Language model told to work now."
+    assert StaffAction.objects.get().change_message == "Started the language model now."
 
 
 def test_who_tells_a_model_to_work_that_cannot_is_told_why(
@@ -360,9 +360,9 @@ def test_who_tells_a_model_to_work_that_cannot_is_told_why(
     response = act(admin_client, "work_on_it_now", rows[MemoryUser])
 
     assert messages_of(response) == [
-        "1 user will be worked on now.",
-        "The work is stopped: No language model is set: set UAC_LLM_MODEL, or choose one for the"
-        " workspace.",
+        "1 user will be processed now.",
+        "The work is stopped: No language model is configured: set UAC_LLM_MODEL, or choose one"
+        " for the workspace.",
     ]
 
 
@@ -377,7 +377,7 @@ def test_where_nothing_was_said_the_model_has_no_work(admin_client: Client, rows
 
     response = act(admin_client, "work_on_it_now", rows[MemoryUser])
 
-    assert messages_of(response) == ["1 user left: nothing waits."]
+    assert messages_of(response) == ["1 user skipped: nothing is pending."]
     assert structure_lane(rows).due_at is None
     assert not StaffAction.objects.exists()
 
@@ -461,7 +461,7 @@ def test_a_version_is_restored_after_it_is_said_what_that_leaves_out(
     assert Checkpoint.objects.filter(user=user).count() == 2
     response = act(admin_client, "restore", first, confirmed="1", note="told in error", **answer)
 
-    assert messages_of(response) == ["Version 3 holds what version 1 does."]
+    assert messages_of(response) == ["Version 3 has the content of version 1."]
     user.refresh_from_db()
     assert user.head is not None
     assert (user.head.tree, user.head.origin) == (first.tree, "restored")

@@ -83,8 +83,8 @@ def test_who_could_not_be_looked_at_does_not_count_as_silent(
     words = shown(admin_client.get(page_url(backtest)))
 
     assert "3 alerts, for 1 of 1 user" in words
-    assert "backtested on 2 of 3 users, of whom 1 could not be looked at" in words
-    assert "fits 2 of 3 users" in words
+    assert "backtested on 2 of 3 users, of whom 1 could not be evaluated" in words
+    assert "applies to 2 of 3 users" in words
 
 
 def test_its_page_tells_how_far_it_got_and_what_it_found(
@@ -94,14 +94,14 @@ def test_its_page_tells_how_far_it_got_and_what_it_found(
 
     words = shown(response)
     assert "under way: 1 of 2 users" in words
-    assert "Its backtest goes on (1 of 2 users so far): wait for its end." in words
+    assert "Its backtest is still running (1 of 2 users so far): wait for its end." in words
     assert "3 alerts, for 1 of 1 user" in words
     assert "critical 2 warning 1 info 0" in words
     assert "2026-10 2 2026-11 1" in words
     assert "Busiest day: 2026-10-05: 1 alert" in words
     assert "Open at the end: 1 alert" in words
     assert "2026-10-05 warning ada v1 the lease of flat 0 ends" in words
-    assert "error ada v1 on 2026-10-05 no such day of 1 user in all" in words
+    assert "error ada v1 on 2026-10-05 no such day 1 user with problems in all" in words
     page = text_of(response)
     assert '<progress value="1" max="2">' in page
     assert page.count("<meter") == 2
@@ -149,7 +149,9 @@ def test_a_version_is_approved_from_its_backtest_once_it_has_finished(
     admin_client: Client, backtest: Backtest, version: WorkspaceConstraintVersion
 ) -> None:
     (refused,) = messages_of(act(admin_client, "approve", backtest))
-    assert refused == ("lease_end: Its backtest goes on (1 of 2 users so far): wait for its end.")
+    assert refused == (
+        "lease_end: Its backtest is still running (1 of 2 users so far): wait for its end."
+    )
     page = text_of(admin_client.get(page_url(version)))
     assert f'href="{page_url(backtest)}"' in page
     constraint = WorkspaceConstraint.objects.get()
@@ -213,4 +215,4 @@ def test_a_users_own_constraints_are_started_from_the_users_page(
     words = shown(admin_client.get(page_url(backtest)))
     assert "constraints/home_notice.py of ada" in words
     (told,) = messages_of(act(admin_client, "approve", backtest))
-    assert told == "A user's own constraint is live without an approval."
+    assert told == "A user's own constraint is live without approval."

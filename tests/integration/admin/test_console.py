@@ -197,7 +197,7 @@ def test_an_error_marks_its_line_and_names_what_is_near(ask: Ask) -> None:
     assert marked == ["tripz"]
     # The error is the query's, and not the person's, so no constraint can be made of it.
     assert "error in the query" in words
-    assert "Make a constraint" not in words
+    assert "Turn it into a constraint" not in words
 
 
 @pytest.mark.parametrize("code", ["(t for t in trips)", "def f():\n    yield 1\nf()", "lambda: 1"])
@@ -282,7 +282,7 @@ def test_a_query_that_waits_is_looked_for_ever_later_and_not_for_ever(
         url = console(trips) + html.unescape(match[2])
     assert waits == sorted(waits)
     assert (waits[:3], waits[-1], len(waits)) == ([2, 4, 8], 60, 15)
-    assert "load this page again" in shown(admin_client.get(url))
+    assert "reload this page" in shown(admin_client.get(url))
     assert admin_client.get(url.replace("look=15", "look=-1e9")).status_code == 200
 
 
@@ -303,7 +303,7 @@ def test_of_a_paused_user_nothing_is_waited_for(admin_client: Client, trips: Mem
 
     page = admin_client.get(answer.headers["Location"])
     assert 'http-equiv="refresh"' not in text_of(page)
-    assert "The work on this user is paused" in shown(page)
+    assert "Work on this user is paused" in shown(page)
 
 
 # -- Who asked, and who may --------------------------------------------------------------------
@@ -318,7 +318,7 @@ def test_a_query_is_on_record_with_who_asked(
     runs = list(Run.objects.filter(user=trips, kind=RunKind.QUERY))
     assert [(run.trigger, run.asked_by) for run in runs] == [(RunTrigger.STAFF, "staff:admin")] * 2
     words = shown(admin_client.get(page_url(runs[0])))
-    assert "Asked by: staff:admin" in words
+    assert "Requested by: staff:admin" in words
 
 
 def test_the_last_queries_of_the_same_person_are_a_click_away(
@@ -596,7 +596,7 @@ def test_a_run_of_a_redacted_version_is_not_repeated(
     ("change", "says"),
     [
         ({"merged_into": True}, "was merged into"),
-        ({"redacting_since": True}, "is being redacted"),
+        ({"redacting_since": True}, "redaction of this user"),
         ({"erased_at": True}, "was erased"),
     ],
 )
@@ -651,7 +651,7 @@ def test_a_query_becomes_the_beginning_of_a_constraint(
 ) -> None:
     page = ask("[t for t in trips if t.cost > 500]")
 
-    address = re.search(r'href="([^"]+)">Make one of the workspace', text_of(page))
+    address = re.search(r'href="([^"]+)">Turn it into a workspace constraint', text_of(page))
     assert address is not None
     form = admin_client.get(html.unescape(address[1])).context["adminform"].form
     source = form["source"].value()

@@ -22,7 +22,7 @@ def test_it_is_done_once_it_is_confirmed_with_a_reason(admin_client: Client, row
     assert f"User: {user.user_id}" in page
     assert "Alerts: 1 alert" in page
     refused = act(admin_client, "erase", user, confirmed="1", note="  ")
-    assert messages_of(refused) == ["Say why: nothing was done."]
+    assert messages_of(refused) == ["Give a reason: nothing was done."]
     named = act(
         admin_client,
         "erase",
@@ -91,11 +91,11 @@ def test_of_one_user_the_id_is_typed(admin_client: Client, rows: Rows, typed: st
 def test_of_several_users_their_number_is_typed(admin_client: Client, workspace: Workspace) -> None:
     users = [create_user(workspace, name, time_zone="UTC", metadata={}) for name in ("ada", "bob")]
     asked = act(admin_client, "erase", *users)
-    assert "type how many users these are" in shown(asked)
+    assert "type the number of users" in shown(asked)
     assert f'<a href="{list_url(MemoryUser)}" class="button cancel-link">' in text_of(asked)
 
     refused = act(admin_client, "erase", *users, confirmed="1", note="why", typed="ada")
-    assert messages_of(refused) == ["Type how many users these are to confirm: nothing was done."]
+    assert messages_of(refused) == ["Type the number of users to confirm: nothing was done."]
     assert MemoryUser.objects.filter(pk__in=[user.pk for user in users]).count() == 2
 
     act(admin_client, "erase", *users, confirmed="1", note="why", typed="2")

@@ -51,7 +51,7 @@ def test_while_something_is_redacted_nothing_is_handed_out(
     user = rows[MemoryUser]
     MemoryUser.objects.filter(pk=user.pk).update(redacting_since=timezone.now())
     response = admin_client.get(url_of(user), follow=True)
-    assert "Something is being redacted" in text_of(response)
+    assert "A redaction of this user" in text_of(response)
     assert response.redirect_chain == [(page_url(user), 302)]
     assert not StaffAction.objects.exists()
 
@@ -79,7 +79,7 @@ def test_who_reads_downloads_slowly_leaves_threads_to_others(
     for address in addresses:
         refused = admin_client.get(address, follow=True)
         assert refused.redirect_chain == [(page_url(user), 302)]
-        assert "come back in ten seconds" in text_of(refused)
+        assert "try again in ten seconds" in text_of(refused)
     assert StaffAction.objects.count() == noted
     # And others are sent theirs
     other = staff("view_memoryuser", "view_blob", "view_content")

@@ -58,7 +58,7 @@ def test_its_page_tells_of_what_nothing_is_foreseen(
     assert "v1 (the newest is v2)" in words
     assert "lease will be raised on 2126-05-02 08:00 UTC warning home.leases:flat" in words
     assert "endless timeout: it took longer than 5 s" in words
-    assert "slow known until 2126-03-01" in words
+    assert "slow forecast until 2126-03-01" in words
     assert "Runs: daily" in words
 
 
@@ -91,5 +91,5 @@ def test_the_page_of_the_user_does_not_pass_over_what_is_unknown(
 ) -> None:
     words = shown(admin_client.get(page_url(user)))
     assert "v1 (the newest is v2)" in words
-    assert "but for 2 constraints not looked ahead at so far:" in words
+    assert "except for 2 constraints without a complete forecast:" in words
     assert "endless timeout" in words

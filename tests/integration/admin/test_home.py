@@ -91,12 +91,12 @@ def test_a_new_server_says_that_there_is_nothing_yet(admin_client: Client) -> No
     words = shown(admin_client.get("/admin/"))
 
     for told in (
-        "Nothing is wrong with the server.",
-        "The dispatcher has not been at work yet.",
+        "No alarm is raised.",
+        "The dispatcher has not run yet.",
         "No alert is open.",
-        "No work waits for a worker, and none is stuck.",
+        "No work is waiting for a worker, and none is stuck.",
         "No sandbox worker is running",
-        "Nothing in this time.",
+        "Nothing in this period.",
         "The last 24 hours",
         "All times and days are UTC",
     ):
@@ -120,7 +120,7 @@ def test_what_is_wrong_comes_first_and_leads_to_the_alarm(admin_client: Client) 
     page = text_of(admin_client.get("/admin/"))
 
     assert f"/admin/memory/alarm/{raised.pk}/change/" in page
-    assert "Nothing is wrong" not in page
+    assert "No alarm is raised" not in page
     assert "over</bdi>" not in page
     assert "<script>alert" not in page
     assert "\u202e" not in page
@@ -131,7 +131,7 @@ def test_what_is_wrong_comes_first_and_leads_to_the_alarm(admin_client: Client) 
 def test_it_tells_when_work_was_given_out_last(admin_client: Client) -> None:
     Heartbeat.objects.create(name="dispatcher", at=timezone.now() - hours(2))
 
-    assert "The dispatcher was at work 2 h 0 min ago." in shown(admin_client.get("/admin/"))
+    assert "The dispatcher last ran 2 h 0 min ago." in shown(admin_client.get("/admin/"))
 
 
 def test_live_alerts_are_counted_by_severity_and_state(admin_client: Client, rows: Rows) -> None:
@@ -218,7 +218,7 @@ def test_a_host_that_takes_no_work_says_why(admin_client: Client, rows: Rows) ->
 
     words = shown(admin_client.get("/admin/"))
 
-    assert "host of ada takes no work no engine docker 2 3 1" in words
+    assert "host of ada accepts no work no engine docker 2 3 1" in words
 
 
 # -- Of late -----------------------------------------------------------------------------------

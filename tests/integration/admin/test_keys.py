@@ -97,7 +97,7 @@ def test_a_revoked_key_opens_nothing_from_then_on(
     assert find_key(text) is None
     assert StaffAction.objects.filter(object_id=str(key.pk), change_message="Revoked.").exists()
     first = ApiKey.objects.get().revoked_at
-    assert messages_of(act(admin_client, "revoke", key)) == ["1 key left: revoked already."]
+    assert messages_of(act(admin_client, "revoke", key)) == ["1 key skipped: revoked already."]
     assert ApiKey.objects.get().revoked_at == first
 
 
@@ -121,7 +121,7 @@ def test_a_key_is_replaced_and_holds_for_a_day_more(
     noted = StaffAction.objects.get(object_id=str(key.pk))
     assert noted.change_message == f"Replaced by uac_{new.prefix}_…."
     [again] = messages_of(act(admin_client, "replace", key))
-    assert "is left" in again
+    assert "was skipped" in again
     assert ApiKey.objects.count() == 2
 
 
@@ -131,7 +131,7 @@ def test_a_key_is_made_for_certain_users(
     make_key(admin_client, workspace, users=user.user_id)
     key = ApiKey.objects.get()
     assert key.user_pks == [user.pk]
-    assert "for 1 user alone" in text_of(admin_client.get(list_url(ApiKey)))
+    assert "only for 1 user" in text_of(admin_client.get(list_url(ApiKey)))
 
     refused = make_key(admin_client, workspace, users=f"{user.user_id}\nnobody")
     assert "nobody" in str(refused.context["adminform"].errors["users"])

@@ -25,8 +25,8 @@ def test_what_holds_is_shown_beside_what_is_chosen(
     settings.UAC_SANDBOX_LEASE_SECONDS = 10.0
     words = shown(admin_client.get(page_url(workspace)))
     assert "Container: kept for 10 s after its last use" in words
-    assert "Wall seconds: 5 seconds , as everywhere; at most 60 seconds" in words
-    assert "Tmpfs (MiB): 0 MiB , as everywhere; at most 256 MiB" in words
+    assert "Wall seconds: 5 seconds , server default; at most 60 seconds" in words
+    assert "Tmpfs (MiB): 0 MiB , server default; at most 256 MiB" in words
     for setting in table.SANDBOXES.overridable.values():
         assert setting.meaning in words
 
@@ -36,7 +36,8 @@ def test_what_holds_is_shown_beside_what_is_chosen(
     assert "Container: destroyed after every use" in words
     assert "Wall seconds: 2 seconds , chosen; at most 60 seconds" in words
     assert (
-        "CPU seconds: 2 seconds , not 5 seconds as everywhere, because of the other limits" in words
+        "CPU seconds: 2 seconds , not the server default of 5 seconds, because of the other limits"
+        in words
     )
     assert "single_use, wall_seconds" in shown(admin_client.get(list_url(Workspace)))
 

@@ -103,7 +103,7 @@ def test_a_call_says_what_it_took_and_leads_to_what_it_was_for(
         "structure: facts to records",
         "refused by the model or its filter",
         "openai:model-of-ada",
-        "number 1, attempt 1",
+        "request 1, attempt 1",
         "Tokens in: 120",
         "Tokens out: 30",
         "At most: 1,200 tokens",
@@ -127,7 +127,7 @@ def test_the_list_is_filtered_and_added_up(admin_client: Client, workspace: Work
 
     assert "Calls: 5 Tokens in: 1,207 Tokens out: 183" in totals()
     # All answered calls with a price: 400 at 1 and 60 at 10, per million tokens.
-    assert "Cost: 0.003000 Without tokens told: 1 Without a price: 1" in totals()
+    assert "Cost: 0.003000 Without reported tokens: 1 Without a price: 1" in totals()
     assert "Calls: 4 Tokens in: 1,200" in totals(workspace__id__exact=workspace.pk)
     assert "Calls: 1 Tokens in: 7" in totals(model="google:gemini")
     assert "Calls: 1 Tokens in: 0" in totals(outcome__exact="timeout")
@@ -203,7 +203,7 @@ def test_content_that_is_not_kept_or_not_readable_says_so(
     made = call(workspace, keep_content=True)
     settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
     words = shown(admin_client.get(page_url(made)))
-    assert "Prompt: None of UAC_ENCRYPTION_KEYS decrypts what is stored" in words
+    assert "Prompt: None of UAC_ENCRYPTION_KEYS decrypts the stored content" in words
 
 
 # -- The workspace -----------------------------------------------------------------------------
@@ -221,9 +221,9 @@ def test_the_workspace_shows_what_holds_and_what_was_spent(
 
     assert "calls are made" in words
     assert "openai:gpt-5-mini at https://api.openai.com/v1, with the server's key" in words
-    assert "6 calls at one time without a budget" in words
+    assert "6 concurrent calls without a budget" in words
     assert (
-        "Today: 460 tokens in 2 calls, cost 0.001000; presumed for calls without an answer:"
+        "Today: 460 tokens in 2 calls, cost 0.001000; estimated for calls without an answer:"
         " 1,500 tokens; reserved for calls under way: 1,500 tokens"
     ) in words
 
@@ -244,7 +244,7 @@ def test_why_no_calls_are_made_is_said(
     assert "calls are made" in says()
 
     settings.UAC_LLM_MODEL = ""
-    assert "no calls No language model is set: set UAC_LLM_MODEL" in says()
+    assert "no calls No language model is configured: set UAC_LLM_MODEL" in says()
 
 
 def test_a_model_of_its_own_is_chosen_with_its_key_which_is_never_shown(
@@ -258,7 +258,7 @@ def test_a_model_of_its_own_is_chosen_with_its_key_which_is_never_shown(
     workspace.refresh_from_db()
     assert encryption.decrypt(bytes(workspace.llm_api_key or b"")) == SECRET.encode()
     page = admin_client.get(page_url(workspace))
-    assert "anthropic:claude-sonnet-4-5 at https://api.anthropic.com, with a key of its own" in (
+    assert "anthropic:claude-sonnet-4-5 at https://api.anthropic.com, with its own key" in (
         shown(page)
     )
     assert SECRET not in text_of(page)
@@ -290,15 +290,15 @@ def test_a_key_stays_until_it_is_replaced_or_forgotten(
 @pytest.mark.parametrize(
     ("chosen", "field", "told"),
     [
-        ({"llm_model": "gpt-5"}, "llm_model", "Name a provider"),
-        ({"llm_model": "anthropic:x"}, "llm_model", "give the workspace a key of its own"),
+        ({"llm_model": "gpt-5"}, "llm_model", "Give a provider"),
+        ({"llm_model": "anthropic:x"}, "llm_model", "give the workspace its own key"),
         ({"llm_base_url": "ollama"}, "llm_base_url", "begins with https://"),
         ({"llm_concurrency": "0"}, "llm_concurrency", "greater than or equal to 1"),
         ({"llm_tokens_per_day": "-5"}, "llm_tokens_per_day", "greater than or equal to 0"),
         ({"llm_tokens_per_day": "10"}, "llm_tokens_per_day", "or 0 for no calls"),
         ({"llm_cost_per_day": "1.234"}, "llm_cost_per_day", "no more than 2 decimal places"),
         ({"llm_cost_per_day": "NaN"}, "llm_cost_per_day", "Enter a number"),
-        ({"new_llm_api_key": "sk-ä"}, "new_llm_api_key", "A key has no such characters"),
+        ({"new_llm_api_key": "sk-ä"}, "new_llm_api_key", "The key contains invalid characters"),
         ({"structure_entries": "0"}, "structure_entries", "between 1 and 1000 (entries), not 0."),
         (
             {"structure_entries": "1001"},
@@ -342,8 +342,9 @@ def test_without_an_encryption_key_no_key_is_stored(
 
     response = change(admin_client, workspace, new_llm_api_key=SECRET)
 
-    assert "It cannot be stored. There is no key to encrypt with: set UAC_ENCRYPTION_KEYS." in (
-        shown(response)
+    assert (
+        "The key cannot be stored. There is no key to encrypt with: set UAC_ENCRYPTION_KEYS."
+        in (shown(response))
     )
     assert SECRET not in text_of(response)
 
@@ -383,7 +384,8 @@ def test_who_may_only_look_sees_what_holds_and_changes_nothing(
 def test_a_workspace_gets_a_schedule_of_its_own(admin_client: Client, workspace: Workspace) -> None:
     everywhere = shown(admin_client.get(page_url(workspace)))
     assert (
-        "Work begins when 20 entries of a user wait, none has come for 60 s, the oldest has waited"
+        "Work begins when 20 entries of a user are waiting, none has arrived for 60 s, the oldest"
+        " has waited"
         " for 900 s, or one is urgent" in everywhere
     )
 
@@ -395,8 +397,9 @@ def test_a_workspace_gets_a_schedule_of_its_own(admin_client: Client, workspace:
         "structure_idle_seconds": None,
         "structure_age_seconds": 300,
     }
-    assert "when 7 entries of a user wait, none has come for 60 s, the oldest has waited for" in (
-        shown(admin_client.get(page_url(workspace)))
+    assert (
+        "when 7 entries of a user are waiting, none has arrived for 60 s, the oldest has waited for"
+        in (shown(admin_client.get(page_url(workspace))))
     )
 
 
@@ -445,11 +448,12 @@ def test_a_users_page_says_how_it_stands_with_the_model(
         last_error="CallFailed: <b>no answer</b>",
     )
     assert told() == (
-        "stopped 1 entry waiting; tried again at 2126-03-01 12:00:00 UTC"
-        " CallFailed: <b>no answer</b>"
+        "stopped 1 entry waiting; retried at 2126-03-01 12:00:00 UTC CallFailed: <b>no answer</b>"
     )
     settings.UAC_LLM_MODEL = ""
-    assert told().startswith("stopped 1 entry waiting No language model is set: set UAC_LLM_MODEL")
+    assert told().startswith(
+        "stopped 1 entry waiting No language model is configured: set UAC_LLM_MODEL"
+    )
     lane.update(lease_expires_at=datetime.datetime(2126, 3, 1, tzinfo=datetime.UTC))
     assert told() == "working 1 entry waiting"
 
@@ -483,14 +487,18 @@ def test_the_workspace_and_the_calls_show_the_track_record(
     admin_client: Client, workspace: Workspace, waits: Lane
 ) -> None:
     record = (
-        "100 % refused in the end (2 of 2 sessions, mean over users 100 %; 8 of 8 proposals),"
+        "100 % refused after all attempts (2 of 2 sessions, mean over users 100 %; 8 of 8"
+        " proposals),"
         " 0 % undone (0 of 0"
     )
 
     page = shown(admin_client.get(page_url(workspace)))
     assert record in page
-    assert "stopped Stopped by its track record: openai:gpt-5-mini: the gate refused 100 %" in page
-    assert "more than 80 % of its sessions in the end, or more than 50 % of its accepted" in page
+    assert (
+        "stopped Stopped by its track record: openai:gpt-5-mini: after all"
+        " attempts, the gate refused 100 %" in page
+    )
+    assert "more than 80 % of its sessions, or more than 50 % of its accepted" in page
 
     assert record in shown(admin_client.get(page_url(LlmCall.objects.all()[0])))
     of_workspace = {"workspace__id__exact": str(workspace.pk)}
@@ -509,18 +517,18 @@ def test_the_staff_let_a_model_go_on_with_a_reason(
     admin_client: Client, workspace: Workspace, waits: Lane
 ) -> None:
     # When somebody gives no reason, nothing happens
-    assert "Say why the model may go on" in let_go_on(admin_client, workspace, " ")
+    assert "Give a reason why the model may continue" in let_go_on(admin_client, workspace, " ")
     assert track_records.why_stopped(Workspace.objects.get(pk=workspace.pk)) is not None
     # When somebody does
     told = let_go_on(admin_client, workspace, "the prompt was wrong")
     # Then what waits is tried at once, and the page and the audit say who let it go on
-    assert "The model of 1 workspace goes on, judged anew from now." in told
+    assert "The model of 1 workspace continues with a new track record." in told
     assert track_records.why_stopped(Workspace.objects.get(pk=workspace.pk)) is None
     waits.refresh_from_db()
     assert waits.run_after <= timezone.now()
     page = shown(admin_client.get(page_url(workspace)))
-    assert "staff:admin let it go on" in page
-    assert "Why: the prompt was wrong" in page
+    assert "staff:admin allowed it to continue" in page
+    assert "Reason: the prompt was wrong" in page
     acted = StaffAudit.objects.filter(what="let_model_go_on", workspace_id=workspace.pk)
     assert acted.exists()
     # And who asks again is told that it is not stopped

@@ -151,7 +151,7 @@ def test_what_is_empty_is_not_hidden_so_that_states_are_right(
     page = shown(viewer.get(page_url(planted[Redaction])))
 
     assert "done" in page
-    assert "against the gate" not in page
+    assert "despite objections of the gate" not in page
 
 
 def test_why_a_delivery_failed_is_not_its_name(viewer: Client, planted: Rows) -> None:
@@ -195,7 +195,7 @@ def test_what_is_asked_before_something_goes_shows_none_of_it(staff: Any, plante
         asked = client.post(
             list_url(model), {"action": action, "_selected_action": str(planted[model].pk)}
         )
-        assert "Why" in shown(asked)
+        assert "Reason" in shown(asked)
         assert CANARY not in text_of(asked)
 
 

@@ -73,8 +73,8 @@ def test_what_is_stuck_is_shown_in_words(admin_client: Client, lane: Lane, run: 
     assert "Typed records" in page
     assert "ada" in page
     assert "SandboxError: <b>no engine</b>" in page  # as text: `shown` takes markup away
-    assert f"{run} ada given up" in page
-    assert "not by itself" in page
+    assert f"{run} ada failed permanently" in page
+    assert "on request only" in page
 
 
 def test_one_kind_can_be_looked_at(admin_client: Client, lane: Lane, run: Run) -> None:
@@ -87,16 +87,14 @@ def test_one_kind_can_be_looked_at(admin_client: Client, lane: Lane, run: Run) -
 def test_one_piece_is_tried_again_and_it_is_noted_who_wanted_it(
     admin_client: Client, lane: Lane, run: Run
 ) -> None:
-    assert act(admin_client, "try_again", f"records:{lane.pk}") == [
-        "typed records: 1 tried again now."
-    ]
+    assert act(admin_client, "try_again", f"records:{lane.pk}") == ["typed records: 1 retried now."]
 
     lane.refresh_from_db()
     run.refresh_from_db()
     assert lane.run_after <= timezone.now()
     assert run.status == RunStatus.DONE
     [note] = StaffAction.objects.all()
-    assert (note.object_id, note.change_message) == (str(lane.pk), "Stuck work tried again now.")
+    assert (note.object_id, note.change_message) == (str(lane.pk), "Stuck work retried now.")
     assert "ada" not in note.object_repr
 
 
@@ -109,7 +107,7 @@ def test_all_of_a_kind_are_tried_again(
     Run.objects.filter(pk=other.pk).update(attempts=settings.UAC_MAX_ATTEMPTS)
     dispatching.abandon_hopeless_runs()
 
-    assert act(admin_client, "try_again", "runs:all") == ["runs: 2 tried again now."]
+    assert act(admin_client, "try_again", "runs:all") == ["runs: 2 retried now."]
 
     assert Run.objects.filter(status=RunStatus.QUEUED).count() == 2
     assert StaffAction.objects.count() == 2
@@ -117,11 +115,14 @@ def test_all_of_a_kind_are_tried_again(
 
 def test_what_was_given_up_is_dismissed(admin_client: Client, lane: Lane, run: Run) -> None:
     assert act(admin_client, "dismiss", f"runs:{run.pk}", f"records:{lane.pk}") == [
-        "typed records: 1 left as they are.",
+        "typed records: 1 were not changed.",
         "runs: 1 dismissed.",
     ]
 
-    assert "given up" not in shown(admin_client.get(url(), {"kind": "runs"})).split("Stuck")[1]
+    assert (
+        "failed permanently"
+        not in shown(admin_client.get(url(), {"kind": "runs"})).split("Stuck")[1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_nonsense_changes_nothing(admin_client: Client, lane: Lane, run: Run, ch
 
 def test_an_unknown_action_and_no_choice_are_told(admin_client: Client, lane: Lane) -> None:
     assert act(admin_client, "delete", f"records:{lane.pk}") == [
-        "Choose what to do: try again, or dismiss."
+        "Choose an action: retry or dismiss."
     ]
     assert act(admin_client, "try_again") == ["Choose some work: nothing was done."]
 
@@ -161,8 +162,8 @@ def test_one_sees_and_changes_what_one_may(
     assert "SandboxError" not in page
     assert f"runs:{run.pk}" not in page
     assert told == [
-        "You may not change typed records: they were left.",
-        "You may not change runs: they were left.",
+        "You may not change typed records: they were skipped.",
+        "You may not change runs: they were skipped.",
     ]
     run.refresh_from_db()
     assert run.status == RunStatus.DONE
@@ -180,7 +181,7 @@ def test_alarms_are_shown_there_and_lead_there(admin_client: Client) -> None:
 def test_it_says_when_the_dispatcher_was_at_work(admin_client: Client) -> None:
     alarms.beat(alarms.DISPATCHER)
 
-    assert re.search(r"The dispatcher was at work \d+ s ago\.", shown(admin_client.get(url())))
+    assert re.search(r"The dispatcher last ran \d+ s ago\.", shown(admin_client.get(url())))
 
 
 def test_what_is_wrong_now_stands_above_what_was(admin_client: Client) -> None:

@@ -113,7 +113,7 @@ def test_what_passes_the_gate_is_a_version_and_speaks(write: Write, trips: Memor
     page = write()
 
     assert "accepted : it is version v2" in shown(page)
-    assert "It alerts now: warning" in shown(page)
+    assert "Its alerts now: warning" in shown(page)
     assert trips.head is not None
     assert read_file(trips.head, "constraints/dear.py") == SOURCE
     assert read_file(trips.head, "tests/test_dear.py") == TESTS
@@ -135,7 +135,7 @@ def test_what_the_gate_refuses_changes_nothing_and_is_there_to_be_mended(
     words = shown(page)
     assert "refused" in words
     assert "test_speaks" in words
-    assert "The newest version is what it was" in words
+    assert "The newest version is unchanged" in words
     assert page.context["form"]["source"].value() == deaf
     assert trips.head is not None
     assert trips.head.version == 1
@@ -169,7 +169,7 @@ def test_one_that_there_is_is_opened_changed_and_deleted(
         ({"name": ""}, "Name: This field is required."),
         ({"source": ""}, "Source: This field is required."),
         ({"tests": "x" * 70_000}, "Tests: Ensure this value has at most 65536 characters"),
-        ({"seen": "f" * 64}, "The user has no constraint dear any more"),
+        ({"seen": "f" * 64}, "The user no longer has a constraint dear"),
     ],
 )
 def test_bad_input_names_the_field_and_proposes_nothing(
@@ -192,7 +192,7 @@ def test_nobody_writes_over_what_came_meanwhile(
     as_new = admin_client.post(address(trips), DEAR)
 
     assert "was changed since you opened it" in refused(answer)
-    assert "The user has a constraint dear: open that one" in refused(as_new)
+    assert "The user already has a constraint dear: open it" in refused(as_new)
     trips.refresh_from_db()
     assert trips.head is not None
     assert "600" in read_file(trips.head, "constraints/dear.py")
@@ -219,7 +219,7 @@ def test_it_waits_while_the_user_is_paused(admin_client: Client, trips: MemoryUs
 
     page = admin_client.get(answer["Location"])
 
-    assert "it is judged when that is resumed" in shown(page)
+    assert "the gate judges it when work is resumed" in shown(page)
     assert 'http-equiv="refresh"' not in text_of(page)
 
 
@@ -231,7 +231,7 @@ def test_while_something_is_redacted_nothing_is_told_or_written(
     page = admin_client.get(address(trips))
     answer = admin_client.post(address(trips), DEAR)
 
-    assert "redacted" in shown(page)
+    assert "redaction" in shown(page)
     assert "<textarea" not in text_of(page)
     assert answer.status_code == 400
 
@@ -243,7 +243,7 @@ def test_a_query_becomes_its_beginning(
     answer = admin_client.post(console, {"code": "[t for t in trips\n if t.cost > 500]"})
     work()
     page = admin_client.get(answer["Location"])
-    found = re.search(r'href="([^"]+)">Make a constraint of this user from it', text_of(page))
+    found = re.search(r'href="([^"]+)">Turn it into a constraint of this user', text_of(page))
     assert found is not None
 
     form = admin_client.get(found[1]).context["form"]
@@ -269,7 +269,7 @@ def test_of_such_a_beginning_only_the_condition_is_to_be_written(
     answer = admin_client.post(console, {"code": "[one for one in hotels if trips]"})
     work()
     page = text_of(admin_client.get(answer["Location"]))
-    found = re.search(r'href="([^"]+)">Make a constraint of this user', page)
+    found = re.search(r'href="([^"]+)">Turn it into a constraint of this user', page)
     assert found is not None
     form = admin_client.get(found[1]).context["form"]
     source, tests = (str(form[name].value()) for name in ("source", "tests"))
@@ -281,7 +281,7 @@ def test_of_such_a_beginning_only_the_condition_is_to_be_written(
     # Then its tests pass, and the page tells what it says
     page = shown(admin_client.get(answer["Location"]))
     assert "accepted" in page, page
-    assert "It alerts now: warning" in page
+    assert "Its alerts now: warning" in page
     alert = Alert.objects.get(user=trips)
     assert f"/alert/{alert.pk}/change/" in text_of(admin_client.get(answer["Location"]))
 

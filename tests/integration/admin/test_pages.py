@@ -238,7 +238,7 @@ EVIDENCE = {"scope": "selected", "count": 30, "records": [TRIPS], "collections":
             RunKind.QUERY,
             {"code": "x"},
             {"value": 2, "type": "int", "evidence": EVIDENCE},
-            "int 2 Rests on records that are selected by the code: 30 travel.trips 'a'"
+            "int 2 Based on records that are selected by the code: 30 travel.trips 'a'"
             " and 29 more #1",
         ),
         (
@@ -279,13 +279,13 @@ EVIDENCE = {"scope": "selected", "count": 30, "records": [TRIPS], "collections":
             RunKind.PROPOSAL,
             {"edits": [{"op": "note", "text": "x", "sources": [1]}], "dry_run": True},
             {"version": None, "verdict": {"checks": [], "alerts": [], "day": "2026-03-01"}},
-            "tried: nothing is stored note x (from #1)",
+            "test run: nothing is stored note x (from #1)",
         ),
         (
             RunKind.PROPOSAL,
             {"edits": [], "dry_run": True},
             {"version": None, "verdict": {"checks": [], "alerts": [LATE], "day": "2026-03-01"}},
-            "what the version finds Output: – 1 finding as of 2026-03-01 warning It is late.",
+            "findings of the version Output: – 1 finding as of 2026-03-01 warning It is late.",
         ),
         (RunKind.CONSTRAINTS, {}, None, "the constraints of the version Output: –"),
         (
@@ -298,7 +298,7 @@ EVIDENCE = {"scope": "selected", "count": 30, "records": [TRIPS], "collections":
             RunKind.CONSTRAINT,
             {"constraint": "constraints/late.py"},
             {"applies": True, "reasons": [], "alerts": []},
-            "constraints/late.py Output: silent",
+            "constraints/late.py Output: no alerts",
         ),
         (
             RunKind.CONSTRAINT,
@@ -309,7 +309,7 @@ EVIDENCE = {"scope": "selected", "count": 30, "records": [TRIPS], "collections":
                 "reasons": ["no class Task"],
                 "alerts": [],
             },
-            "Output: not run workspace/constraints/late.py : no class Task",
+            "Output: not executed workspace/constraints/late.py : no class Task",
         ),
         (
             RunKind.IMPORT,
@@ -525,7 +525,7 @@ def test_an_entry_says_how_it_came(
     admin_client: Client, staff: Callable[..., Client], rows: Rows
 ) -> None:
     entry, key = rows[LogEntry], rows[ApiKey]
-    told = f"Came: through the API key Aspirin (uac_{key.prefix}_…)"
+    told = f"Origin: through the API key Aspirin (uac_{key.prefix}_…)"
 
     response = admin_client.get(page_url(entry))
     assert told in shown(response)
@@ -533,14 +533,14 @@ def test_an_entry_says_how_it_came(
     assert text_of(response).index("field-written_by") < text_of(response).index("field-role")
 
     without = staff("view_logentry", "view_content").get(page_url(entry))
-    assert f"Came: through the API key (uac_{key.prefix}_…)" in shown(without)
+    assert f"Origin: through the API key (uac_{key.prefix}_…)" in shown(without)
     assert page_url(key) not in links_in(text_of(without))
 
 
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        ("staff:eve", "from eve of the staff"),
+        ("staff:eve", "from eve (staff)"),
         ("merge", "from the merge with another user"),
         ("key:<b>\u202e", "through the API key (uac_<b>\\u202e_…)"),
         ("something else", "something else"),
@@ -562,7 +562,7 @@ def test_what_no_key_wrote_says_what_did(
         hash=b"",
     )
 
-    assert f"Came: {told}" in html.unescape(shown(admin_client.get(page_url(entry))))
+    assert f"Origin: {told}" in html.unescape(shown(admin_client.get(page_url(entry))))
 
 
 def test_what_browsers_ask_for_on_every_page_is_there(client: Client) -> None:

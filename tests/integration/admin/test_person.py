@@ -127,13 +127,13 @@ def test_the_newest_of_the_time_line_is_on_the_page(admin_client: Client, rows: 
     assert len(response.context["panel"]["moments"]) == 15
     page = text_of(response)
     assert url("timeline", user) in page
-    assert "All that came before" in page
+    assert "All earlier events" in page
 
 
 def test_a_new_user_reads_well(admin_client: Client, user: MemoryUser) -> None:
     words = shown(admin_client.get(page_url(user)))
 
-    for told in ("The log is empty.", "Nothing has happened yet.", "Nothing was looked ahead at"):
+    for told in ("The log is empty.", "Nothing has happened yet.", "There is no forecast"):
         assert told in words
     assert "as of a version" not in words
 
@@ -202,7 +202,7 @@ def test_the_live_alerts_and_the_ways_lead_the_page(admin_client: Client, rows: 
             f'<a class="button" href="{url("timeline", user)}">Time line</a>',
             f'<a class="button" href="{project_url(rows[Checkpoint].pk)}">Project, file by file',
             f'<a class="button" href="{own_constraint_url(user)}">Constraints of this user',
-            "What became of",
+            "Outcomes of",
         )
     ]
     assert places == sorted(places)
@@ -227,7 +227,7 @@ def test_of_many_live_alerts_the_first_are_shown_and_the_others_linked(
 
 
 def test_without_an_alert_the_page_says_so(admin_client: Client, user: MemoryUser) -> None:
-    assert "Live alerts No open alert." in shown(admin_client.get(page_url(user)))
+    assert "Live alerts No live alert." in shown(admin_client.get(page_url(user)))
 
 
 def test_who_may_see_users_alone_is_led_nowhere_else(
@@ -421,7 +421,7 @@ def test_a_day_full_of_events_is_cut(admin_client: Client, user: MemoryUser) -> 
 
 def test_nothing_goes_on(admin_client: Client, idle: MemoryUser) -> None:
     assert admin_client.get(url("progress", idle)).json() == {
-        "text": "Nothing is being worked on.",
+        "text": "Nothing is being processed.",
         "working": False,
     }
 
@@ -485,7 +485,7 @@ def test_what_came_to_nothing_says_when_it_is_tried_again_and_not_why(idle: Memo
     found = going_on(idle)
 
     assert not found.is_working
-    assert found.in_words(now) == ("nothing is being worked on; the next attempt is in 12 min 0 s")
+    assert found.in_words(now) == ("nothing is being processed; the next attempt is in 12 min 0 s")
 
 
 def test_the_answer_is_plain_text_without_content_and_is_not_kept(
@@ -510,4 +510,4 @@ def test_what_goes_on_costs_little(
 
 
 def test_without_a_script_it_is_a_text(admin_client: Client, idle: MemoryUser) -> None:
-    assert "Now: Nothing is being worked on." in shown(admin_client.get(page_url(idle)))
+    assert "Now: Nothing is being processed." in shown(admin_client.get(page_url(idle)))

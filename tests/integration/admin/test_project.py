@@ -132,7 +132,7 @@ def test_a_file_that_was_redacted_says_so(
     work()
 
     page = shown(admin_client.get(*project(version, path=path)))
-    assert "(redacted) This file rests on an entry that was redacted since." in page
+    assert "(redacted) This file is based on an entry that was redacted later." in page
     assert "Rome" not in page
     changed = shown(admin_client.get(page_url(version)))
     assert "domains/travel/state.py new (redacted)" in changed
@@ -146,7 +146,7 @@ def test_while_something_is_redacted_no_file_is_told(
     MemoryUser.objects.filter(pk=user.pk).update(redacting_since=timezone.now())
 
     page = shown(admin_client.get(*project(version, path="domains/travel/state.py")))
-    assert "is being redacted" in page
+    assert "redaction of this user" in page
     assert "Rome" not in page
 
 
@@ -231,7 +231,7 @@ def test_a_version_tells_what_the_language_model_took(admin_client: Client, rows
 
     words = shown(response)
     assert "1 call: 120 tokens sent, 30 received, cost" in words
-    assert (page_url(call), "question 1, try 1") in links(response)
+    assert (page_url(call), "request 1, attempt 1") in links(response)
     assert "refused by the model" in words
 
 

@@ -16,7 +16,7 @@ def test_what_goes_along_is_shown_before_anything_happens(admin_client: Client, 
     page = shown(act(admin_client, "redact", entry))
 
     assert "Entries: #1" in page
-    assert "Alerts that rest on them" in page
+    assert "Alerts based on them" in page
     assert not LogEntry.objects.filter(redacted_at__isnull=False).exists()
 
 
@@ -26,7 +26,7 @@ def test_it_is_done_once_it_is_confirmed_with_a_reason(admin_client: Client, row
     Merge.objects.all().delete()
 
     refused = act(admin_client, "redact", entry, confirmed="1", note="  ")
-    assert messages_of(refused) == ["Say why: nothing was done."]
+    assert messages_of(refused) == ["Give a reason: nothing was done."]
     assert not LogEntry.objects.filter(redacted_at__isnull=False).exists()
 
     done = act(admin_client, "redact", entry, confirmed="1", note="asked for by mail")
@@ -39,7 +39,7 @@ def test_it_is_done_once_it_is_confirmed_with_a_reason(admin_client: Client, row
     page = shown(admin_client.get(page_url(row)))
     assert "asked for by mail" in page
     assert "under way" in page
-    assert "Says: (redacted)" in shown(admin_client.get(page_url(entry)))
+    assert "Content: (redacted)" in shown(admin_client.get(page_url(entry)))
 
 
 def test_there_is_a_way_back(admin_client: Client, rows: Rows) -> None:

@@ -153,8 +153,8 @@ def test_an_alert_marks_the_line_that_made_it(admin_client: Client, rows: Rows) 
 
     # In the excerpt at the top, and in the whole source that is folded below it.
     assert marked_in(response) == ["    yield critical('Aspirin')"] * 2
-    assert "Raised on line 3, which is marked." in text_of(response)
-    assert "<summary>The whole source</summary>" in text_of(response)
+    assert "Raised on line 3 (highlighted)." in text_of(response)
+    assert "<summary>Full source</summary>" in text_of(response)
 
 
 @pytest.mark.django_db

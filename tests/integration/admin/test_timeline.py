@@ -247,11 +247,11 @@ def test_a_wrong_address_leads_to_the_newest(admin_client: Client, rows: Rows, q
     response = admin_client.get(f"{address}?{query}", follow=True)
 
     assert response.redirect_chain == [(address, 302)]
-    assert "There is no such place in the time line." in text_of(response)
+    assert "There is no such page of the time line." in text_of(response)
 
 
 def test_an_empty_line_says_so(admin_client: Client, user: MemoryUser) -> None:
-    assert "Nothing of the kind has happened here." in shown(admin_client.get(line_url(user)))
+    assert "There are no such events here." in shown(admin_client.get(line_url(user)))
 
 
 def test_who_may_not_see_entries_is_not_told_of_them(

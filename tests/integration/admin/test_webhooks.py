@@ -76,7 +76,7 @@ def test_a_new_endpoint_shows_its_secret_once(admin_client: Client, workspace: W
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("http://10.0.0.1/", "not a public address"),
+        ("http://10.0.0.1/", "not a public internet address"),
         ("https://user:pass@a.example/", "user or a password"),
     ],
 )
@@ -143,14 +143,14 @@ def test_messages_are_sent_again_unless_they_are_on_their_way(
     admin_client: Client, rows: Rows
 ) -> None:
     delivery = rows[Delivery]
-    assert "1 message left: on the way already." in messages_of(
+    assert "1 message skipped: on the way already." in messages_of(
         act(admin_client, "replay", delivery)
     )
 
     Delivery.objects.update(state=DeliveryState.GIVEN_UP, attempts=10)
     assert "1 message" in shown(admin_client.get(list_url(WebhookEndpoint)))
     again = act(admin_client, "replay", delivery)
-    assert "1 message to be sent again." in messages_of(again)
+    assert "1 message will be sent again." in messages_of(again)
     delivery.refresh_from_db()
     assert (delivery.state, delivery.attempts) == (DeliveryState.PENDING, 0)
 

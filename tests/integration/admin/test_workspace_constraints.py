@@ -68,8 +68,8 @@ def test_from_the_editor_to_an_alert_and_back(
 
     page = shown(admin_client.get(page_url(constraint)))
     assert "v1 passed, not approved passed policy Is it valid Python" in page
-    assert "passed types Do the types fit together?" in page
-    assert "fits 1 user, of whom 0 are within the 0 %" in page
+    assert "passed types Is the code correctly typed?" in page
+    assert "applies to 1 user, of whom 0 are within the 0 %" in page
     assert "Backtest: It was backtested on 1 of 1 users." in page
     backtest = version.backtests.get()
     page = shown(admin_client.get(page_url(backtest)))
@@ -132,9 +132,12 @@ def test_saving_another_text_writes_a_version_and_the_same_none(
     ("fields", "told"),
     [
         ({"name": "Lease", "source": SOURCE, "tests": TESTS}, "Lease"),
-        ({"name": "lease_end", "source": " ", "tests": TESTS}, "This is empty: write Python."),
+        (
+            {"name": "lease_end", "source": " ", "tests": TESTS},
+            "This field is empty: write Python.",
+        ),
         ({"name": "lease_end", "source": "#" * 70_000, "tests": TESTS}, "65536 bytes"),
-        ({"name": "other", "start_from": "drug_allergy"}, "Leave it empty"),
+        ({"name": "other", "start_from": "drug_allergy"}, "Leave the name empty"),
         ({"name": "", "source": SOURCE, "tests": TESTS}, "or start from the library"),
         ({"name": "lease_end", "start_from": "nothing"}, "Select a valid choice"),
     ],
@@ -162,7 +165,7 @@ def test_a_name_that_is_taken_is_refused(admin_client: Client, workspace: Worksp
 
     response = add(admin_client, workspace, name="lease_end", source=SOURCE, tests=TESTS)
 
-    assert "This workspace has one of this name." in shown(response)
+    assert "This workspace already has a constraint of this name." in shown(response)
     assert WorkspaceConstraint.objects.count() == 1
 
 
@@ -206,7 +209,7 @@ def test_an_earlier_version_is_taken_back_on_its_page(
     assert constraint.live == first
     page = shown(admin_client.get(page_url(first)))
     assert "approved live" in page
-    assert "Approve" not in page.partition("Who and when")[0].replace("approved", "")
+    assert "Approve" not in page.partition("Author and time")[0].replace("approved", "")
 
 
 def test_one_that_was_refused_says_why_and_cannot_be_approved(

@@ -242,7 +242,7 @@ def test_a_resolution_that_still_holds_can_be_taken_back(user: MemoryUser) -> No
     assert alert.resolved_at is None
 
     run_finds(user)
-    with pytest.raises(AlertNotOpen, match="no longer found"):
+    with pytest.raises(AlertNotOpen, match="no longer exists"):
         lifecycle.reopen(alert, actor="staff:eve")
 
 

@@ -240,7 +240,7 @@ def test_more_than_twenty_are_counted_and_the_gravest_listed(user: MemoryUser) -
     told = [line for line in sent.body.split("\n") if line.startswith(("critical:", "warning:"))]
     assert told[0] == "critical: the gravest"
     assert len(told) == 20
-    assert "… and 11 more, no graver" in sent.body
+    assert "… and 11 more, none more severe" in sent.body
 
 
 @db
@@ -261,7 +261,7 @@ def test_a_daily_digest_comes_at_its_hour_and_only_if_there_is_news(
         assert tick() == 1
 
     assert mail.outbox[0].subject == "[UaC] 1 critical, 1 warning: alerts"
-    assert "warning, resolved meanwhile:" in mail.outbox[0].body
+    assert "warning, now resolved:" in mail.outbox[0].body
     daily.refresh_from_db()
     assert daily.digest_due_at == datetime.datetime.fromisoformat("2026-11-24T07:00:00+01:00")
 

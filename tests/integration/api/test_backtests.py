@@ -91,7 +91,7 @@ def test_from_the_checks_to_the_approval(
     # Then it cannot be approved yet
     refused = manager.post(f"{URL}lease_end/versions/1/approve/")
     assert refused.status_code == 409
-    assert refused.json()["detail"] == "Its backtest goes on: wait for its end."
+    assert refused.json()["detail"] == "Its backtest is still running: wait for its end."
 
     # When it has finished
     work()

@@ -307,7 +307,7 @@ def test_the_command_makes_and_replaces_keys(user: MemoryUser, bob: MemoryUser) 
         (["nowhere"], "no workspace 'nowhere'"),
         (["W", "--user", "eve"], "no user eve"),
         (["W", "--expires-days", "0"], "more than 0"),
-        (["W", "--replace", "012345678901"], "no key uac_012345678901_"),
+        (["W", "--replace", "012345678901"], "no valid key uac_012345678901_"),
         (["W", "--replace", "012345678901", "--scope", "read"], "--replace"),
     ],
 )
@@ -344,7 +344,7 @@ def test_a_key_for_certain_users_stays_one_in_the_admin(bob: MemoryUser) -> None
     said = {"workspace": bob.workspace_id, "name": "device of bob", "scopes": ["read"]}
 
     emptied = ApiKeyForm({**said, "users": ""}, instance=ApiKey.objects.get(pk=key.pk))
-    assert "name one at least, or revoke it" in str(emptied.errors["users"])
+    assert "name at least one, or revoke the key" in str(emptied.errors["users"])
 
     # After his erasure the field is empty, and a changed name gives access to nobody.
     MemoryUser.objects.filter(pk=bob.pk).update(erased_at=timezone.now())

@@ -53,8 +53,8 @@ def test_of_what_does_not_pass_more_is_refused_for_good(
     assert not refused.has_header("Retry-After")
     assert refused.json()["limit"] == "max_entries_per_user"
     assert refused.json()["detail"] == (
-        "This user's log has 2 entries: it may have 2 (max_entries_per_user), and the operator can"
-        " raise that."
+        "This user's log has 2 entries: the quota is 2 (max_entries_per_user); the server's"
+        " operator can raise it."
     )
     assert (str(workspace.public_id), "max_entries_per_user", 1) in set(refusals.counted())
 
@@ -139,7 +139,7 @@ def test_a_backlog_is_refused_for_a_moment_and_then_taken(
     assert refused.status_code == 429
     assert int(refused["Retry-After"]) == usage.PENDING_WAIT
     assert refused.json()["limit"] == "max_pending_entries"
-    assert "8 entries of this workspace wait to be worked on" in refused.json()["detail"]
+    assert "8 entries of this workspace are pending" in refused.json()["detail"]
     assert taken.status_code == 202
     assert api.get("/v1/users/ada/").json()["entries"]["total"] == 9
 

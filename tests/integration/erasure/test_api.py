@@ -200,7 +200,7 @@ def test_verify_finds_what_is_left_of_somebody_erased(user: MemoryUser) -> None:
 
     UserErasure.objects.filter(pk=row.pk).update(due_at=None)
 
-    assert "the user is erased, and there are log entries still" in map(str, problems(user))
+    assert "the user is erased, but there are still log entries" in map(str, problems(user))
     UserErasure.objects.filter(pk=row.pk).update(due_at=row.created_at)
     finish(user)
     assert list(problems(user)) == []

@@ -187,7 +187,7 @@ def test_a_version_that_was_gone_back_to_is_a_commit_of_its_own(
     rollback.restore(lived, 2, reopen=False, by="key:x", reason="It was\x1b[31m wrong.")
     git("clone", url, "ada")
     ada = tmp_path / "ada"
-    assert log(git, ada)[-1] == "v6: goes back to v2"
+    assert log(git, ada)[-1] == "v6: rolls back to v2"
     trees = log(git, ada, "%T")
     assert trees[5] == trees[1]
     # Users' texts must not control a terminal.
@@ -206,7 +206,7 @@ def test_a_push_is_refused_with_a_reason(
     pushed = git("push", cwd=ada)
     assert pushed.returncode != 0
     assert "403" in pushed.stderr
-    assert "This repository is for reading." in pushed.stderr
+    assert "This repository is read-only." in pushed.stderr
     lived.refresh_from_db()
     assert lived.head is not None
     assert lived.head.version == 5
@@ -268,7 +268,7 @@ def test_what_was_redacted_is_not_in_a_clone_and_the_log_says_so(
     # while that is being done there is nothing to clone,
     waiting = git("clone", url, "ada")
     assert "503" in waiting.stderr
-    assert "being redacted" in waiting.stderr
+    assert "redaction" in waiting.stderr
     # and afterwards it is all there but for what rested on it.
     work()
     cloned = git("clone", url, "ada")
@@ -283,7 +283,7 @@ def test_what_was_redacted_is_not_in_a_clone_and_the_log_says_so(
     assert "oslo" in git("log", "-p", "--all", cwd=tmp_path / "before").stdout.lower()
     assert "oslo" not in git("log", "-p", "--all", cwd=ada).stdout.lower()
     told = git("show", "-s", "v2", cwd=ada).stdout
-    assert re.search(r"Redacted since.*\n\s+- domains/travel/state.py", told)
+    assert re.search(r"Redacted later.*\n\s+- domains/travel/state.py", told)
     assert_green(ada)
     # Earlier clones get the new history.
     fetched = git("fetch", cwd=tmp_path / "before")

@@ -123,7 +123,7 @@ def test_what_git_would_not_send_is_refused_in_words(
     assert response.status_code == 400 or told[4:].startswith("ERR "), told
     if response.status_code == 400:
         assert response["Content-Type"].startswith("text/plain")
-        assert told.startswith("This is no request of git: ")
+        assert told.startswith("This is not a valid git request: ")
 
 
 @pytest.mark.parametrize("depth", ["0", "-1", "1", "99999999999999999999"])

@@ -191,7 +191,7 @@ def test_a_person_gets_log_project_and_an_index(
     assert said[2]["redacted_at"]
     assert b"Rome" in files["project/domains/travel/state.py"]
     readme = files["README.md"].decode()
-    assert "# What is kept of ada" in readme
+    assert "# Stored data about ada" in readme
     assert f"| `log.jsonl` | {subject.PARTS[LogEntry].what} | 4 |" in readme
     assert MARKER.encode() not in b"".join(files.values())
 
@@ -293,7 +293,7 @@ def test_staff_who_may_see_all_of_it_get_it_and_it_is_noted(
     audited = StaffAudit.objects.get(kind=AuditKind.DOWNLOAD)
     assert (audited.staff_name, audited.person) == ("admin", user.public_id)
     noted = StaffAction.objects.get()
-    assert noted.change_message == "All that is kept of the person downloaded."
+    assert noted.change_message == "Downloaded all stored data about the person."
     assert noted.object_repr == f"user {user.public_id}"
     page = client.get(reverse("admin:memory_memoryuser_change", args=[user.pk]))
     assert f'href="{url}"' in page.content.decode()

@@ -82,13 +82,15 @@ def test_a_repeated_request_imports_once(api: APIClient, user: MemoryUser, worke
     ("files", "message"),
     [
         pytest.param({}, "no Python file", id="nothing"),
-        pytest.param({"../../etc/cron.py": "x = 1"}, "no path within a project", id="traversal"),
-        pytest.param({"/etc/a.py": "x = 1"}, "no path within a project", id="absolute"),
-        pytest.param({"a/../b.py": "x = 1"}, "no path within a project", id="up and down"),
-        pytest.param({"a\\b.py": "x = 1"}, "no path within a project", id="backslash"),
-        pytest.param({"a//b.py": "x = 1"}, "no path within a project", id="empty folder"),
-        pytest.param({"a.txt": "x = 1"}, "no Python file", id="another type"),
-        pytest.param({".py": "x = 1"}, "no path", id="no name"),
+        pytest.param(
+            {"../../etc/cron.py": "x = 1"}, "not a valid path within a project", id="traversal"
+        ),
+        pytest.param({"/etc/a.py": "x = 1"}, "not a valid path within a project", id="absolute"),
+        pytest.param({"a/../b.py": "x = 1"}, "not a valid path within a project", id="up and down"),
+        pytest.param({"a\\b.py": "x = 1"}, "not a valid path within a project", id="backslash"),
+        pytest.param({"a//b.py": "x = 1"}, "not a valid path within a project", id="empty folder"),
+        pytest.param({"a.txt": "x = 1"}, "not a Python file", id="another type"),
+        pytest.param({".py": "x = 1"}, "not a valid path", id="no name"),
         pytest.param({"/".join("a" * 12) + ".py": "x"}, "too deep", id="deep"),
         pytest.param({f"m{n}.py": "" for n in range(501)}, "too many", id="many"),
         pytest.param({"a.py": "#" * (2 * 1024 * 1024 + 1)}, "at most", id="large file"),
@@ -166,7 +168,7 @@ def test_what_cannot_be_imported_ends_the_command_with_the_reason(
         command(tmp_path)
     with pytest.raises(CommandError, match="there is no user 'bob'"):
         command(tmp_path, "bob")
-    with pytest.raises(CommandError, match="no folder and no file"):
+    with pytest.raises(CommandError, match="neither a folder nor a file"):
         command(tmp_path / "missing")
     (tmp_path / "travel.py").write_bytes(b"\xff\xfe")
     with pytest.raises(CommandError, match="not UTF-8"):

@@ -186,7 +186,7 @@ def test_what_calls_under_way_may_take_is_not_given_twice(work: CallSession) -> 
     budget(work.workspace, tokens_per_day=2500)
     first, second = start(work), start(work)
 
-    with pytest.raises(TooManyCalls, match="reserved for calls that are under way"):
+    with pytest.raises(TooManyCalls, match="reserved for calls under way"):
         start(work)
     end(first, 10)
     third = start(work)
@@ -201,7 +201,7 @@ def test_money_cannot_be_limited_without_a_price(work: CallSession, settings: Se
     budget(work.workspace, cost_per_day=Decimal(1))
     settings.UAC_LLM_PRICES = ""
 
-    with pytest.raises(NotConfigured, match=r"UAC_LLM_PRICES\) has no price of openai:the-model"):
+    with pytest.raises(NotConfigured, match=r"UAC_LLM_PRICES\) has no price for openai:the-model"):
         start(work)
 
     assert not LlmCall.objects.exists()

@@ -111,22 +111,22 @@ def test_a_change_holds_from_the_next_call_on(
 @pytest.mark.parametrize(
     ("chosen", "field", "told"),
     [
-        ({"model": "gpt-5"}, "model", "Name a provider (openai, anthropic, google) and a model"),
-        ({"model": "openai:"}, "model", "Name a provider"),
-        ({"model": "mistral:large"}, "model", "Name a provider"),
-        ({"model": "openai: x"}, "model", "Name a provider"),
+        ({"model": "gpt-5"}, "model", "Give a provider (openai, anthropic, google) and a model"),
+        ({"model": "openai:"}, "model", "Give a provider"),
+        ({"model": "mistral:large"}, "model", "Give a provider"),
+        ({"model": "openai: x"}, "model", "Give a provider"),
         ({"base_url": "ollama:11434"}, "base_url", "begins with https:// or http://"),
         ({"base_url": "file:///etc/passwd"}, "base_url", "begins with https:// or http://"),
-        ({"base_url": "https://user:pw@models/v1"}, "base_url", "neither a login"),
-        ({"base_url": "https://models/v1?key=x"}, "base_url", "nor a query"),
+        ({"base_url": "https://user:pw@models/v1"}, "base_url", "without a login"),
+        ({"base_url": "https://models/v1?key=x"}, "base_url", "or a query"),
         ({"base_url": "https://[::1/v1"}, "base_url", "begins with https:// or http://"),
         ({"base_url": "https://models:port/"}, "base_url", "begins with https:// or http://"),
         ({"base_url": "https://mod els/"}, "base_url", "begins with https:// or http://"),
-        ({"model": "anthropic:x"}, "model", "the server's own is not sent to another provider"),
+        ({"model": "anthropic:x"}, "model", "the server's own key is not sent to another provider"),
         ({"concurrency": 0}, "concurrency", "greater than or equal to 1"),
         ({"tokens_per_day": 500}, "tokens_per_day", "One answer may have 1000 tokens"),
         ({"tokens_per_month": 1000}, "tokens_per_month", "or 0 for no calls"),
-        ({"cost_per_day": Decimal(1)}, "cost_per_day", "no price of openai:gpt-5-mini"),
+        ({"cost_per_day": Decimal(1)}, "cost_per_day", "no price for openai:gpt-5-mini"),
         ({"cost_per_month": Decimal(-1)}, "cost_per_month", "greater than or equal to 0"),
     ],
 )
@@ -146,16 +146,16 @@ def test_a_model_without_a_price_is_refused_where_the_server_limits_money(
     settings.UAC_LLM_PRICES = '{"openai:gpt-5-mini": {"input": 0.25, "output": 2}}'
     choose(tokens_per_day=5000)
 
-    with pytest.raises(ValidationError, match="no price of openai:gpt-5"):
+    with pytest.raises(ValidationError, match="no price for openai:gpt-5"):
         choose(model="openai:gpt-5")
 
 
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"UAC_LLM_MODEL": ""}, "No language model is set: set UAC_LLM_MODEL"),
-        ({"UAC_LLM_API_KEY": ""}, "openai wants an API key: set UAC_LLM_API_KEY"),
-        ({"UAC_LLM_MODEL": "gpt"}, "gpt: Name a provider"),
+        ({"UAC_LLM_MODEL": ""}, "No language model is configured: set UAC_LLM_MODEL"),
+        ({"UAC_LLM_API_KEY": ""}, "openai requires an API key: set UAC_LLM_API_KEY"),
+        ({"UAC_LLM_MODEL": "gpt"}, "gpt: Give a provider"),
     ],
 )
 def test_what_is_missing_is_named(

@@ -214,9 +214,9 @@ def test_the_reason_names_the_share_the_limit_and_what_to_do(
     sessions("rrra")
 
     assert reason() == (
-        "Stopped by its track record: openai:the-model: the gate refused 75 % of the last 4"
-        " sessions in the end (mean over users 75 %, limit 50 %). Entries wait until the staff let"
-        " it go on, or choose another model for the workspace."
+        "Stopped by its track record: openai:the-model: after all attempts, the gate refused 75 %"
+        " of the last 4 sessions (mean over users 75 %, limit 50 %). Entries wait until the staff"
+        " let the model continue, or choose another one for the workspace."
     )
 
 
@@ -348,7 +348,7 @@ def test_few_sessions_of_some_users_do_not_outweigh_the_many(
     # And with more of them it stops, for what is said of both
     for other in others:
         sessions("r", of=other, before=1)
-    assert "refused 70 % of the last 10 sessions in the end (mean over users 80 %" in str(reason())
+    assert "refused 70 % of the last 10 sessions (mean over users 80 %" in str(reason())
 
 
 def test_one_user_does_not_fill_the_window(

@@ -261,7 +261,7 @@ def test_a_key_that_may_read_cannot_write(user: MemoryUser, memory: str) -> None
 def test_methods_and_bodies_that_are_not_taken(call: Call, user: MemoryUser) -> None:
     client = client_of(user.workspace)
 
-    assert "it takes" in call("GET", "v3/memories/add/", status=405)["detail"]
+    assert "it allows" in call("GET", "v3/memories/add/", status=405)["detail"]
     address = "/mem0/v3/memories/add/"
     assert client.post(address, "a=b", content_type="text/plain").status_code == 415
     broken = client.generic("POST", address, "{", content_type="application/json")

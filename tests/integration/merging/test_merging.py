@@ -291,7 +291,7 @@ def test_the_merged_user_is_closed_and_the_error_names_the_other(
     told(anon, said("hello"), typed("Oslo", key="oslo"))
     merging.merge(user, anon, by="key:x")
 
-    with pytest.raises(UserMerged, match="anon-123 was merged into ada: name that user instead"):
+    with pytest.raises(UserMerged, match="anon-123 was merged into ada: use that user instead"):
         told(anon, said("more"))
     tasks.checkpoint_records(anon.pk)
 
@@ -315,7 +315,7 @@ def test_whoever_works_on_the_merged_user_loses_the_claim(
     run.refresh_from_db()
     assert (run.status, run.outcome) == ("done", "superseded")
     assert run.error is not None
-    assert "anon-123 was merged into ada: ask there." in run.error["message"]
+    assert "anon-123 was merged into ada: use that user." in run.error["message"]
 
 
 def test_a_run_that_was_queued_while_the_user_was_merged_is_closed(
@@ -333,7 +333,7 @@ def test_a_run_that_was_queued_while_the_user_was_merged_is_closed(
     other.refresh_from_db()
     assert (late.status, late.outcome, other.status) == ("done", "superseded", "queued")
     assert late.error is not None
-    assert "anon-123 was merged into ada: ask there." in late.error["message"]
+    assert "anon-123 was merged into ada: use that user." in late.error["message"]
     assert dispatching.dispatch()["merged"] == 0
 
 
@@ -585,7 +585,7 @@ def test_who_cannot_be_merged(user: MemoryUser, anon: MemoryUser) -> None:
     assert refused(anon, bob) == "anon-123 was merged into ada: merge bob into that user."
     assert refused(anon, user) == "anon-123 was merged into ada: merge ada into that user."
     assert refused(bob, user) == (
-        "anon-123 is still being merged into ada: try again when that is done."
+        "anon-123 is still being merged into ada: try again when that merge is done."
     )
     worker.work_on(row.pk)
     merged(bob, user)
@@ -600,7 +600,7 @@ def test_an_imported_project_is_not_lost_silently(user: MemoryUser, anon: Memory
         verdict={},
     )  # fmt: skip
 
-    with pytest.raises(MergeRefused, match="whose records no entry says: export it"):
+    with pytest.raises(MergeRefused, match="and its records are not in the log: export it"):
         merging.merge(user, anon, by="key:x")
 
     anon.refresh_from_db()
@@ -630,7 +630,7 @@ def test_over_http(api: APIClient, user: MemoryUser, anon: MemoryUser) -> None:
     assert again.headers["Idempotent-Replayed"] == "true"
     tasks.merge(Merge.objects.get().pk)
     assert api.post(address, {"from": "anon-123"}).data["state"] == "done"
-    closed = "anon-123 was merged into ada: name that user instead."
+    closed = "anon-123 was merged into ada: use that user instead."
     for method, path, sent in [
         ("post", "entries/", {"kind": "message", "content": "x"}),
         ("patch", "", {"time_zone": "UTC"}),

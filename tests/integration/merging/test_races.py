@@ -77,7 +77,7 @@ def test_what_was_acknowledged_while_it_was_merged_is_the_other_users(
         writer.join()
 
     assert [str(error) for error in failed] == [
-        "anon-123 was merged into ada: name that user instead."
+        "anon-123 was merged into ada: use that user instead."
     ]
     told = contents(user)
     for person, texts in acknowledged.items():

@@ -102,7 +102,7 @@ def test_an_append_behind_a_lock_is_refused_and_nothing_is_written(
 
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
     assert answer["Content-Type"] == "application/problem+json"
-    assert "nothing was done: come again" in answer.json()["detail"]
+    assert "nothing was done: try again" in answer.json()["detail"]
     released()
     assert not LogEntry.objects.exists()
     assert api.post("/v1/users/ada/entries/", ENTRY).status_code == 202
@@ -190,7 +190,7 @@ def test_mem0s_client_is_told_the_same(held: None, live_database: str, user: Mem
         answer = api.post("/mem0/v3/memories/add/", body)
 
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
-    assert "come again" in answer.json()["detail"]
+    assert "try again" in answer.json()["detail"]
     released()
     assert not LogEntry.objects.exists()
 
@@ -201,7 +201,7 @@ def test_a_page_of_the_admin_says_so_too(held: None, live_database: str) -> None
         answer = client.post("/admin/login/", {"username": "eve", "password": "secret"})
 
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
-    assert b"come again" in answer.content
+    assert b"try again" in answer.content
 
 
 def test_a_database_that_is_gone_is_not_taken_for_a_fault_of_ours(
@@ -229,7 +229,7 @@ def test_a_database_that_takes_no_writes_is_not_taken_for_a_fault_of_ours(
     answer = api.post("/v1/users/ada/entries/", {"kind": "message", "content": "x"})
 
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
-    assert "Come again" in answer.json()["detail"]
+    assert "Try again" in answer.json()["detail"]
     assert not LogEntry.objects.exists()
 
 

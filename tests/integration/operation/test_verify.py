@@ -87,7 +87,7 @@ def test_an_untouched_memory_verifies(lived: MemoryUser) -> None:
             " SELECT id, 9, 'covered', '', now() FROM memory_memoryuser",
             "an outcome for entry 9",
         ),
-        ("UPDATE memory_blob SET content = content || '#'", "its content has another hash"),
+        ("UPDATE memory_blob SET content = content || '#'", "the hash of its content is different"),
         ("DELETE FROM memory_blob WHERE content LIKE '%Oslo%'", "state.py is missing"),
         (
             "UPDATE memory_checkpoint SET verdict = '{\"accepted\": false}' WHERE version = 2",
@@ -97,7 +97,7 @@ def test_an_untouched_memory_verifies(lived: MemoryUser) -> None:
             "UPDATE memory_memoryuser SET head_id = (SELECT min(id) FROM memory_checkpoint)",
             "the head is not the newest version",
         ),
-        ("UPDATE memory_recordlocation SET path = 'x.py'", "which is no file"),
+        ("UPDATE memory_recordlocation SET path = 'x.py'", "which does not exist"),
     ],
 )
 def test_every_kind_of_tampering_is_found(

@@ -92,33 +92,33 @@ def _live(user: MemoryUser) -> None:
             "UPDATE memory_entryoutcome SET checkpoint_id = (SELECT id FROM memory_checkpoint"
             " WHERE user_id <> {user} LIMIT 1) WHERE seq = 1",
             "outcome",
-            "the outcome of entry 1 names a version of somebody else",
+            "the outcome of entry 1 names another user's version",
         ),
         (
             "DELETE FROM memory_entryoutcome WHERE seq = {last}",
             "outcome",
-            "entry {last} tells of a redaction and has no outcome",
+            "entry {last} is a redaction and has no outcome",
         ),
         (
             "DELETE FROM memory_lane WHERE user_id = {user} AND name = 'records'",
             "lane",
-            "the lane records is missing: nobody will work on its entries",
+            "the lane records is missing: nothing will process its entries",
         ),
         (
             "DELETE FROM memory_entryoutcome WHERE user_id = {user} AND seq = 2",
             "lane",
-            "entry 2 is pending, and the lane records goes on after 2",
+            "entry 2 is pending, but the lane records continues after 2",
         ),
         (
             "UPDATE memory_lane SET due_at = NULL WHERE user_id = {user} AND name = 'structure'",
             "lane",
-            "entry 4 is pending, and nothing is due in the lane structure",
+            "entry 4 is pending, but nothing is due in the lane structure",
         ),
         (
             "UPDATE memory_blob SET git_id = repeat('0', 40)"
             " WHERE user_id = {user} AND hash = '{blob}'",
             "file",
-            "blob {blob}: git knows its content by another id",
+            "blob {blob}: the git id of its content is different",
         ),
         (
             "INSERT INTO memory_blob (user_id, hash, content, git_id) VALUES ({user},"
@@ -159,43 +159,43 @@ def _live(user: MemoryUser) -> None:
             "UPDATE memory_recordlocation SET added_version = 7 WHERE user_id = {user}"
             " AND key = 'oslo'",
             "record",
-            "the record travel.trips['oslo'] is of a version that is not there",
+            "the record travel.trips['oslo'] belongs to a version that does not exist",
         ),
         (
             "UPDATE memory_run SET checkpoint_id = NULL",
             "run",
-            "run {run} of the constraints is of no version",
+            "run {run} of the constraints has no version",
         ),
         (
             "UPDATE memory_run SET checkpoint_id = (SELECT id FROM memory_checkpoint"
             " WHERE user_id <> {user} LIMIT 1) WHERE id = '{run}'",
             "run",
-            "run {run} is of a version of somebody else",
+            "run {run} has another user's version",
         ),
         (
             "UPDATE memory_run SET status = 'done', outcome = 'ok', finished_at = NULL",
             "run",
-            "run {run} is done and did not end",
+            "run {run} is done but has no end time",
         ),
         (
             "UPDATE memory_run SET status = 'running', finished_at = now()",
             "run",
-            "run {run} has ended and is not done: it would be done again",
+            "run {run} has an end time but is not done: it would be executed again",
         ),
         (
             "UPDATE memory_alertevent SET kind = 'changed'",
             "alert",
-            "alert {alert}: no event has opened it",
+            "alert {alert}: no event opened it",
         ),
         (
             "UPDATE memory_alert SET state = 'resolved'",
             "alert",
-            "alert {alert} is resolved, and nobody knows since when",
+            "alert {alert} is resolved without a time",
         ),
         (
             "UPDATE memory_alert SET resolved_at = now()",
             "alert",
-            "alert {alert} lives, and was resolved",
+            "alert {alert} is live but has a time of resolution",
         ),
         (
             "UPDATE memory_run SET user_id = (SELECT id FROM memory_memoryuser"
@@ -203,32 +203,32 @@ def _live(user: MemoryUser) -> None:
             " checkpoint_id = (SELECT id FROM memory_checkpoint WHERE user_id <> {user}"
             " LIMIT 1) WHERE id = '{run}'",
             "alert",
-            "alert {alert} was found by a run of somebody else",
+            "alert {alert} was found by another user's run",
         ),
         (
             "UPDATE memory_memoryuser SET redacting_since = now() WHERE id = {user}",
             "redaction",
-            "nothing is told of the project because of a redaction, and none is under way",
+            "the project is blocked by a redaction, but none is under way",
         ),
         (
             "DELETE FROM memory_redaction",
             "redaction",
-            "entry {gone} is redacted, and no redaction names it",
+            "entry {gone} is redacted, but no redaction names it",
         ),
         (
             "UPDATE memory_redaction SET entries = entries || 5::bigint",
             "redaction",
-            "entry 5 is named by a redaction and is not redacted",
+            "entry 5 is named by a redaction but is not redacted",
         ),
         (
             "UPDATE memory_entryoutcome SET outcome = 'covered' WHERE seq = {gone}",
             "redaction",
-            "entry {gone} is redacted and was not dismissed",
+            "entry {gone} is redacted but was not dismissed",
         ),
         (
             "UPDATE memory_alert SET entries = entries || {gone}::bigint",
             "redaction",
-            "alert {alert} tells of an entry that was redacted",
+            "alert {alert} reports an entry that was redacted",
         ),
         (
             "WITH other AS (INSERT INTO memory_searchsegment"
@@ -242,42 +242,42 @@ def _live(user: MemoryUser) -> None:
         (
             "UPDATE memory_searchsegment SET last_seq = 99",
             "search",
-            "the search segment ada #1–99 is of entries that are not there",
+            "the search segment ada #1–99 covers entries that do not exist",
         ),
         (
             "DELETE FROM memory_searchblock WHERE number = 1",
             "search",
-            "the search segment ada #1–{last} has parts missing",
+            "the search segment ada #1–{last} has missing parts",
         ),
         (
             "DELETE FROM memory_searchblock WHERE number > 1",  # the vectors
             "search",
-            "the search segment ada #1–{last} has parts missing",
+            "the search segment ada #1–{last} has missing parts",
         ),
         (
             "UPDATE memory_searchsegment SET created_at = '2020-01-01'",
             "search",
-            "the search segment ada #1–{last} knows entry {gone} from before its redaction",
+            "the search segment ada #1–{last} contains entry {gone} as before its redaction",
         ),
         (
             "UPDATE memory_memoryuser SET merged_into_id = {user} WHERE user_id = 'anon'",
             "merge",
-            "it was merged into somebody else than its merge says",
+            "the user was merged into another user than the merge says",
         ),
         (
             "UPDATE memory_merge SET cursor_seq = 1",
             "merge",
-            "its merge is done, and came to entry 1 of 3",
+            "the merge is done, but reached entry 1 of 3",
         ),
         (
             "UPDATE memory_merge SET cursor_seq = 2, last_seq = 2",
             "merge",
-            "entry 3 came after it was merged",
+            "entry 3 was appended after the merge",
         ),
         (
             "UPDATE memory_copiedentries SET number = 2",
             "merge",
-            "entry 3 was not copied when it was merged",
+            "entry 3 was not copied by the merge",
         ),
         (
             "UPDATE memory_copiedentries SET seq = 90",
@@ -299,17 +299,17 @@ def _live(user: MemoryUser) -> None:
         (
             "UPDATE memory_delivery SET seq = 9",
             "delivery",
-            "delivery {delivery} does not tell of its event",
+            "delivery {delivery} does not match its event",
         ),
         (
             "UPDATE memory_delivery SET settled_at = now()",
             "delivery",
-            "delivery {delivery} waits and was settled: it would be sent again",
+            "delivery {delivery} is pending but was settled: it would be sent again",
         ),
         (
             "UPDATE memory_delivery SET state = 'delivered'",
             "delivery",
-            "delivery {delivery} was settled, and nobody knows when",
+            "delivery {delivery} is settled without a time",
         ),
     ],
 )
@@ -355,7 +355,7 @@ def test_a_record_of_the_newest_version_that_rests_on_what_was_redacted_is_found
 
     report = verify("--user", "ada")
 
-    assert "domains/travel/state.py rests on entry 1, which was redacted" in report
+    assert "domains/travel/state.py is based on entry 1, which was redacted" in report
 
 
 def test_a_copy_that_was_not_redacted_with_its_original_is_found(database: str) -> None:
@@ -373,7 +373,7 @@ def test_a_copy_that_was_not_redacted_with_its_original_is_found(database: str) 
 
     report = verify("--user", "anon")
 
-    assert "an entry was redacted, and its copy 2 was not" in report
+    assert "an entry was redacted, but its copy 2 was not" in report
 
 
 @pytest.mark.parametrize(
@@ -388,7 +388,7 @@ def test_a_copy_that_was_not_redacted_with_its_original_is_found(database: str) 
         (
             "UPDATE memory_delivery SET alert_id = (SELECT id FROM memory_alert LIMIT 1)"
             " WHERE type = 'entry.rejected'",
-            "does not tell of its event",
+            "does not match its event",
         ),
     ],
 )

@@ -497,7 +497,7 @@ def test_a_proposal_that_is_under_way_is_closed_and_nothing_may_cite_the_entry_a
 
     closed = api.get(f"/v1/runs/{waiting}/").data
     assert (closed["status"], closed["outcome"]) == ("done", "superseded")
-    assert "ask again" in closed["error"]["message"]
+    assert "try again" in closed["error"]["message"]
     assert found() == []
     again = api.post(f"{USER}checkpoints/?wait=0", {"edits": edits}).data["id"]
     work()
@@ -600,7 +600,7 @@ def test_why_staff_went_back_to_a_version_goes_and_that_they_did_stays(
     restored = {"version": 1, "by": "staff:eve", "reason": "", "reopened": False}
     assert back.verdict["restored"] == restored
     outcome = EntryOutcome.objects.get(user=user, seq=undone)
-    assert outcome.reason == "undone by the return to version 1"
+    assert outcome.reason == "excluded by the rollback to version 1"
     newest = user.checkpoints.get(version=3)
     with pytest.raises(Redacted):
         rollback.restore(user, newest.version, reopen=False, by="staff:eve")

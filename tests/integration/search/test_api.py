@@ -203,7 +203,7 @@ def test_what_was_said_is_data(api: APIClient, say: Say) -> None:
 
 
 def test_hostile_metadata_does_not_stop_a_filter(api: APIClient, say: Say) -> None:
-    say("puppy one", metadata={"n": 2, "half a character": "\ud800"}, session_id="a")
+    say("puppy one", metadata={"n": 2, "half of a surrogate pair": "\ud800"}, session_id="a")
     say("puppy two", metadata={"n": 1e308}, session_id="b")
     say("puppy three", metadata={"n": 10**400}, session_id="c")
 

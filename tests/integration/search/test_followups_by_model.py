@@ -327,7 +327,7 @@ def test_a_pause_is_named(ask: Ask, model: Model, told: MemoryUser) -> None:
 
     assert answer["completion"] == {
         "by": "words",
-        "problem": "The staff have paused the work on this user.",
+        "problem": "Work on this user is paused by the staff.",
     }
     assert (server.requests, runs_of_kind()) == ([], [])
 
@@ -352,7 +352,7 @@ def test_what_nobody_waits_for_any_more_is_not_begun(
 
     assert answer["completion"] == {
         "by": "words",
-        "problem": f"The language model has not answered in time, which is {WAIT_SECONDS:g} s.",
+        "problem": f"The language model did not answer in time (limit: {WAIT_SECONDS:g} s).",
     }
     (run,) = runs_of_kind()
     assert (run.status, run.outcome) == ("done", RunOutcome.CANCELLED)
@@ -387,7 +387,7 @@ def test_a_request_waits_for_as_long_as_it_says(
 
     for path in ("search", "context"):
         answer = api.post(f"/v1/users/ada/{path}/?wait=0.5", BY_MODEL)
-        assert "which is 0.5 s" in answer.json()["completion"]["problem"]
+        assert "limit: 0.5 s" in answer.json()["completion"]["problem"]
     api.post(f"{SEARCH}?wait=0", BY_MODEL)
 
     assert waited == [0.5, 0.5]
@@ -421,7 +421,7 @@ def test_another_workspaces_slow_model_holds_up_nobody(
 
     monkeypatch.setattr("memory.work.hints.wait_done", wait)
 
-    assert "not answered in time" in ask()["completion"]["problem"]
+    assert "not answer in time" in ask()["completion"]["problem"]
     assert answers[1]["completion"] == {"by": "model", "problem": None}
     assert len(server.requests) == 1
 

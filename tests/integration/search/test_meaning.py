@@ -232,7 +232,7 @@ def test_a_model_that_knows_the_question_alone_leaves_the_words(
 
     assert texts(found) == ["a puppy"]
     assert found.meaning.compared == 0
-    assert "found by words alone" in (found.meaning.problem or "")
+    assert "searched by words only" in (found.meaning.problem or "")
 
 
 def test_the_old_index_answers_until_it_is_embedded_anew(
@@ -249,7 +249,7 @@ def test_the_old_index_answers_until_it_is_embedded_anew(
     assert texts(between)[0] == "a puppy"
     assert between.meaning.compared == 0
     assert between.meaning.problem == (
-        "2 passages have no vectors of this model yet: found by words alone."
+        "2 passages have no vectors of this model yet: they were searched by words only."
     )
     # The search has requested it.
     tasks.index_log(user.pk)

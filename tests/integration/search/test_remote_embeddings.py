@@ -383,7 +383,7 @@ def test_a_bad_provider_leaves_the_words_and_its_vectors_come_later(
         assert texts(search("puppy")) == ["My puppy sleeps"]
         [problem] = alarms._of_embeddings()
         assert str(outcome.label) in problem.detail
-        assert "1 users' logs wait for vectors" in problem.detail
+        assert "1 users' logs are waiting for embeddings" in problem.detail
         assert (problem.patience == 0) == (outcome in llm_failures.UNUSABLE)
 
         is_bad = False
@@ -620,7 +620,7 @@ def test_a_question_that_is_embedded_is_not_lost_with_the_end_of_the_log(
 
     assert texts(found) == ["a puppy"]
     assert found.meaning == Meaning(
-        MODEL, 0, "1 passages have no vectors of this model yet: found by words alone."
+        MODEL, 0, "1 passages have no vectors of this model yet: they were searched by words only."
     )
 
 
@@ -825,7 +825,7 @@ def test_other_dimensions_than_the_index_has_leave_the_words(
 
     assert texts(found) == ["My puppy sleeps"]
     assert found.meaning.compared == 0
-    assert f"vectors of {DIMENSIONS} numbers, and {MODEL} answers with 2" in (
+    assert f"vectors of {DIMENSIONS} dimensions, but {MODEL} returns 2" in (
         found.meaning.problem or ""
     )
 
@@ -1083,7 +1083,8 @@ def test_without_the_name_of_the_model_before_words_answer_and_say_so(
     assert found.meaning == Meaning(
         "openai:new-er",
         0,
-        f"{announcing.TAIL} passages have no vectors of this model yet: found by words alone.",
+        f"{announcing.TAIL} passages have no vectors of this model yet: they were searched by"
+        " words only.",
     )
     assert len(found.hits) == 1
     assert "old" not in {one.model for one in server.requests[1:] if one.texts == ["car"]}
@@ -1249,7 +1250,8 @@ def test_an_agent_reads_behind_a_context_what_it_had_no_room_for() -> None:
     told = agents._text_of({"text": "What is known.", "parts": parts, "meaning": None})
 
     assert told == (
-        "What is known.\n\n(Left out for lack of room: 1 of the alerts, 3 of the records, 12 of the"
+        "What is known.\n\n(Left out because of the size limit: 1 of the alerts, 3 of the records,"
+        " 12 of the"
         " messages.)"
     )
 

@@ -514,7 +514,7 @@ def test_one_user_who_cannot_be_looked_at_does_not_stop_the_others(
     states = backtest.users.order_by("user").values_list("state", flat=True)
     assert [*states] == ["failed", "done"]
     summary = backtest_reports.summary(backtest)
-    assert summary["conclusion"].endswith("2 of 2 users, of whom 1 could not be looked at.")
+    assert summary["conclusion"].endswith("2 of 2 users, of whom 1 could not be evaluated.")
     (problem,) = summary["problems"]
     assert (problem["user_id"], problem["kind"]) == ("u0", "failed")
     assert "no engine" in problem["message"]
@@ -624,7 +624,7 @@ class TestForgetting:
         with time_machine.travel(self.LATER, tick=False):
             assert backtests.purge(4) == 4
         old.refresh_from_db()
-        assert "cancelled (forgotten after 90 days)" in backtest_reports.conclusion(old)
+        assert "cancelled (deleted after 90 days)" in backtest_reports.conclusion(old)
         assert self.purged() == [4, 2, 2]
         assert [*Backtest.objects.all()] == [newer]
         assert backtest_reports.findings_of(newer).count() == 10
@@ -791,10 +791,10 @@ class TestApproving:
     ) -> None:
         say(user, work, {0: [rental("main", "2027-03-20")]})
         version = passed(workspace)
-        with pytest.raises(NotApprovable, match="was not backtested yet: start a backtest"):
+        with pytest.raises(NotApprovable, match="has not been backtested yet: start a backtest"):
             workspace_constraints.approve(version, by="boss")
         backtest = backtests.start(version, by="test")
-        with pytest.raises(NotApprovable, match="goes on: wait for its end"):
+        with pytest.raises(NotApprovable, match="still running: wait for its end"):
             workspace_constraints.approve(version, by="boss")
         backtests.cancel(backtest, by="eve")
         with pytest.raises(NotApprovable, match=r"was cancelled \(by eve\): start another one"):
@@ -809,7 +809,7 @@ class TestApproving:
         # And an earlier one is approved again at any time
         other = workspace_constraints.propose(constraint, source=NOTICE + "#", tests=TESTS, by="x")
         constraint.versions.filter(pk=other.pk).update(state="passed")
-        with pytest.raises(NotApprovable, match="Version 2 was not backtested"):
+        with pytest.raises(NotApprovable, match="Version 2 has not been backtested"):
             workspace_constraints.approve(other, by="boss")
         version.backtests.all().delete()
         assert workspace_constraints.approve(version, by="boss").live == version
@@ -827,7 +827,7 @@ class TestApproving:
         backtest = backtested(version, work)
         assert backtest_reports.tested(version).enough
         assert backtest_reports.conclusion(backtest) == (
-            "There was nobody to test it on: it fits none of 1 users."
+            "There was no user to test it on: it applies to none of 1 users."
         )
 
     def test_it_starts_by_itself_once_the_checks_are_passed(self, workspace: Workspace) -> None:

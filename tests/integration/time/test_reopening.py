@@ -216,7 +216,7 @@ def test_what_an_earlier_version_does_not_hold_is_dismissed_and_not_covered(
     rollback.restore(told, 1, reopen=False, by="me")
 
     row = EntryOutcome.objects.get(user=told, seq=5)
-    assert (row.outcome, row.reason) == ("dismissed", "undone by the return to version 1")
+    assert (row.outcome, row.reason) == ("dismissed", "excluded by the rollback to version 1")
     assert list(problems(told)) == []
 
 
@@ -263,7 +263,7 @@ def test_it_is_reopened_over_the_api(api: APIClient, told: MemoryUser) -> None:
     api.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
     refused = api.post(REOPEN, {"reason": "all of it"})
     assert refused.status_code == 400
-    assert "Say which" in str(refused.data)
+    assert "Select the entries" in str(refused.data)
 
     answer = api.post(REOPEN, {"session_id": "s", "reason": "wrong"})
     assert answer.status_code == 200

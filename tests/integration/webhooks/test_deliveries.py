@@ -357,7 +357,7 @@ def test_nothing_but_errors_for_days_disables_the_endpoint(
         endpoint.refresh_from_db()
         assert endpoint.enabled is enabled
 
-    assert "nothing but errors since" in endpoint.disabled_reason
+    assert "All calls have failed since" in endpoint.disabled_reason
     assert endpoint.disabled_at is not None
 
 
@@ -517,7 +517,7 @@ def test_a_secret_that_cannot_be_read_loses_no_message(
 def test_an_endpoint_inside_is_not_created(endpoint_at: EndpointAt, settings: Settings) -> None:
     settings.UAC_WEBHOOK_ALLOWED_NETWORKS = []
 
-    with pytest.raises(destinations.AddressRefused, match="not a public address"):
+    with pytest.raises(destinations.AddressRefused, match="not a public internet address"):
         endpoint_at(NOWHERE)
 
 

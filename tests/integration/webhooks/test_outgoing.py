@@ -188,7 +188,7 @@ def test_the_inside_is_not_called(settings: Settings) -> None:
         answers = [post(server.url), post(server.url_of("localhost"))]
 
     for answer in answers:
-        assert "not a public address" in answer.error
+        assert "not a public internet address" in answer.error
     assert server.received == []
 
 
@@ -214,7 +214,7 @@ def test_a_name_that_changes_between_look_ups_is_looked_up_once(
     # Then the call went to the address that was judged, and the next one was judged anew.
     assert (first.status, first.address) == (200, "127.0.0.1")
     assert server.received[0].headers["host"] == f"rebinding.example:{server.port}"
-    assert "127.0.0.2, which is not a public address" in second.error
+    assert "127.0.0.2, which is not a public internet address" in second.error
     assert looks == ["rebinding.example"] * 2
     assert len(server.received) == 1
 

@@ -228,7 +228,7 @@ def test_staff_pause_and_resume_in_the_admin(
 
     row = Pause.objects.get()
     assert (row.reason, row.paused_by, row.resumed_at) == ("too loud", "staff:admin", None)
-    assert "paused: what is sent waits until it is resumed" in paused.content.decode()
+    assert "paused; new entries and requests wait until work is resumed" in paused.content.decode()
     assert "too loud" in paused.content.decode()  # and its page says so
     listed = admin_client.get(reverse("admin:memory_pause_changelist")).content.decode()
     assert "too loud" in listed

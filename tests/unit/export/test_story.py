@@ -63,10 +63,10 @@ def test_it_says_what_changed_and_why() -> None:
                 add("a"),
                 *({"op": "add_field", "class_name": "T", "name": n, "type": "int"} for n in "abc"),
             ],
-            "adds Trip a, 3 changes of schema and rules",
+            "adds Trip a, 3 changes of schema and constraints",
         ),
         ([{"op": "conflict", "about": "two birthdays"}], "marks a conflict: two birthdays"),
-        ([], "changes nothing that is known"),
+        ([], "makes no change to records"),
         ([{"op": "retire", "sources": [1], "redacted": True}], "retires a record"),
         # An edit of another release.
         ([{"op": "add", "domain": None, "key": 3, "sources": "x"}, {}], "adds a record, something"),
@@ -87,10 +87,10 @@ def test_it_stays_short_and_steers_nothing() -> None:
 
 def test_going_back_and_what_was_redacted_are_said() -> None:
     lines = told(restored={"version": 3, "reason": "wrong person"}, redacted=["domains/a/state.py"])
-    assert lines[0] == "v12: goes back to v3"
+    assert lines[0] == "v12: rolls back to v3"
     assert "wrong person" in lines
-    assert lines[-2:] == ["Redacted since, and therefore not here:", "- domains/a/state.py"]
+    assert lines[-2:] == ["Redacted later, and therefore not included:", "- domains/a/state.py"]
 
 
 def test_a_redaction_is_told_as_one() -> None:
-    assert told(origin="redaction")[0] == "v12: takes out what was redacted"
+    assert told(origin="redaction")[0] == "v12: removes redacted content"

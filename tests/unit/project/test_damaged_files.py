@@ -26,17 +26,17 @@ def replaced(old: str, new: str) -> Damage:
 @pytest.mark.parametrize(
     ("path", "damage", "message"),
     [
-        (SCHEMA, lambda _: "class", "schema.py:1: no Python"),
-        (SCHEMA, lambda _: "\x00", "no Python"),
+        (SCHEMA, lambda _: "class", "schema.py:1: invalid Python"),
+        (SCHEMA, lambda _: "\x00", "invalid Python"),
         (SCHEMA, lambda source: source + "print('run')\n", "only imports and classes"),
         (
             SCHEMA,
             lambda source: "if True:\n    x = 1\n" + source,
-            "schema.py:1: a schema holds only",
+            "schema.py:1: a schema may contain only",
         ),
         (SCHEMA, replaced("(Record)", "(Other)"), "may only extend Record"),
-        (SCHEMA, replaced("to: str", "to = 'x'"), "a class holds only fields"),
-        (SCHEMA, replaced("to: str", "to: dict[str, str]"), "is no type"),
+        (SCHEMA, replaced("to: str", "to = 'x'"), "a class may contain only fields"),
+        (SCHEMA, replaced("to: str", "to: dict[str, str]"), "is not a valid type"),
         (SCHEMA, replaced("to: str", "to: Nowhere"), "Trip.to: Nowhere is not defined here"),
         (SCHEMA, replaced("to: str", "to: str = open('x')"), "expected"),
         (STATE, lambda source: source + "import_it = exit()\n", "expected a record of travel"),
@@ -50,7 +50,7 @@ def replaced(old: str, new: str) -> Damage:
         (STATE, replaced('to="Town 1", ', ""), "the fields of Trip (to)"),
         (STATE, replaced('to="Town 1"', 'tow="Town 1"'), "the fields of Trip"),
         (STATE, replaced('key="trip-1", ', ""), "a record with its key"),
-        (STATE, replaced('key="trip-1"', 'key="trip-2"'), "key 'trip-2' is twice in trips"),
+        (STATE, replaced('key="trip-1"', 'key="trip-2"'), "the key 'trip-2' occurs twice in trips"),
         (STATE, replaced("(1,)", "('x',)"), "the number of an entry"),
         (STATE, replaced("2025, 3, 1", "2025, 13, 1"), "a possible date"),
         (STATE, replaced("2025, 3, 1", "2025, 3, 1, 4, 5"), "a possible date"),
@@ -60,7 +60,7 @@ def replaced(old: str, new: str) -> Damage:
         (SHARD, lambda _: "", "must hold trips and nothing else"),
         (SHARD, replaced('key="trip-', 'key="trip-1"), Trip(key="trip-'), "the fields of Trip"),
         ("domains/travel/__init__.py", lambda _: "import os", "must be empty"),
-        ("constraints/expiring.py", lambda _: "def", "no Python"),
+        ("constraints/expiring.py", lambda _: "def", "invalid Python"),
     ],
 )
 def test_a_damaged_file_is_named(path: str, damage: Damage, message: str) -> None:

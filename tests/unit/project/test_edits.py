@@ -115,7 +115,11 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str, str]] = {
     # define_class
     "class exists": (define("travel", "Trip"), "class_exists", "add_field or widen_field"),
     "class named like an enum": (define("travel", "Color"), "class_exists", "travel.Color"),
-    "enum named like a class": (define_enum("travel", "Trip", A=1), "class_exists", "is no enum"),
+    "enum named like a class": (
+        define_enum("travel", "Trip", A=1),
+        "class_exists",
+        "is not an enum",
+    ),
     "class in lower case": (define("travel", "trip_leg"), "bad_name", "write 'TripLeg'"),
     "class of uac": (define("travel", "Record"), "bad_name", "'Record'"),
     "class of Python": (define("travel", "ValueError"), "bad_name", "'ValueError'"),
@@ -132,9 +136,13 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str, str]] = {
     "reserved field": (define("travel", "Leg", {"key": "str"}), "bad_name", "write 'key_'"),
     "private field": (define("travel", "Leg", {"_id": "str"}), "bad_name", "write 'id_'"),
     "module as field": (define("travel", "Leg", {"datetime": "str"}), "bad_name", "'datetime_'"),
-    "no type": (define("travel", "Leg", {"a": "dict[str, str]"}), "bad_type", "is no type"),
+    "no type": (
+        define("travel", "Leg", {"a": "dict[str, str]"}),
+        "bad_type",
+        "is not a valid type",
+    ),
     "code as type": (define("travel", "Leg", {"a": "exit()"}), "bad_type", "exit()"),
-    "type of nothing": (define("travel", "Leg", {"a": ""}), "bad_type", "is no type"),
+    "type of nothing": (define("travel", "Leg", {"a": ""}), "bad_type", "is not a valid type"),
     "unknown class as type": (define("travel", "Leg", {"a": "Foo"}), "unknown_class", "Foo"),
     "record as type": (define("travel", "Leg", {"a": "Trip"}), "unknown_class", "Ref[Trip]"),
     "reference to a part": (define("travel", "Leg", {"a": "Ref[Stop]"}), "unknown_class", "Stop"),
@@ -187,7 +195,11 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str, str]] = {
         "drop the number",
     ),
     "enum without members": (define_enum("travel", "Size"), "bad_enum", "travel.Size"),
-    "enum with one value twice": (define_enum("travel", "Size", A=1, B=1), "bad_enum", "once"),
+    "enum with one value twice": (
+        define_enum("travel", "Size", A=1, B=1),
+        "bad_enum",
+        "unique values",
+    ),
     "enum with fields": (
         {**define_enum("travel", "Size", A=1), "fields": [{"name": "a", "type": "str"}]},
         "malformed",
@@ -223,7 +235,7 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str, str]] = {
     "rename to a reserved name": ({**RENAME, "new_name": "class"}, "bad_name", "'class_'"),
     "rename to no name": ({**RENAME, "new_name": "a b"}, "bad_name", "'a b'"),
     # add
-    "add to no domain": (add("x", "Trip", "k"), "unknown_domain", "there is identity, travel"),
+    "add to no domain": (add("x", "Trip", "k"), "unknown_domain", "only identity, travel"),
     "add no class": (add("travel", "X", "k"), "unknown_class", "define_class"),
     "add a class of another domain": (
         add("travel", "Passport", "k"),
@@ -280,7 +292,7 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str, str]] = {
         "collection_exists",
         "travel.trips",
     ),
-    "add a singleton without a name": ({**TRIP, "singleton": True}, "malformed", "names the"),
+    "add a singleton without a name": ({**TRIP, "singleton": True}, "malformed", "the name of the"),
     "add without sources": ({**TRIP, "sources": []}, "no_sources", "cite the entries"),
     # update
     "update nothing": ({**UPDATE, "key": "x", "fields": {}}, "unknown_key", "add it with add"),
@@ -323,7 +335,7 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str, str]] = {
     "constraint that takes long to parse": (
         {"op": "write_constraint", "name": "x", "source": "a,\n" * 30_000, "tests_source": TESTS},
         "too_large",
-        "has 90,000 characters: 65,536 at most",
+        "has 90,000 characters: at most 65,536",
     ),
     "tests that take long to parse": (
         {"op": "write_constraint", "name": "x", "source": SILENT, "tests_source": "a\n" * 40_000},

@@ -116,7 +116,7 @@ def test_files_in_another_form_are_not_taken_for_ours(path: str, text: str) -> N
 
 def test_what_is_there_is_not_taken_over_again() -> None:
     project = small()
-    with pytest.raises(EditError, match="has a domain 'travel' already"):
+    with pytest.raises(EditError, match="already has a domain 'travel'"):
         take_over(project, read_whole(render(small())), (1,))
     rules = project_with(
         {
@@ -126,7 +126,7 @@ def test_what_is_there_is_not_taken_over_again() -> None:
             "tests_source": TESTS,
         }
     )
-    with pytest.raises(EditError, match="has a constraint 'a' already"):
+    with pytest.raises(EditError, match="already has a constraint 'a'"):
         take_over(rules, read_whole(render(rules)), (1,))
 
 
@@ -238,7 +238,7 @@ def test_what_no_edit_can_say_is_refused(case: str) -> None:
 
 
 UNREADABLE: dict[str, tuple[dict[str, str | None], str, str]] = {
-    "no Python": ({STATE: "trips = [\n"}, STATE, "no Python"),
+    "invalid Python": ({STATE: "trips = [\n"}, STATE, "invalid Python"),
     "code in the state": ({STATE: "print(1)\n"}, STATE, "a list of records"),
     "an unknown field": (
         {STATE: 'from domains.travel.schema import Trip\ntrips: list[Trip] = [Trip(key="a", x=1)]'},
@@ -253,10 +253,14 @@ UNREADABLE: dict[str, tuple[dict[str, str | None], str, str]] = {
     "a shard that nothing goes on in": (
         {"domains/travel/trips_0002.py": ""},
         "domains/travel/trips_0002.py",
-        "no list goes on",
+        "no list continues",
     ),
-    "no file of a project": ({"setup.py": "x"}, "setup.py", "none of the files"),
-    "a path with dots": ({"constraints/../x.py": "x"}, "constraints/../x.py", "none of the files"),
+    "no file of a project": ({"setup.py": "x"}, "setup.py", "not among the files"),
+    "a path with dots": (
+        {"constraints/../x.py": "x"},
+        "constraints/../x.py",
+        "not among the files",
+    ),
     "a constraint without tests": (
         {"constraints/a.py": "x = 1\n"},
         "tests/test_a.py",

@@ -445,7 +445,7 @@ def test_an_index_that_names_the_wrong_file_is_an_error_and_no_loss() -> None:
     store.places["travel", "trips", "ghost"] = Location(STATE)
     project = store.open()
 
-    with pytest.raises(ProjectError, match=r"does not hold .*ghost"):
+    with pytest.raises(ProjectError, match=r"does not contain .*ghost"):
         edit(
             project,
             "update",

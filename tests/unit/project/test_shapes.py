@@ -128,8 +128,8 @@ class TestNeeds:
     @pytest.mark.parametrize(
         ("broken", "line", "message", "fix"),
         [
-            ("def check(", 1, "no Python", "syntax"),
-            ("\0", 1, "no Python", ""),
+            ("def check(", 1, "invalid Python", "syntax"),
+            ("\0", 1, "invalid Python", ""),
             (source(check=""), 1, "no check", "define def check"),
             (
                 source(check="def check(medications): ..."),
@@ -146,7 +146,7 @@ class TestNeeds:
             (
                 source(check="def check(drugs: Sequence[Drug]): ..."),
                 CHECK_LINE,
-                "needs Drug, which is no class of this file",
+                "needs Drug, which is not a class of this file",
                 "define class Drug(Record)",
             ),
             (
@@ -204,13 +204,13 @@ class TestNeeds:
             (
                 source(classes=MEDICATION.replace("(kw_only=True)", "")),
                 CLASS_LINE,
-                "no dataclass by keyword",
+                "not a keyword-only dataclass",
                 "@dataclass(kw_only=True)",
             ),
             (
                 source(classes=MEDICATION + "    key: str\n"),
                 FIELD_LINE,
-                "Medication.key is there already",
+                "Medication.key exists already",
                 "every record has key",
             ),
             (
@@ -231,16 +231,16 @@ class TestNeeds:
             *(
                 (source(also=also), 9, message, "ALSO" if fix is None else fix)
                 for also, message, fix in (
-                    ('ALSO = ["Medication"]', "ALSO is no dict", None),
-                    ('ALSO = {"Drug": ("Medicine",)}', "no class and no field", "name a class"),
-                    ('ALSO = {"Medication.dose": ("x",)}', "no class and no field", "name a"),
-                    ('ALSO = {"Medication": ("Drug")}', "no tuple of names", None),
-                    ('ALSO = {"Medication": ()}', "no tuple of names", None),
-                    ('ALSO = {"Medication": ("a drug",)}', "no tuple of names", None),
-                    ('ALSO = {"Medication": (1,)}', "no tuple of names", None),
+                    ('ALSO = ["Medication"]', "ALSO is not a dict", None),
+                    ('ALSO = {"Drug": ("Medicine",)}', "not a class or field", "name a class"),
+                    ('ALSO = {"Medication.dose": ("x",)}', "not a class or field", "name a"),
+                    ('ALSO = {"Medication": ("Drug")}', "not a tuple of names", None),
+                    ('ALSO = {"Medication": ()}', "not a tuple of names", None),
+                    ('ALSO = {"Medication": ("a drug",)}', "not a tuple of names", None),
+                    ('ALSO = {"Medication": (1,)}', "not a tuple of names", None),
                     ("ALSO = {1: ('Drug',)}", "has the key 1", None),
                     ("ALSO = {**OTHER}", "has the key **", None),
-                    ("ALSO: dict[str, str]", "ALSO is no dict", None),
+                    ("ALSO: dict[str, str]", "ALSO is not a dict", None),
                 )
             ),
         ],
@@ -361,7 +361,7 @@ class TestMatch:
             (
                 ["start: str"],
                 [Class("Trip", (), is_record=False)],
-                ["life.Trip is a part of other records, no record of its own"],
+                ["life.Trip is only a part of records, not a record class"],
             ),
             (
                 ["start: str"],

@@ -185,8 +185,8 @@ def test_another_model_in_the_same_folder_has_another_name(tmp_path: Path) -> No
     [
         ({"layer.weight": VECTORS}, "Only static models"),
         ({"embeddings": VECTORS[0]}, "no token vectors"),
-        ({"embeddings": VECTORS[:2]}, "vectors of 2 tokens, the tokenizer 4"),
-        ({"embeddings": VECTORS, "mapping": np.array([0, 1, 2, 9])}, "does not have"),
+        ({"embeddings": VECTORS[:2]}, "vectors for 2 tokens, but the tokenizer has 4"),
+        ({"embeddings": VECTORS, "mapping": np.array([0, 1, 2, 9])}, "missing vectors"),
     ],
 )
 def test_what_is_no_static_model_is_refused(

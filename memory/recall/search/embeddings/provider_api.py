@@ -23,14 +23,14 @@ ANSWER_BYTES, ANSWER_BYTES_OF_TEXT = 1024 * 1024, 24 * MAX_DIMENSIONS
 _SUMMARIES = {
     LlmOutcome.TIMEOUT: "did not answer in time",
     LlmOutcome.CONNECTION_LOST: "cannot be reached, or dropped the connection",
-    LlmOutcome.RATE_LIMITED: "takes no more calls with this key for the moment",
+    LlmOutcome.RATE_LIMITED: "has exceeded the rate limit of this key",
     LlmOutcome.UNAVAILABLE: "has failed or is overloaded",
-    LlmOutcome.WRONG_KEY: "refuses the key: check UAC_EMBEDDINGS_API_KEY",
-    LlmOutcome.NO_CREDIT: "says that the account has no credit or quota left",
-    LlmOutcome.UNKNOWN_MODEL: "is not known there: check UAC_EMBEDDINGS and"
+    LlmOutcome.WRONG_KEY: "rejects the key: check UAC_EMBEDDINGS_API_KEY",
+    LlmOutcome.NO_CREDIT: "reports that the account has no credit or quota left",
+    LlmOutcome.UNKNOWN_MODEL: "does not exist there: check UAC_EMBEDDINGS and"
     " UAC_EMBEDDINGS_BASE_URL",
-    LlmOutcome.REJECTED: "refuses the request",
-    LlmOutcome.INVALID_ANSWER: "answers something else than embeddings",
+    LlmOutcome.REJECTED: "rejects the request",
+    LlmOutcome.INVALID_ANSWER: "returns something else than embeddings",
 }
 _STATUSES = {
     401: LlmOutcome.WRONG_KEY,
@@ -120,7 +120,7 @@ def request_embeddings(
         payload = None
     if not isinstance(payload, dict):
         # A proxy that answers in the provider's place may be gone in a moment.
-        raise CallFailed(LlmOutcome.INVALID_ANSWER, name, "it is no JSON object", passing=True)
+        raise CallFailed(LlmOutcome.INVALID_ANSWER, name, "it is not a JSON object", passing=True)
     return payload
 
 

@@ -63,10 +63,11 @@ def validate(named: str) -> str | None:
     model = named.removeprefix(PREFIX)
     # The index stores the name with the dimensions in 200 bytes.
     if not 0 < len(model.encode()) <= 180 or model != model.strip() or not model.isprintable():
-        return f"Name a model after {PREFIX}, such as {PREFIX}text-embedding-3-small."
+        return f"Give a model after {PREFIX}, such as {PREFIX}text-embedding-3-small."
     if "@" in model:
         return (
-            "A model's name has no @: how many numbers a vector has is UAC_EMBEDDINGS_DIMENSIONS."
+            "A model's name must not contain @: set the number of dimensions with"
+            " UAC_EMBEDDINGS_DIMENSIONS."
         )
     return None
 
@@ -78,11 +79,11 @@ def validate_server_settings() -> dict[str, str]:
     if url and (problem := language_models.wrong_url(url)):
         found["UAC_EMBEDDINGS_BASE_URL"] = problem
     if not all("!" <= character <= "~" for character in key):
-        found["UAC_EMBEDDINGS_API_KEY"] = "A key consists of visible ASCII characters."
+        found["UAC_EMBEDDINGS_API_KEY"] = "A key may only contain visible ASCII characters."
     elif not key and not url and settings.UAC_EMBEDDINGS.startswith(PREFIX):
         found["UAC_EMBEDDINGS_API_KEY"] = (
-            f"{PROVIDER} wants an API key: set it, or UAC_EMBEDDINGS_BASE_URL to the address of a"
-            " server that wants none."
+            f"{PROVIDER} requires an API key: set it, or set UAC_EMBEDDINGS_BASE_URL to the URL of"
+            " a server that requires none."
         )
     return found
 
@@ -161,7 +162,8 @@ class RemoteEmbedder:
         sizes = {len(vector) for vector in known.values()}
         if len(sizes) > 1:
             raise EmbeddingFailed(
-                f"{self.name} gives vectors of {' and of '.join(map(str, sorted(sizes)))} numbers:"
+                f"{self.name} returns vectors with {' and '.join(map(str, sorted(sizes)))}"
+                " dimensions:"
                 " set UAC_EMBEDDINGS_DIMENSIONS."
             )
         nothing = np.zeros(sizes.pop() if sizes else self.dimensions or 0, np.float32)
@@ -205,7 +207,9 @@ class RemoteEmbedder:
 
     def _ask_in_turn(self, texts: Sequence[str]) -> dict[str, Floats]:
         if not _indexing.acquire(blocking=False):
-            raise EmbedderBusy(f"{MAX_INDEXING} threads of this process embed other indexes.")
+            raise EmbedderBusy(
+                f"{MAX_INDEXING} threads of this process are embedding other indexes."
+            )
         try:
             work = self._work()
             return {

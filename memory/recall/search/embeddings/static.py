@@ -154,7 +154,7 @@ def _load(name: str, weights: Path, tokenizer: Path) -> StaticEmbedder:
     if vectors is None or vectors.ndim != 2:
         raise EmbeddingFailed(
             f"{weights} has no token vectors: none of {', '.join(_NAMES)}, but"
-            f" {', '.join(tensors) or 'nothing'}. Only static models can be used."
+            f" {', '.join(tensors) or 'nothing'}. Only static models are supported."
         )
     try:
         made = Tokenizer.from_file(str(tokenizer))
@@ -172,9 +172,11 @@ def _check(model: StaticEmbedder, weights: Path) -> None:
     tokens = model.tokenizer.get_vocab_size(with_added_tokens=True)
     known = len(model.vectors if model.rows is None else model.rows)
     if known < tokens or (model.weights is not None and len(model.weights) < tokens):
-        raise EmbeddingFailed(f"{weights} has vectors of {known} tokens, the tokenizer {tokens}.")
+        raise EmbeddingFailed(
+            f"{weights} has vectors for {known} tokens, but the tokenizer has {tokens}."
+        )
     if model.rows is not None and int(model.rows.max(initial=0)) >= len(model.vectors):
-        raise EmbeddingFailed(f"{weights} maps tokens to vectors that it does not have.")
+        raise EmbeddingFailed(f"{weights} maps tokens to missing vectors.")
 
 
 def _read_tensors(path: Path) -> dict[str, NDArray[Any]]:
@@ -183,7 +185,7 @@ def _read_tensors(path: Path) -> dict[str, NDArray[Any]]:
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         if length > min(size, _MAX_HEADER):
-            raise ValueError(f"{path} is no safetensors file")
+            raise ValueError(f"{path} is not a safetensors file")
         header = json.loads(file.read(length))
     tensors: dict[str, NDArray[Any]] = {}
     for name, told in header.items():
@@ -193,6 +195,6 @@ def _read_tensors(path: Path) -> dict[str, NDArray[Any]]:
         start, end = told["data_offsets"]
         shape = tuple(told["shape"])
         if end - start != math.prod(shape) * kind.itemsize or 8 + length + end > size:
-            raise ValueError(f"{path} is damaged: {name} is not as large as its shape")
+            raise ValueError(f"{path} is damaged: the size of {name} does not match its shape")
         tensors[name] = np.memmap(path, kind, "r", 8 + length + start, shape)
     return tensors

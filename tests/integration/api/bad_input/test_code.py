@@ -264,7 +264,7 @@ ADD = {"op": "add", "domain": "travel", "class_name": "Trip", "fields": {"days":
         ({**ADD, "sources": []}, ["add.sources is empty"]),
         ({**ADD, "sources": [7]}, ["edits[0].sources cites entry 7", "entries 1 to 1"]),
         ({**ADD, "key": "a"}, ["travel.trips.a exists", "update"]),
-        ({**ADD, "key": "a\nb"}, ["control code"]),
+        ({**ADD, "key": "a\nb"}, ["control characters"]),
         ({"op": "define_class", "domain": "list", "name": "X"}, ["domain 'list'", "another"]),
         ({"op": "define_class", "domain": "travel", "name": "Record"}, ["'Record'", "another"]),
         (
@@ -294,7 +294,7 @@ ADD = {"op": "add", "domain": "travel", "class_name": "Trip", "fields": {"days":
                 "name": "days",
                 "type": "__import__('os')",
             },
-            ["is no type of a field"],
+            ["is not a valid type of a field"],
         ),
         (
             {"op": "retire", "domain": "travel", "collection": "trips", "key": "z", "sources": [1]},

@@ -142,7 +142,7 @@ def test_a_method_that_the_address_does_not_take(
 ) -> None:
     response = api.generic(method.upper(), f"/v1/{path}", "{}", content_type="application/json")
 
-    refused(response, 405, f"does not take {method.upper()}; it takes {allowed}")
+    refused(response, 405, f"does not allow {method.upper()}; it allows {allowed}")
     assert response["Allow"].startswith(allowed)
 
 
