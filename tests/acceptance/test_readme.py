@@ -45,7 +45,7 @@ def test_what_to_do_about_each_alarm_is_in_the_runbook() -> None:
     rules = (ROOT / "docs" / "alarms.rules.yml").read_text()
     theirs = re.findall(r"- alert: (\w+)", rules)
     source = (ROOT / "memory" / "operations" / "alarms.py").read_text()
-    ours = re.findall(r'Problem\(\s*f?"([^{"]+?)(?:\{[^"]*)?"', source)
+    ours = re.findall(r'AlarmCondition\(\s*f?"([^{"]+?)(?:\{[^"]*)?"', source)
     runbook = (ROOT / "docs" / "operations.md").read_text()
     named = "\n".join(re.findall(r"^\| (`.*?) \|", runbook, re.MULTILINE))
 
