@@ -35,7 +35,7 @@ LIVE_CHARACTERS = 60_000
 # A search indexes the unindexed tail itself, at half a second per million characters. A larger tail
 # than the first limit is indexed by two searches at a time, one per workspace; one larger than the
 # second must wait for a worker.
-QUICK_CHARACTERS = 1_000_000
+QUICK_CHARACTERS = 200_000
 MAX_LIVE_CHARACTERS = 20_000_000
 _places = Places(2, factor=1)
 LIVE_RETRY_SECONDS, INDEX_RETRY_SECONDS = 1.0, 10.0
@@ -180,13 +180,13 @@ def _live(user: MemoryUser, covered: Range, embedder: Embedder | None) -> Segmen
                 raise _too_much(user, INDEX_RETRY_SECONDS)
             documents += found
         built = segments.build(documents)
-    if not embedder or not documents:
-        return built
-    try:
-        return replace(built, vectors=_embedded_live(documents, embedder))
-    except EmbeddingFailed as error:
-        logger.warning("search_tail_without_vectors", user=user.pk, error=str(error))
-        return built
+        if not embedder or not documents:
+            return built
+        try:
+            return replace(built, vectors=_embedded_live(documents, embedder))
+        except EmbeddingFailed as error:
+            logger.warning("search_tail_without_vectors", user=user.pk, error=str(error))
+            return built
 
 
 def _too_much(user: MemoryUser, seconds: float) -> Exceeded:
