@@ -90,9 +90,8 @@ class EndpointWithSecretSerializer(EndpointSerializer):
 
     secret = serializers.CharField(
         allow_null=True,
-        help_text="Store it: it cannot be shown again, except to a repetition of the request with"
-        " the"
-        " same `Idempotency-Key`; null there if the secret was rotated in the meantime.",
+        help_text="Store it: it is not shown again unless the request is repeated with the same"
+        " `Idempotency-Key`. That response has null if the secret was rotated in the meantime.",
     )
 
     class Meta(EndpointSerializer.Meta):

@@ -281,7 +281,7 @@ def _merge_problems(user: MemoryUser) -> Iterator[str]:
     """Check that all entries of a merged user were copied, and that none was added since."""
     merge = Merge.objects.filter(merged=user).first()
     if (merge.user_id if merge else None) != user.merged_into_id:
-        yield "the user was merged into another user than the merge says"
+        yield "the user was merged into a different user from the one that the merge names"
     if merge is None:
         return
     if merge.due_at is None and merge.cursor_seq < merge.last_seq:

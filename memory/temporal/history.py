@@ -186,7 +186,8 @@ def by_occurred(user: MemoryUser, text: str | None = None) -> Known:
     refuse_being_redacted(user)
     if text is not None and (_SEQ.fullmatch(text) or _VERSION.fullmatch(text)):
         raise NotByOccurred(
-            f"By the entries' own times there is no state as of an entry or version. {MOMENT_FORMS}"
+            "When ordering by the entries' own times, give a moment, not an entry or a version."
+            f" {MOMENT_FORMS}"
         )
     now_ = timezone.now()
     moment = now_ if text is None else instant_of(user, text)

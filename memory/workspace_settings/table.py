@@ -238,7 +238,7 @@ ALERTS = Group("Alerts", check="uac.E009", settings=(
             " acknowledged is escalated.", "minutes", 0, _YEAR_MINUTES, zero="never",
             field="escalate_info_minutes"),
     Setting("UAC_ALERTS_PER_CONSTRAINT", 100, "Maximum number of alerts that a constraint may"
-            " find at once; one that exceeds it is paused.", "alerts", 1, 1000,
+            " raise at once; a constraint that exceeds it is paused.", "alerts", 1, 1000,
             reason="More than 1000 do not fit into an answer.", field="alerts_per_constraint"),
     Setting("UAC_OPENINGS_PER_DAY", 50, "Maximum number of alerts of a user that a constraint may"
             " open in 24 hours; one that exceeds it is paused.",
@@ -251,7 +251,7 @@ SEARCH = Group("Search", check="uac.E032", settings=(
     Setting("UAC_EMBEDDINGS_PREVIOUS", "", "The previous model, which is used while logs are"
             " re-embedded."),
     Setting("UAC_EMBEDDINGS_BASE_URL", "", "The URL of the provider, if it is not OpenAI."),
-    Setting("UAC_EMBEDDINGS_API_KEY", "", "The provider's key, which is sent only there."),
+    Setting("UAC_EMBEDDINGS_API_KEY", "", "The provider's API key, sent only to the provider."),
     Setting("UAC_EMBEDDINGS_DIMENSIONS", None, "Dimensions of a vector; by default the model's"
             " own.",
             minimum=1, maximum=16_384, kind=int),
@@ -269,7 +269,7 @@ LANGUAGE_MODEL = Group("Language model", check="uac.E006", settings=(
     Setting("UAC_LLM_BASE_URL", "", "The provider's URL, if it is not the usual one. For Ollama,"
             " vLLM and llama.cpp: a model named `openai:…`, and their URL, such as"
             " `http://ollama:11434/v1`.", field="llm_base_url"),
-    Setting("UAC_LLM_API_KEY", "", "The provider's key, which is sent only there."),
+    Setting("UAC_LLM_API_KEY", "", "The provider's API key, sent only to the provider."),
     Setting("UAC_LLM_TIMEOUT_SECONDS", 120.0, "Longest attempt at a call.", "seconds", 1),
     Setting("UAC_LLM_ATTEMPTS", 3, "Attempts at a call whose failure is temporary.", minimum=1),
     Setting("UAC_LLM_BACKOFF_SECONDS", 1.0, "Wait before the second attempt; each further wait is"

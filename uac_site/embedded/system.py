@@ -293,7 +293,7 @@ def _signals_as_exit() -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into SystemExit, so that every `finally` on the way out runs."""
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError(
-            "run the system from the main thread: its processes end with its starter"
+            "run the system from the main thread: its processes exit with their starting thread"
         )
 
     def leave(number: int, frame: FrameType | None) -> None:

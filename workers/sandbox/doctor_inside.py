@@ -141,7 +141,7 @@ def _limit(code: str, outcome: str, what: str, **limits: Any) -> Callable[[Sandb
     return check
 
 
-UNENFORCED = "the kernel or the runtime does not enforce it: use others (docs/runtimes.md)"
+UNENFORCED = "the kernel or the runtime does not enforce it: use a different one (docs/runtimes.md)"
 
 
 def _fork_bomb(sandbox: Sandbox) -> str:

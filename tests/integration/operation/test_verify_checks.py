@@ -262,7 +262,7 @@ def _live(user: MemoryUser) -> None:
         (
             "UPDATE memory_memoryuser SET merged_into_id = {user} WHERE user_id = 'anon'",
             "merge",
-            "the user was merged into another user than the merge says",
+            "the user was merged into a different user from the one that the merge names",
         ),
         (
             "UPDATE memory_merge SET cursor_seq = 1",
