@@ -161,7 +161,7 @@ def _moved(name: str, there: str, seen: str) -> str:
     if not seen:
         return f"The user already has a constraint {visible(name)}: open it to change it."
     return (
-        f"The constraint {visible(name)} was changed since you opened it: nothing was written."
+        f"The constraint {visible(name)} has changed since you opened it: nothing was written."
         " Open it again, and repeat your change."
     )
 

@@ -152,7 +152,8 @@ def texts_of(value: Value) -> Iterator[str]:
 
 def _is_telling(text: str) -> bool:
     """Return whether a text is more than words that occur in any text."""
-    return bool(_terms_of(text)) or not words_of(text)
+    words = words_of(text)
+    return bool(_terms_of(text)) or not words or any(map(str.isdecimal, words))
 
 
 def _spaced(text: str) -> str:

@@ -191,7 +191,7 @@ def test_nobody_writes_over_what_came_meanwhile(
     answer = admin_client.post(address(trips), {**DEAR, "seen": seen(opened)})
     as_new = admin_client.post(address(trips), DEAR)
 
-    assert "was changed since you opened it" in refused(answer)
+    assert "has changed since you opened it" in refused(answer)
     assert "The user already has a constraint dear: open it" in refused(as_new)
     trips.refresh_from_db()
     assert trips.head is not None
@@ -207,7 +207,7 @@ def test_of_two_that_wait_at_once_the_second_changes_nothing(
 
     assert "accepted" in shown(admin_client.get(first["Location"]))
     refused_page = shown(admin_client.get(second["Location"]))
-    assert "was changed since you opened it" in refused_page
+    assert "has changed since you opened it" in refused_page
     trips.refresh_from_db()
     assert trips.head is not None
     assert read_file(trips.head, "constraints/dear.py") == SOURCE

@@ -58,7 +58,7 @@ def test_of_a_flood_no_alert_is_opened_and_those_that_are_open_stay(user: Memory
     assert (row.constraint, row.paused_by, row.resumed_at) == (ALLERGY, "constraints", None)
     alert = paused_alert(user)
     assert (alert.severity, alert.constraint, alert.state) == ("warning", ALLERGY, "open")
-    assert "6, more than 5, at once" in alert.message
+    assert "6, more than 5 at once" in alert.message
     assert "None of the new ones was opened" in alert.message
     assert alert.message.count("info: Amoxicillin") == 3
     assert "resumed" in alert.message
@@ -121,7 +121,7 @@ def test_a_flood_that_the_sandbox_stopped_is_one_too(user: MemoryUser) -> None:
 
     assert live(user) == []
     alert = paused_alert(user)
-    assert "more than 5, at once" in alert.message
+    assert "more than 5 at once" in alert.message
     assert "critical: the gravest" in alert.message
     assert alert.severity == "critical"
 

@@ -80,7 +80,9 @@ def test_a_model_that_is_refused_again_and_again_is_stopped_and_goes_on_by_the_s
     # Then no call is made, the entry waits, and the lane and the API say why
     assert server.requests == []
     assert_waits(user, 1)
-    assert lane().last_error.startswith("Stopped by its track record: openai:the-model: the gate")
+    assert lane().last_error.startswith(
+        "Stopped by its track record: openai:the-model: after all attempts"
+    )
     assert lane().attempts == attempts
     assert lane().run_after > timezone.now()
     told = api.get("/v1/users/ada/").json()["structure"]

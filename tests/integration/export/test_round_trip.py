@@ -179,7 +179,7 @@ def test_what_is_there_already_is_not_overwritten(lived: MemoryUser, eve: Memory
     tasks.execute_run(str(run.pk))
     run.refresh_from_db()
     assert run.outcome == "rejected"
-    assert "has a domain 'travel' already" in str(run.output)
+    assert "already has a domain 'travel'" in str(run.output)
     # A constraint that fails its tests does not get around the gate.
     files["tests/test_overlap.py"] = files["tests/test_overlap.py"].replace("== 1", "== 2")
     run = imports.queue(eve, files, RunTrigger.API)

@@ -100,7 +100,7 @@ def test_a_new_key_encrypts_and_the_old_one_still_decrypts(
     call_command("reencrypt", stdout=output)
     settings.UAC_ENCRYPTION_KEYS = [new]
 
-    assert output.getvalue() == "3 encrypted anew, 0 not decrypted\n"
+    assert output.getvalue() == "3 re-encrypted, 0 not decrypted\n"
     assert llm_calls.content(LlmCall.objects.get()) == before
     workspace.refresh_from_db()
     assert encryption.decrypt(bytes(workspace.llm_api_key or b"")) == b"sk-own"

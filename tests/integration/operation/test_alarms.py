@@ -96,7 +96,7 @@ def test_a_look_that_fails_is_told_and_hides_nothing_else(
     first, second = sorted(alarms.problems(), key=lambda problem: problem.name)
 
     assert (first.name, second.name) == ("look: sandbox hosts", "waiting: records")
-    assert "cannot be told (ValueError)" in first.detail
+    assert "failed (ValueError)" in first.detail
 
 
 def test_what_cannot_be_looked_at_is_not_over(
@@ -381,7 +381,7 @@ def test_a_queue_from_which_nobody_takes(healthy: None, queue: str) -> None:
     [problem] = alarms.problems()
 
     assert problem.name == "queue: llm"
-    assert "holds 2 hints, the oldest for 6 min" in problem.detail
+    assert "has 2 hints, the oldest for 6 min" in problem.detail
 
 
 @pytest.mark.parametrize(
@@ -538,7 +538,7 @@ def test_a_model_that_is_stopped_is_told_once_and_not_for_each_user(
         alarms.tell()
     [problem] = alarms.problems()
     assert problem.name == f"stopped: workspace {workspace.pk}, openai:m"
-    assert problem.detail.startswith(f"{workspace}: Stopped by its track record: openai:m: the")
+    assert problem.detail.startswith(f"{workspace}: Stopped by its track record: openai:m: after")
     assert [one.subject for one in mail.outbox] == [f"[UaC] ALARM: {problem.name}"]
     # And it is over when the staff let the model go on
     track_records.resume(workspace, by="staff:eve", reason="mended")

@@ -340,7 +340,7 @@ def test_a_run_that_takes_every_worker_down_is_given_up_with_an_error(
 
     run.refresh_from_db()
     assert (run.status, run.outcome) == (RunStatus.DONE, RunOutcome.ABANDONED)
-    assert "given up" in str(run.error)
+    assert "failed permanently" in str(run.error)
     assert runs.claim(str(run.pk)) is None
 
 

@@ -39,6 +39,7 @@ def findings(
         ("来月東京へ引っ越します", "ユーザーは2026年4月に東京へ引っ越す。"),
         ("Room 412, please", "The user has room 412."),
         ("OK 👍", "👍"),
+        ("It is 1.", "it is 1"),
     ],
 )
 def test_text_that_is_said(said: str, text: str) -> None:
