@@ -63,9 +63,9 @@ from memory.project.values import RecordId
 from memory.provenance import read_records
 
 SNOOZES = ["snooze_for_a_day", "snooze_for_a_week", "snooze_until_it_changes"]
-# The number of a constraint's lines shown before and after those that made an alert.
+# Number of a constraint's lines shown before and after those that raised an alert.
 AROUND = 4
-# The limit for one confirmation, which lists what is resolved.
+# Maximum number of alerts on a confirmation page, which lists them all.
 MAX_RESOLVED = 200
 WHY_LEFT = {
     "acknowledged": "acknowledged or resolved already",
@@ -76,7 +76,7 @@ WHY_LEFT = {
 
 
 def _verdicts(verdict: Verdict) -> Subquery:
-    """Count the verdicts of one kind on the constraint of each alert, in its workspace."""
+    """Count the verdicts of one kind on each alert's constraint, within the alert's workspace."""
     judged = AlertFeedback.objects.filter(
         verdict=verdict,
         alert__constraint=OuterRef("constraint"),
@@ -96,7 +96,7 @@ class _Step:
 
     @admin.display(description="run")
     def by_run(self, event: AlertEvent) -> str:
-        """Link to the run that did it."""
+        """Link to the run that caused the event."""
         return link(event.run)
 
     @admin.display(description="detail")
@@ -131,7 +131,7 @@ class AlertEventInline(_Step, admin.TabularInline[AlertEvent, Alert]):
 
 @admin.register(Alert)
 class AlertAdmin(ReadOnlyAdmin[Alert]):
-    """The findings of constraints: their messages, with the evidence down to the log's messages."""
+    """Findings of constraints: their messages, and the evidence down to the log's messages."""
 
     list_display = [
         *("level", "headline", "standing", "user_link", "rule_name", "verdicts", "opened_at")
@@ -210,7 +210,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="severity", ordering=BY_SEVERITY)
     def level(self, alert: Alert) -> str:
-        """Show the severity, whether it is about the constraint, and the constraint's precision."""
+        """Show the severity, any kind but a finding, and a warning for a development sandbox."""
         badges: list[str] = [badge(alert.severity, alert.get_severity_display())]
         if alert.kind != AlertKind.FINDING:
             badges.append(badge(alert.kind, alert.get_kind_display()))
@@ -263,7 +263,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="records")
     def evidence_tree(self, alert: Alert) -> str:
-        """Show each record with its fields and entries, down to the messages behind these."""
+        """Show each record with its fields and entries, down to the messages behind the entries."""
         if not alert.evidence:
             return "The constraint named no record as evidence."
         entries = show_entries(alert.user, alert.entries)
@@ -281,7 +281,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="source")
     def rule(self, alert: Alert) -> str:
-        """Show the constraint's source in the version of the run that last found it."""
+        """Show the constraint's source in the version on which a run last found the alert."""
         checkpoint = alert.last_run.checkpoint if alert.last_run else None
         path = inline(alert.constraint)
         if (ours := applicability.version_of(alert)) is not None:
@@ -310,12 +310,12 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="executed in")
     def ran_in(self, alert: Alert) -> str:
-        """Show the kind of sandbox, with a warning for the one for development."""
+        """Show the kind of sandbox, with a warning if it is for development."""
         return sandbox(alert.last_run.runner if alert.last_run else "")
 
     @admin.action(description="Acknowledge the selected alerts", permissions=["operate"])
     def acknowledge(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Mark them as seen."""
+        """Acknowledge the alerts."""
         self._do(
             request,
             queryset.filter(state__in=[AlertState.OPEN, AlertState.SNOOZED]),
@@ -343,7 +343,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.action(description="Reopen the selected alerts", permissions=["operate"])
     def reopen(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Reopen alerts that were put aside by hand."""
+        """Reopen alerts that were acknowledged, snoozed or resolved by hand."""
         self._do(
             request,
             queryset,
@@ -355,7 +355,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     def resolve(self, request: HttpRequest, queryset: QuerySet[Alert]) -> TemplateResponse | None:
         """Resolve the alerts, after asking.
 
-        A constraint that finds the same unchanged opens no new one.
+        A constraint that still finds the same thing, unchanged, opens no new alert.
         """
         if not self.is_confirmed(request, "resolve", queryset):
             return _ask_to_resolve(request, queryset)
@@ -408,7 +408,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         verb: str,
         chosen: QuerySet[Alert] | None = None,
     ) -> None:
-        """Apply an action to each alert that allows it, and report the number."""
+        """Apply an action to each alert that allows it, and report how many were changed."""
         number = (fitting if chosen is None else chosen).count()
         done = 0
         for alert in fitting:
@@ -441,7 +441,7 @@ def _locations(alert: Alert) -> Mapping[RecordId, RecordLocation]:
 
 
 def _fields(alert: Alert) -> Mapping[RecordId, Mapping[str, Any]]:
-    """Return the fields of these records in the version of the run that last found the alert."""
+    """Return the fields of the evidence's records, as of the run that last found the alert."""
     checkpoint = alert.last_run.checkpoint if alert.last_run else None
     if checkpoint is None:
         return {}
@@ -471,7 +471,7 @@ def _ask_to_resolve(request: HttpRequest, chosen: QuerySet[Alert]) -> TemplateRe
 
 
 def _rule(alert: Alert, text: str) -> SafeString:
-    """Show the constraint's source, folded, with a link to the place that made the alert."""
+    """Show the constraint's source, folded, with the lines that raised the alert highlighted."""
     is_finding = alert.kind == AlertKind.FINDING
     places = (
         statements_that_say(text, alert.severity, alert.message)
@@ -495,7 +495,7 @@ def _rule(alert: Alert, text: str) -> SafeString:
 
 
 def _failed_at(alert: Alert) -> list[range]:
-    """Return the line on which the constraint failed in the run that last found it."""
+    """Return the line on which the constraint failed in the run that last found the alert."""
     output = alert.last_run.output if alert.last_run else None
     for said in output.get("constraints", ()) if isinstance(output, dict) else ():
         error = said["error"] if said["path"] == alert.constraint else None
@@ -520,7 +520,7 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[AlertEvent]:
-        """Defer the numbers of entries, which lists do not show."""
+        """Defer the entry numbers, which lists do not show."""
         return super().get_queryset(request).defer("entries")
 
     @admin.display(description="actor", ordering="actor")
@@ -555,7 +555,7 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
 
 @admin.register(EventCounter)
 class EventCounterAdmin(ReadOnlyAdmin[EventCounter]):
-    """The number of events by workspace."""
+    """The number of events per workspace."""
 
     list_display = ["workspace_name", "last_seq"]
     list_display_links = ["last_seq"]

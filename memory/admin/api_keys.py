@@ -21,7 +21,7 @@ from memory.workspaces import NotReplaced, UnknownUsers, create_key, persons, re
 class ApiKeyForm(forms.ModelForm[ApiKey]):
     """A key's name, scopes and expiry.
 
-    `grants_manage` tells whether this member of the staff may grant the scope `manage`.
+    `grants_manage` tells whether the current staff member may grant the scope `manage`.
     """
 
     grants_manage = False
@@ -47,7 +47,7 @@ class ApiKeyForm(forms.ModelForm[ApiKey]):
         super().__init__(*args, **kwargs)
         if "users" in self.fields:
             self.fields["users"].initial = "\n".join(_names(self.instance))
-        scopes = self.fields.get("scopes")  # those who may only look have no fields
+        scopes = self.fields.get("scopes")  # a read-only viewer's form has no fields
         if isinstance(scopes, forms.MultipleChoiceField) and not self.grants_manage:
             scopes.choices = [one for one in Scope.choices if one[0] != Scope.MANAGE]
 
@@ -81,7 +81,7 @@ def _names(key: ApiKey) -> list[str]:
 
 
 class RevokedFilter(PresenceFilter):
-    """A filter by whether the key was revoked."""
+    """Filters keys by whether they were revoked."""
 
     title = "state"
     parameter_name = "revoked"
@@ -90,11 +90,11 @@ class RevokedFilter(PresenceFilter):
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(MemoryAdmin[ApiKey]):
-    """API keys: shown once when created, revoked and never deleted.
+    """API keys: shown once, when created, and revoked instead of deleted.
 
-    A key may do what its creator may not, so creating one requires access to the content that it
-    reads, and for the scope `manage` the permission to grant it. Whoever may change keys can revoke
-    any.
+    A key may do things that its creator may not, so creating one requires access to the content
+    that it can read and, for the scope `manage`, the permission to grant that scope. Anyone who may
+    change keys can revoke any key.
     """
 
     form = ApiKeyForm
@@ -118,11 +118,11 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     ]
 
     def actions_for(self, row: ApiKey) -> Collection[str]:
-        """Offer actions for a key that is not revoked, which is final."""
+        """Offer actions unless the key is revoked, which is final."""
         return [] if row.revoked_at else ["replace", "revoke"]
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
-        """Show the fields of a new key, and also the state of an existing one."""
+        """Show a key's fields and, unless it is new, its state."""
         asked = ["workspace", "name", "scopes", "users", "expires_at"]
         return [*asked, *self.readonly_fields] if obj else asked
 
@@ -133,8 +133,8 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     def get_form(
         self, request: HttpRequest, obj: ApiKey | None = None, change: bool = False, **kwargs: Any
     ) -> Any:
-        """Offer only the scopes that this member of the staff may grant."""
-        form: Any = super().get_form(request, obj, change, **kwargs)  # a class of this request
+        """Offer only the scopes that the staff member may grant."""
+        form: Any = super().get_form(request, obj, change, **kwargs)  # a new class for each request
         form.grants_manage = request.user.has_perm(access.GRANT_MANAGE)
         return form
 
@@ -143,7 +143,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
         return super().has_add_permission(request) and access.sees_content(request.user)
 
     def has_change_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
-        """Require access to content, and for a managing key the permission to grant that scope."""
+        """Require access to content; if the key has `manage`, also the permission to grant it."""
         manages = obj is not None and Scope.MANAGE in obj.scopes
         if manages and not request.user.has_perm(access.GRANT_MANAGE):
             return False
@@ -183,7 +183,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     def save_model(
         self, request: HttpRequest, obj: ApiKey, form: forms.ModelForm[ApiKey], change: bool
     ) -> None:
-        """Create a key and show its text, only this once, or store changes."""
+        """Create a key and show its text, this once only; or store changes to an existing key."""
         if change:
             super().save_model(request, obj, form, change)
             return

@@ -33,7 +33,7 @@ from memory.models.backtests import GOING_ON, BacktestState, UserState
 from memory.models.workspace_constraints import VersionState
 from memory.temporal import backtest_reports, backtests
 
-# The number of findings on a backtest's page; their own list has all.
+# Maximum number of findings on a backtest's page; the list of findings has them all.
 _LISTED = 50
 
 
@@ -73,7 +73,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     ]
 
     class Media:
-        """Scripts: the page is refreshed while the backtest runs."""
+        """A script that refreshes the page while the backtest runs."""
 
         js = [Script("memory/progress.js", defer=True)]
 
@@ -86,7 +86,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         ]
 
     def progress_view(self, request: HttpRequest, pk: UUID) -> JsonResponse:
-        """Return the backtest's progress to a script."""
+        """Return the backtest's progress as JSON, for the polling script."""
         backtest = self.get_object(request, str(pk))
         if backtest is None:
             raise Http404("There is no such backtest.")
@@ -113,7 +113,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         )
 
     def actions_for(self, row: Backtest) -> Collection[str]:
-        """Offer to approve a tested version, to cancel while it runs, and to restart afterwards."""
+        """Offer to cancel a running backtest, or to restart an ended one or approve its version."""
         if row.state in GOING_ON:
             return ["cancel"]
         version = row.version
@@ -122,7 +122,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         return [*approve, "start_again"]
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
-        """Tell whether this member of the staff may approve constraints."""
+        """Tell whether the staff member may approve constraints."""
         return request.user.has_perm("memory.approve_workspaceconstraint")
 
     @admin.display(description="backtest", ordering="constraint")
@@ -134,7 +134,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="constraint")
     def of_what(self, backtest: Backtest) -> str:
-        """Link to the version, or to the user whose own constraint it is."""
+        """Link to the version or, for a user's own constraint, to its source and the user."""
         if backtest.version is not None:
             return link(backtest.version)
         texts = Blob.objects.filter(user=backtest.user, hash=backtest.source_hash)
@@ -200,7 +200,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="alerts")
     def fired(self, backtest: Backtest) -> str:
-        """Show the number of alerts, and of users who would have had them."""
+        """Show how many alerts there would have been, and for how many users."""
         found = _summary(backtest)
         more = f", and {found['left_out']:,} more that were not kept" if found["left_out"] else ""
         sample = ", a sample" if found["sampled"] else ""
@@ -233,7 +233,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="busiest day")
     def busiest(self, backtest: Backtest) -> str:
-        """Show the day on which most would have opened."""
+        """Show the day on which the most alerts would have opened."""
         busiest = _summary(backtest)["busiest"]
         if busiest is None:
             return NOTHING
@@ -246,7 +246,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="users with the most alerts")
     def most(self, backtest: Backtest) -> SafeString | str:
-        """Link to the users who would have had the most alerts, and to all."""
+        """Link to the users who would have had the most alerts, and to the list of all users."""
         found = (
             backtest.users.select_related("user")
             .annotate(number=Count("findings"))
@@ -262,7 +262,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="alerts, in order of time")
     def findings(self, backtest: Backtest) -> SafeString | str:
-        """List the first of the findings, each with its user and version."""
+        """List the first findings, each with its user and version."""
         found = list(
             backtest_reports.findings_of(backtest).order_by("opened_at", "pk")[: _LISTED + 1]
         )
@@ -287,7 +287,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="problems")
     def problems(self, backtest: Backtest) -> SafeString | str:
-        """Show where it would have failed or been paused, or could not be followed."""
+        """Show where it would have failed or been paused, or could not be evaluated."""
         found = _summary(backtest)
         rows: list[SafeString | str] = [
             format_html(
@@ -310,7 +310,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.action(description="Approve the backtested versions", permissions=["approve"])
     def approve(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
-        """Make these versions the live ones of their constraints."""
+        """Make these versions live."""
         for backtest in queryset:
             if backtest.version is None:
                 messages.warning(request, "A user's own constraint is live without approval.")
@@ -351,7 +351,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
 
 def approve_version(request: HttpRequest, version: Any) -> None:
-    """Make a version live, and show the evidence for that, or why it is not possible."""
+    """Make a version live, and show the backtest behind that, or why it cannot go live."""
     tested = backtest_reports.tested(version)
     try:
         workspace_constraints.approve(version, by=staff_of(request))
@@ -377,7 +377,7 @@ def start_backtest(
 
 
 def _users(backtest: Backtest) -> tuple[int, int]:
-    """Return the numbers of users that are done, and of all users."""
+    """Return the number of users that are done, and the number of all users."""
     return getattr(backtest, "done_users", 0), getattr(backtest, "of_users", 0)
 
 
@@ -395,7 +395,7 @@ def _summary(backtest: Backtest) -> dict[str, Any]:
 
 
 def _versions(found: Collection[BacktestFinding]) -> dict[tuple[int, int], int]:
-    """Return the checkpoints of findings by user and version."""
+    """Return the keys of the findings' checkpoints, by user and version."""
     rows = Checkpoint.objects.filter(
         user__in={one.result.user_id for one in found}, version__in={one.version for one in found}
     )
@@ -404,7 +404,7 @@ def _versions(found: Collection[BacktestFinding]) -> dict[tuple[int, int], int]:
 
 @admin.register(BacktestUser)
 class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
-    """The results of backtests by user."""
+    """The results of backtests for each user."""
 
     list_display = ["name", "alerts", "how_far", "problem_count", "versions", "backtest_link"]
     list_filter = ["state", "backtest__workspace"]
@@ -424,7 +424,7 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
         return found.defer(*_of_version("backtest"))
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Allow the filter by which a backtest's page links here."""
+        """Allow the filter used by links from a backtest's page."""
         return lookup == "backtest__id__exact" or super().lookup_allowed(lookup, value, request)
 
     @admin.display(description="user", ordering="user__user_id")
@@ -458,7 +458,7 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
 
     @admin.display(description="where it would have failed")
     def told(self, row: BacktestUser) -> SafeString | str:
-        """Show where it would have failed or been paused, or could not be followed."""
+        """Show where it would have failed or been paused, or could not be evaluated."""
         return lines(
             format_html(
                 "{} {} v{} {}",
@@ -497,7 +497,7 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
         return super().get_queryset(request).defer(*_of_version("result__backtest"))
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Allow the filters by which the pages of a backtest and of a user's part link here."""
+        """Allow the filters used by links from the pages of backtests and of their users."""
         ids = ("result__backtest__id__exact", "result__id__exact")
         return lookup in ids or super().lookup_allowed(lookup, value, request)
 
@@ -529,7 +529,7 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
 
     @admin.display(description="records")
     def records(self, finding: BacktestFinding) -> SafeString | str:
-        """Name the records that it rested on."""
+        """Name the records in its evidence."""
         return lines(
             format_html(
                 "{} in {}",
@@ -541,7 +541,7 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
 
     @admin.display(description="changes")
     def steps(self, finding: BacktestFinding) -> SafeString | str:
-        """List the changes of its severity or records."""
+        """List the changes to its severity or records."""
         return lines(
             format_html(
                 "{} v{} {} {}",

@@ -69,12 +69,12 @@ _AGAIN_SECONDS, _AGAIN_MOST, _LOOKS = 2, 60, 15
 _MAX_LINKS = 100
 _MAX_PAGES = 1000
 
-# The session key of the rows of a list on which somebody has just acted.
+# The session key for the rows of a list right after an action on some of them.
 _KEPT = "kept_rows"
 
 
 class LabelledSplitDateTime(AdminSplitDateTime):
-    """The input of a moment, whose two parts have names for screen readers."""
+    """A date and time input whose two parts are labelled for screen readers."""
 
     def __init__(self, attrs: dict[str, Any] | None = None) -> None:
         super().__init__(attrs)
@@ -83,13 +83,13 @@ class LabelledSplitDateTime(AdminSplitDateTime):
 
 
 class NotedActionForm(ActionForm):
-    """The choice of an action for the selected rows, with its reason."""
+    """The form to choose an action for the selected rows, with a reason."""
 
     note = forms.CharField(label="Why:", required=False, max_length=MAX_REASON)
 
 
 class OwnChoicesFilter(admin.RelatedFieldListFilter):
-    """A filter by a related row that offers only rows which the member of the staff may see."""
+    """A filter by related row that offers only the rows that the staff member may see."""
 
     def field_choices(
         self, field: Any, request: HttpRequest, model_admin: Any
@@ -107,14 +107,14 @@ class OwnChoicesFilter(admin.RelatedFieldListFilter):
 class MemoryAdmin(admin.ModelAdmin[Row]):
     """A screen for one kind of row.
 
-    The actions of the list are also buttons on the page of each row for which `actions_for` names
-    them; `action_note` labels a note that goes with them. `when_empty` is the text of an empty
-    list. The actions in `asking` show a page first, and act once they are confirmed; the
-    `dangerous` ones need a note, and their buttons are red, and apart.
+    The list's actions are also buttons on a row's page, if `actions_for` names them for that row;
+    `action_note` labels the note that can accompany them. `when_empty` is the text of an empty
+    list. The actions in `asking` show a page first and act once they are confirmed; those in
+    `dangerous` require a note, and their buttons are red and set apart.
 
-    Everything depends on the member of the staff: the rows are those of the workspaces that they
-    see (`memory.staff.access`), content is hidden unless they may see it (`memory.admin.masking`),
-    and their actions and views are recorded (`memory.staff.audit`).
+    Everything depends on the staff member: the rows are those of the workspaces that they see
+    (`memory.staff.access`), content is hidden unless they may see it (`memory.admin.masking`), and
+    their actions and views are recorded (`memory.staff.audit`).
     """
 
     action_note = ""
@@ -136,11 +136,11 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     # -- Visible rows --------------------------------------------------------------------------
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Row]:
-        """Return the rows of the workspaces that the member of the staff sees; all views use it."""
+        """Return the rows of the workspaces that the staff member sees; all views use this."""
         return access.seen_by(request.user, super().get_queryset(request))
 
     def get_list_filter(self, request: HttpRequest) -> list[Any]:
-        """Limit filters to visible rows, and add a filter by the state of work."""
+        """Limit filters to visible rows; for work, add a filter by its state."""
         is_work = any(kind.model is self.model for kind in stuck.KINDS.values())
         own = [self._own_choices(one) for one in super().get_list_filter(request)]
         return [*own, *([WorkFilter] if is_work else [])]
@@ -167,7 +167,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     # -- Hidden content ------------------------------------------------------------------------
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """Replace columns with content for those who may not see it."""
+        """Mask the columns that hold content for those who may not see it."""
         names = super().get_list_display(request)
         return names if access.sees_content(request.user) else masking.masked(self, names)
 
@@ -194,7 +194,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return [name for name in names if not self._tells_content(name.lstrip("^=@"))]
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Refuse filters in the URL by hidden fields, which would reveal them."""
+        """Refuse URL filters on hidden fields, which would reveal them."""
         if not access.sees_content(request.user) and (
             self._tells_content(lookup) or not self._is_known(lookup)
         ):
@@ -202,9 +202,9 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return super().lookup_allowed(lookup, value, request)
 
     def _is_known(self, lookup: str) -> bool:
-        """Return whether a lookup begins with a field or is a filter of the list.
+        """Return whether a lookup begins with a field of the model or is one of the list's filters.
 
-        An annotation of the list is neither, and may contain hidden content.
+        An annotation is neither, and may contain hidden content.
         """
         name = lookup.split("__")[0]
         fields = {"pk", *(field.name for field in self.opts.get_fields())}
@@ -253,14 +253,14 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return list(self.actions)
 
     def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[Row]) -> bool:
-        """Return whether an action that asks first is confirmed, with the reason that it needs."""
+        """Return whether the action is confirmed and has a reason, if it needs one."""
         has_reason = bool(note_of(request)) or action not in self.dangerous
         return "confirmed" in request.POST and has_reason
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
-        """Show the list, with a text if it is empty; audit the view of rows about people."""
+        """Show the list, or a text if it is empty; audit the view if the rows are about people."""
         response = super().changelist_view(
             request, {"when_empty": self.when_empty, **(extra_context or {})}
         )
@@ -302,7 +302,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the staff's changes of a row."""
+        """Show the staff's changes to a row."""
         response = super().history_view(request, object_id, extra_context)
         if isinstance(response, TemplateResponse) and response.context_data:
             response.context_data["title"] = "Change history"
@@ -319,7 +319,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     # -- Actions -------------------------------------------------------------------------------
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
-        """Tell whether actions may be used, which needs the change permission."""
+        """Tell whether actions may be used, which requires the change permission."""
         name = f"{self.opts.app_label}.change_{self.opts.model_name}"
         return request.user.has_perm(name)
 
@@ -334,21 +334,21 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     def response_add(
         self, request: HttpRequest, obj: Row, post_url_continue: str | None = None
     ) -> HttpResponse:
-        """Audit the addition, in its transaction."""
+        """Audit the addition in the same transaction."""
         audit.note(request.user, AuditKind.ADD, self._subject(obj))
         return super().response_add(request, obj, post_url_continue)
 
     def response_change(self, request: HttpRequest, obj: Row) -> HttpResponse:
-        """Audit the change, in its transaction."""
+        """Audit the change in the same transaction."""
         audit.note(request.user, AuditKind.CHANGE, self._subject(obj))
         return super().response_change(request, obj)
 
     def response_action(
         self, request: HttpRequest, queryset: QuerySet[Row], *args: Any, **kwargs: Any
     ) -> HttpResponse | None:
-        """Run the action; return to the page of the row if it came from there.
+        """Run the action; return to the row's page if the request came from there.
 
-        It never affects more rows than were shown to the member of the staff.
+        It never affects more rows than the staff member was shown.
         """
         all_of_them = request.POST.get("select_across", "0") != "0"
         if all_of_them and BoundedPaginator(queryset, self.list_per_page).is_cut:
@@ -362,7 +362,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         shown = [] if from_page else self.get_changelist_instance(request).result_list
         keys = [str(row.pk) for row in shown]
         response = super().response_action(request, queryset, *args, **kwargs)
-        # An action that redirects by itself does that.
+        # An action's own redirect is kept.
         here = getattr(response, "url", None) == request.get_full_path()
         if isinstance(response, HttpResponseRedirect) and here:
             row = queryset.filter(pk__in=request.POST.getlist("_selected_action")).first()
@@ -399,7 +399,7 @@ class SteadyChangeList(ChangeList):
 
 
 def _noted(act: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Wrap an action so that it is audited before it begins, and not done otherwise."""
+    """Wrap an action so that it is audited first, and does not run if that fails."""
 
     @wraps(act)
     def noted(model_admin: Any, request: HttpRequest, rows: QuerySet[Any]) -> Any:
@@ -463,9 +463,10 @@ def note_of(request: HttpRequest, otherwise: str = "") -> str:
 
 
 def confirmed_reason(request: HttpRequest) -> str:
-    """Return the reason of a confirmed action that needs one.
+    """Return the reason for a confirmed action that needs one.
 
-    Empty if it is not confirmed yet, or lacks the reason; then a message asks for it.
+    Empty if the action is not confirmed yet or has no reason; in the latter case, a message asks
+    for one.
     """
     reason = note_of(request)
     if "confirmed" not in request.POST:
@@ -481,13 +482,13 @@ def staff_of(request: HttpRequest) -> str:
 
 
 class WorkFilter(admin.SimpleListFilter):
-    """A filter of work by its state, as the front page counts it."""
+    """Filters work by the states that the front page counts."""
 
     title = "work status"
     parameter_name = "work"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the choices: each state of each kind of work with such rows."""
+        """Return the choices: each state of each kind of work that has rows of this model."""
         kinds = [kind for kind in stuck.KINDS.values() if kind.model is model_admin.model]
         return [
             (f"{kind.name}.{how}", f"{kind.title}: {words}" if len(kinds) > 1 else words)
@@ -523,7 +524,7 @@ class ReadOnlyAdmin(MemoryAdmin[Row]):
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Row | None:
-        """Return the row to show, with its texts made visible, since it is never saved."""
+        """Return the row with its texts hidden or escaped for display; it is never saved."""
         row = super().get_object(request, object_id, from_field)
         content = () if access.sees_content(request.user) else masking.content_fields(self.model)
         for field in self.opts.concrete_fields if row else ():
@@ -542,7 +543,7 @@ class PausedAdmin(ReadOnlyAdmin[Paused]):
     actions = ["resume"]
 
     def actions_for(self, row: Paused) -> Collection[str]:
-        """Offer to resume, unless that was done."""
+        """Offer to resume, unless it was resumed already."""
         return [] if row.resumed_at else ["resume"]
 
     @admin.display(description="state", ordering="resumed_at")
@@ -557,7 +558,7 @@ class PausedAdmin(ReadOnlyAdmin[Paused]):
 
 
 class WorkAdmin(ReadOnlyAdmin[Work]):
-    """A screen of work that somebody asked for, which is due until it is done."""
+    """A screen of work that somebody requested; it stays due until it is done."""
 
     actions = ["try_now"]
 
@@ -580,7 +581,7 @@ class WorkAdmin(ReadOnlyAdmin[Work]):
 
 
 class PresenceFilter(admin.SimpleListFilter):
-    """A filter by whether a field is empty, with labels for both cases."""
+    """Filters rows by whether a field is empty, with a label for each case."""
 
     field: str
     filled: str
@@ -591,20 +592,20 @@ class PresenceFilter(admin.SimpleListFilter):
         return [("yes", self.filled), ("no", self.empty)]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
-        """Keep the rows of the choice."""
+        """Keep the rows that match the choice."""
         if self.value() not in ("yes", "no"):
             return None
         return queryset.filter(**{f"{self.field}__isnull": self.value() == "no"})
 
 
 def rows_for(request: HttpRequest, model: type[Row]) -> QuerySet[Row]:
-    """Return the rows of a kind that this member of the staff may see."""
+    """Return the rows of a model that the staff member may see."""
     rows = access.seen_by(request.user, model._default_manager.all())
     return rows if may_see(request, model) else rows.none()
 
 
 def may_see(request: HttpRequest, model: type[models.Model]) -> bool:
-    """Tell whether this member of the staff may see rows of this kind."""
+    """Tell whether the staff member may see rows of this model."""
     return request.user.has_perm(f"{model._meta.app_label}.view_{model._meta.model_name}")
 
 
@@ -702,7 +703,10 @@ def _list_url(model: type[models.Model]) -> str:
 
 
 def look_again(request: HttpRequest) -> dict[str, int]:
-    """Return the seconds until a page about work under way reloads, with the number of reloads."""
+    """Return the seconds until a page about work under way reloads, and the number of reloads.
+
+    Empty once the maximum number of reloads is reached.
+    """
     text = request.GET.get("look", "")
     look = int(text) if text.isascii() and text.isdigit() and len(text) < 3 else 0
     if look >= _LOOKS:

@@ -50,7 +50,7 @@ from memory.project.values import RecordId
 from memory.staff import access
 from memory.temporal import history, rollback
 
-# Further items are only counted: the first ones show what a rollback is about.
+# Any further items are only counted: the first ones show what a rollback affects.
 MAX_LEFT_OUT = 20
 
 REDACTING = "A redaction of this user's memory is under way: try again in a moment."
@@ -100,7 +100,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Checkpoint]:
-        """Defer columns that lists do not show; of the edits they show the first."""
+        """Defer columns that lists do not show; of the edits, they show only the first."""
         return (
             super()
             .get_queryset(request)
@@ -128,7 +128,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     def restore(
         self, request: HttpRequest, queryset: QuerySet[Checkpoint]
     ) -> TemplateResponse | None:
-        """Roll back to the version, after asking, as a new version; the log stays."""
+        """After confirmation, restore the version as a new version; the log stays unchanged."""
         if queryset.count() != 1:
             messages.error(request, "Choose one version: nothing was done.")
             return None
@@ -184,7 +184,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="changes")
     def changes(self, checkpoint: Checkpoint) -> str:
-        """Count the records that changed; if there are none, show what else did."""
+        """Count the records that changed; if none did, show the edits."""
         counts = checkpoint.verdict.get("counts", {})
         changed = ", ".join(
             f"{counts[f'records_{verb}']} {verb}"
@@ -225,7 +225,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="checked by")
     def checked_in(self, checkpoint: Checkpoint) -> str:
-        """Show the kind of sandbox, with a warning for the one for development."""
+        """Show the kind of sandbox, with a warning if it is for development."""
         return sandbox(checkpoint.verdict.get("runner", ""))
 
     @admin.display(description="entries cited")
@@ -236,7 +236,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="entries settled")
     def settled(self, checkpoint: Checkpoint) -> str:
-        """Link to the outcomes that were decided with it."""
+        """Link to the outcomes of the entries that this version settled."""
         number = checkpoint.outcomes.count()
         return link_to_list(
             EntryOutcome, counted(number, "outcome"), checkpoint__id__exact=checkpoint.pk
@@ -244,7 +244,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="runs")
     def runs(self, checkpoint: Checkpoint) -> str:
-        """Link to the runs on it."""
+        """Link to the runs on this version."""
         number = checkpoint.runs.count()
         return link_to_list(Run, counted(number, "run"), checkpoint__id__exact=checkpoint.pk)
 
@@ -269,7 +269,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="calls")
     def attempts(self, checkpoint: Checkpoint) -> SafeString | str:
-        """Show each call of the work that made it, with its outcome and usage."""
+        """Show each model call by the work that made this version, with its outcome and usage."""
         return show_attempts(checkpoint)
 
     @admin.display(description="files")
@@ -364,7 +364,7 @@ class BlobAdmin(ReadOnlyAdmin[Blob]):
 
     @admin.display(description="in the newest version")
     def used_as(self, blob: Blob) -> str:
-        """Name the files of the user's newest version with this content."""
+        """Name the files with this content in the user's newest version."""
         head = blob.user.head
         tree = head.tree if head else {}
         return lines(inline(name) for name in sorted(tree) if tree[name] == blob.hash)

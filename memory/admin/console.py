@@ -35,16 +35,16 @@ from memory.temporal import history, instants
 from memory.texts import one_line
 from memory.users import refuse_merged
 
-# A query at a moment further from the time of asking than this shows its day.
+# A query shows its day if its evaluation time is further than this from the time of asking.
 NOW = datetime.timedelta(minutes=1)
-# Limits on the listed queries of a member of the staff, and on the versions to choose from.
+# Maximum numbers of a staff member's queries listed, and of versions to choose from.
 MAX_HISTORY = 20
 MAX_VERSIONS = 50
 _MAX_CLASSES = 80
 
 
 class QueryForm(forms.Form):
-    """A query, and the moment that it is about."""
+    """A query, the state that it reads, and its evaluation time."""
 
     code = forms.CharField(
         strip=False,
@@ -120,13 +120,13 @@ def console_url(user: MemoryUser) -> str:
 
 
 def _with_python_line_ends(request: HttpRequest) -> dict[str, str]:
-    """Return the posted fields: browsers end the lines of a text with two characters."""
+    """Return the posted fields with Python's line ends; browsers send two characters for each."""
     posted = {name: request.POST.get(name, "") for name in QueryForm.base_fields}
     return {**posted, "code": posted["code"].replace("\r\n", "\n")}
 
 
 def _asked(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run | None:
-    """Start the query; None if it is refused, which the form shows."""
+    """Start the query; if it is refused, return None and let the form show why."""
     if not form.is_valid():
         return None
     asked = form.cleaned_data
@@ -144,7 +144,7 @@ def _asked(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run | Non
 
 
 def _standing(user: MemoryUser) -> str:
-    """Return why this user cannot be queried, if so."""
+    """Return why this user cannot be queried; empty if they can."""
     try:
         refuse_merged(user)
         queries.version_of(history.now(user))
@@ -169,7 +169,7 @@ def _initial(run: Run) -> dict[str, str]:
 
 
 def _day(run: Run) -> str:
-    """Return the day, in the user's time zone, at which it was asked."""
+    """Return the day of the query's evaluation time, in the user's time zone."""
     return run.instant.astimezone(ZoneInfo(run.user.time_zone)).date().isoformat()
 
 
@@ -205,13 +205,13 @@ def _result(run: Run, request: HttpRequest) -> dict[str, Any]:
 def _outcome(run: Run) -> SafeString:
     if run.status != RunStatus.DONE:
         return badge(run.status, run.get_status_display())
-    # The label does not name the user's code, since the staff wrote this one.
+    # Not the default label, which names the user's code: the staff wrote this query.
     own = run.outcome == RunOutcome.USER_ERROR
     return badge(run.outcome, "error in the query" if own else run.get_outcome_display())
 
 
 def _history(request: HttpRequest, user: MemoryUser) -> list[dict[str, Any]]:
-    """Return the last queries of this member of the staff about this user."""
+    """Return this staff member's latest queries about this user."""
     rows = (
         Run.objects.filter(user=user, asked_by=staff_of(request), kind=RunKind.QUERY)
         .exclude(asked_by="")
@@ -242,7 +242,7 @@ def _versions(user: MemoryUser, chosen: str) -> list[tuple[str, str]]:
 
 
 def _schema(head: Checkpoint | None) -> list[dict[str, Any]]:
-    """Return the names for a query: the collections of each domain, with the fields of a record."""
+    """Return the names for queries: each domain's collections, with their records' fields."""
     told, left = [], _MAX_CLASSES
     for domain in retrieval.outline(head).domains.values():
         holders = [

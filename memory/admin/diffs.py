@@ -1,4 +1,4 @@
-"""Side-by-side differences of files, and the changes of a version of a project."""
+"""Side-by-side diffs of files, and the changes made by a version of a project."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -30,7 +30,7 @@ from memory.temporal.differences import RecordChange
 # Limits on the characters compared on one page, for both sides together, and on the records shown.
 MAX_COMPARED = 400_000
 MAX_RECORDS = 100
-# The product of both sides' numbers of lines, beyond which files are shown as completely different.
+# Files whose line counts have a larger product than this are shown as completely different.
 _MAX_WORK = 250_000
 _MAX_ROWS = 2_000
 # The number of unchanged lines shown around changes.
@@ -55,7 +55,7 @@ def side_by_side(before: str, after: str) -> SafeString:
 
 
 def _stretches(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[bool, list[Row]]]:
-    """Yield rows (positions in both texts) in groups, and whether they are unchanged and folded."""
+    """Yield groups of rows (positions in both texts), each with whether it is unchanged."""
     shown: list[Row] = []
     blocks = list(_blocks(old, new))
     for number, (same, a, b, c, d) in enumerate(blocks):
@@ -144,7 +144,7 @@ def show_files(before: Checkpoint | None, after: Checkpoint) -> SafeString | str
     hashes = {tree[path] for path in paths for tree in (old, new) if path in tree}
     blobs = Blob.objects.filter(user_id=after.user_id, hash__in=hashes)
     sizes = dict(blobs.annotate(size=Length("content")).values_list("hash", "size"))
-    # The size of each file in either version; None if it was redacted.
+    # Path → the sizes of the file before and after; None for redacted content.
     taken = {
         path: [sizes[tree[path]] for tree in (old, new) if path in tree and tree[path] in sizes]
         for path in paths

@@ -1,7 +1,7 @@
 """Safe display of values: text, badges, JSON, source.
 
-Content of people, models and backends is untrusted. Everything here escapes it, and writes out the
-characters that would reorder or hide the text around them.
+Content from people, models and backends is untrusted. Everything here escapes it, and writes out
+the characters that would reorder or hide the text around them.
 """
 
 import json
@@ -20,7 +20,7 @@ from memory.texts import visible as visible
 
 NOTHING = "–"
 
-# Enough to judge by; longer content is read over the API.
+# Enough to judge the content by; the rest can be read over the API.
 MAX_TEXT = 100_000
 
 _TONES = {
@@ -62,7 +62,7 @@ _TONES = {
     "input_limit": "bad",
     "protocol_error": "bad",
     "abandoned": "bad",
-    # Outcomes of calls of language models.
+    # Outcomes of calls to language models.
     "started": "note",
     "invalid_call": "caution",
     "truncated": "bad",
@@ -102,24 +102,24 @@ _TONES = {
 
 
 def visible_json(text: str) -> str:
-    """Return equivalent JSON in which every such character is escaped."""
+    """Return equivalent JSON with characters escaped that would reorder or hide text."""
     return STEERING.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def inline(text: str) -> SafeString:
-    """Return text for the middle of a line, isolated in its direction."""
+    """Return text for use within a line, with its writing direction isolated."""
     return format_html("<bdi>{}</bdi>", visible(text))
 
 
 def badge(value: str, label: str | None = None) -> SafeString:
-    """Return a word on a matching colour; a value without a tone is plain."""
+    """Return a label on the colour that matches the value; a value without a tone is plain."""
     return format_html(
         '<span class="badge {}">{}</span>', _TONES.get(value, "plain"), label or value
     )
 
 
 def sandbox(runner: str) -> SafeString | str:
-    """Return the kind of sandbox that computed a result, with its warning."""
+    """Return the kind of sandbox that computed a result, with a warning if it has one."""
     warning = warning_of(runner)
     if warning is None:
         return runner or "no sandbox"
@@ -132,7 +132,7 @@ def sandbox_badge(runner: str) -> SafeString | str:
 
 
 def preformatted(text: str) -> SafeString | str:
-    """Return text in a block that keeps its lines."""
+    """Return text in a block that keeps its line breaks."""
     if not text:
         return NOTHING
     return format_html('<pre class="block" tabindex="0">{}</pre>', _beginning(text))
@@ -149,7 +149,7 @@ def _beginning(text: str) -> str:
 
 
 def pretty(value: Any) -> SafeString | str:
-    """Return JSON indented, in a block that keeps its lines."""
+    """Return indented JSON in a block that keeps its line breaks."""
     if value in (None, "", {}, []):
         return NOTHING
     return preformatted(visible_json(json.dumps(value, indent=2, ensure_ascii=False)))
@@ -172,7 +172,7 @@ def lines(items: Iterable[SafeString | str]) -> SafeString | str:
 
 
 def facts(values: Mapping[str, Any]) -> str:
-    """Return `name: value` pairs in one line, without empty ones."""
+    """Return `name: value` pairs on one line, without empty values."""
     return ", ".join(
         f"{visible(name)}: {shortened(_plain(value))}"
         for name, value in values.items()
@@ -189,7 +189,7 @@ def _plain(value: Any) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return the number with the noun, in the plural unless it is one."""
+    """Return the number with the noun, in the plural unless the number is 1."""
     return f"{number:,} {noun if number == 1 else _plural(noun)}"
 
 
@@ -215,7 +215,7 @@ def rule_of(path: str) -> str:
 
 
 def problem(error: Mapping[str, Any] | None) -> SafeString | str:
-    """Show an error of the user's code: its message, place, and the user's own frames."""
+    """Show an error in the user's code: its message, place, and the user's own frames."""
     if not error:
         return NOTHING
     where = source_line(error)
@@ -274,7 +274,7 @@ def _finding(finding: Mapping[str, Any]) -> SafeString:
 
 
 def durations(timings: Mapping[str, float]) -> str:
-    """Return seconds by stage in one line."""
+    """Return the seconds for each stage on one line."""
     return ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in timings.items()) or NOTHING
 
 

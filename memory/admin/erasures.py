@@ -24,7 +24,7 @@ from memory.models import MemoryUser, UserErasure
 from memory.privacy import user_erasure
 from memory.users import UserMerged
 
-# The limit for one confirmation, which lists the users.
+# Maximum number of users on a confirmation page, which lists them all.
 MAX_CHOSEN = 50
 
 
@@ -33,7 +33,8 @@ def erase_chosen(
 ) -> TemplateResponse | None:
     """Show the users to erase and ask for the reason; once confirmed, erase them.
 
-    It is irreversible, so the confirmation requires typing the user's id, or the number of users.
+    Erasure is irreversible, so the confirmation requires typing the user's id, or the number of
+    users.
     """
     users = _users(chosen)
     if len(users) > MAX_CHOSEN:
@@ -67,7 +68,7 @@ def _to_type(users: Sequence[MemoryUser]) -> str:
 
 
 def is_typed(request: HttpRequest, chosen: QuerySet[MemoryUser]) -> bool:
-    """Tell whether the typed text confirms these users."""
+    """Tell whether the typed text confirms the erasure of these users."""
     users, typed = _users(chosen), request.POST.get("typed", "").strip()
     return typed == (users[0].user_id if len(users) == 1 else str(len(users)))
 
@@ -99,7 +100,7 @@ def _question(request: HttpRequest, users: list[MemoryUser], action: str) -> Tem
 
 
 class StateFilter(PresenceFilter):
-    """A filter by whether the erasure is done."""
+    """Filters erasures by whether they are done."""
 
     title = "state"
     parameter_name = "state"
@@ -108,7 +109,7 @@ class StateFilter(PresenceFilter):
 
 @admin.register(UserErasure)
 class UserErasureAdmin(WorkAdmin[UserErasure]):
-    """Records of erasures: by whom, why, and how many rows."""
+    """Records of erasures: who requested them, why, and how many rows were erased."""
 
     list_display = ["created_at", "user_name", "workspace", "how_far", "wanted_by"]
     list_display_links = ["created_at", "user_name"]
@@ -158,7 +159,7 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
 
     @admin.display(description="the log")
     def log(self, row: UserErasure) -> str:
-        """Show the length of the log, and its verification."""
+        """Show the length of the log, and the hash that verifies it."""
         return lines(
             [
                 f"{counted(row.user.last_seq, 'entry')}, without content",
@@ -176,5 +177,5 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
 
     @admin.display(description="waits for sandbox hosts")
     def waits_for(self, row: UserErasure) -> str:
-        """Name the hosts that have not confirmed yet that they hold nothing of the user."""
+        """Name the hosts that have not yet confirmed that they hold no data about the user."""
         return lines(map(inline, row.hosts))

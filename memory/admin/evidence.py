@@ -25,7 +25,7 @@ def local_time(at: datetime.datetime, user: MemoryUser) -> str:
 
 
 def show_fields(fields: Mapping[str, Any]) -> SafeString | str:
-    """Show the fields of a record in one line, without empty ones."""
+    """Show the fields of a record on one line, without empty ones."""
     told = format_html_join(
         ", ",
         "{} <b>{}</b>",

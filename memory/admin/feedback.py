@@ -19,7 +19,7 @@ from memory.models import AlertFeedback, PausedConstraint
 
 
 class ResumedFilter(PresenceFilter):
-    """A filter by whether the constraint is still paused."""
+    """Filters constraints by whether they are still paused."""
 
     title = "state"
     parameter_name = "resumed"

@@ -25,9 +25,9 @@ from memory.admin.display import (
 from memory.models import Alert, Forecast, MemoryUser
 from memory.temporal import forecasts
 
-# The number of listed events of a forecast.
+# Maximum number of events listed per forecast.
 LISTED = 200
-# The number of alerts that are looked up for the events.
+# Maximum number of alerts looked up for the events.
 MAX_ALERTS = 500
 
 
@@ -43,10 +43,10 @@ _WILL = {
 def alerts_among(
     user: MemoryUser, events: Sequence[Mapping[str, Any]], rows: QuerySet[Alert]
 ) -> Mapping[str, Alert]:
-    """Return the newest alert of these rows for each forecast fingerprint, by fingerprint.
+    """Return the newest of these alerts for each fingerprint in the forecast, by fingerprint.
 
-    An alert has the message, which a forecast does not. Only the first five hundred fingerprints
-    are looked up.
+    Alerts have the message, which forecasts lack. Only the first five hundred fingerprints are
+    looked up.
     """
     wanted = list(dict.fromkeys(one["fingerprint"] for one in events if one["fingerprint"]))
     found = rows.filter(user=user, fingerprint__in=wanted[:MAX_ALERTS]) if wanted else rows.none()
@@ -83,7 +83,7 @@ def event(one: Mapping[str, Any], alerts: Mapping[str, Alert]) -> SafeString:
 
 
 def unforeseen(forecast: Forecast) -> list[SafeString | str]:
-    """Name the constraints without a forecast, or with an incomplete one, and why."""
+    """List the constraints whose forecast is missing or incomplete, with the reasons."""
     rows: list[SafeString | str] = []
     for one in forecasts.unforeseen(forecast, forecast.user.time_zone):
         error = one["error"]
@@ -107,7 +107,7 @@ def of_version(forecast: Forecast) -> SafeString | str:
 
 
 class DailyFilter(admin.SimpleListFilter):
-    """A filter by whether the constraints still run daily."""
+    """Filters forecasts by whether the constraints still run daily."""
 
     title = "runs"
     parameter_name = "daily"
@@ -119,7 +119,7 @@ class DailyFilter(admin.SimpleListFilter):
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[Forecast]
     ) -> QuerySet[Forecast] | None:
-        """Keep the forecasts of the choice."""
+        """Keep the forecasts that match the choice."""
         if self.value() not in ("yes", "no"):
             return None
         return queryset.filter(needs_daily=self.value() == "yes")
@@ -150,7 +150,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Forecast | None:
-        """Look up the alerts of the forecast events, for their messages."""
+        """Return the forecast, with the alerts of its events looked up for their messages."""
         forecast = super().get_object(request, object_id, from_field)
         if forecast is not None:
             events = forecasts.with_causes(forecast.timeline)
@@ -170,7 +170,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
 
     @admin.display(description="runs", ordering="needs_daily")
     def runs(self, forecast: Forecast) -> str:
-        """Show when the constraints run by the clock."""
+        """Show whether the constraints run daily or as forecast."""
         return "daily" if forecast.needs_daily else "as forecast"
 
     @admin.display(description="forecast")
@@ -183,7 +183,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
 
     @admin.display(description="without forecast")
     def unforeseen(self, forecast: Forecast) -> SafeString | str:
-        """Name the constraints without a forecast, or with an incomplete one, and why."""
+        """List the constraints whose forecast is missing or incomplete, with the reasons."""
         return lines(unforeseen(forecast))
 
     @admin.display(description="took")

@@ -20,7 +20,7 @@ from memory.models.alerts import severity_rank
 from memory.temporal import forecasts
 
 MONTHS = 3
-# The number of listed events of a day.
+# Maximum number of events listed per day.
 LISTED = 20
 WEEKDAYS = list(zip(calendar.day_abbr, calendar.day_name, strict=True))
 
@@ -37,7 +37,7 @@ class Day:
 
     @property
     def name(self) -> str:
-        """The id of the list of the day's events on the page."""
+        """The HTML id of the list of the day's events."""
         return f"foreseen-{self.date.isoformat()}"
 
     @property
@@ -77,7 +77,7 @@ class Month:
 class Calendar:
     """The coming months in the user's time zone, with their forecast events.
 
-    `known_until` is how far the forecast is complete.
+    `known_until` is the moment up to which the forecast is complete.
     """
 
     months: Sequence[Month]
@@ -119,7 +119,7 @@ def alerts_of(user: MemoryUser) -> Mapping[str, Alert]:
 
 
 def events_of(user: MemoryUser, forecast: Forecast) -> Sequence[Mapping[str, Any]]:
-    """Return the events forecast after the last run of the constraints, by time; once per row."""
+    """Return the events forecast after the constraints last ran, by time; computed once per row."""
     if "_foreseen" not in user.__dict__:
         after = user.alerts_instant or forecast.start
         assert after is not None

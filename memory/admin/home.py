@@ -46,7 +46,7 @@ Model: TypeAlias = type[models.Model]
 
 @dataclass(frozen=True)
 class Figure:
-    """A number, with a link to the list of its rows; without a link there are none."""
+    """A number, with a link to the list of its rows, if there are any."""
 
     text: str
     url: str = ""
@@ -63,7 +63,7 @@ class Series:
     links: Sequence[str]
 
     def at(self, place: int) -> Figure:
-        """Return one of its numbers."""
+        """Return the number at one step."""
         number = self.numbers[place]
         return Figure(f"{number:,}", self.links[place] if number else "")
 
@@ -102,7 +102,7 @@ class Chart:
 
 
 def context(request: HttpRequest) -> dict[str, Any]:
-    """Return the contents of the page, limited to what this member of the staff may see."""
+    """Return the contents of the page, limited to what the staff member may see."""
     now = timezone.now()
     period = PERIODS.get(request.GET.get("period", ""), PERIODS["day"])
     return {
@@ -181,7 +181,7 @@ def _alerts(request: HttpRequest) -> Mapping[str, Any]:
 
 
 def _work(request: HttpRequest) -> Iterator[Mapping[str, Any]]:
-    """Yield the kinds of work that have any."""
+    """Yield the status of each kind of work, except those with no work."""
     narrow = partial(seen_by, request.user)
     kinds = [kind.within(narrow) for kind in stuck.KINDS.values() if may_see(request, kind.model)]
     for one in stuck.standings(kinds):
@@ -264,7 +264,7 @@ def _labels(period: Period, starts: Sequence[datetime.datetime]) -> Sequence[str
 def _within(
     model: Model, field: str, start: datetime.datetime, length: datetime.timedelta, **filters: str
 ) -> str:
-    """Return the URL of the list of the rows of one step."""
+    """Return the URL of the list of one step's rows."""
     moments = {f"{field}__gte": start, f"{field}__lt": start + length}
     return list_url(model, **moments, **filters)
 
@@ -324,7 +324,7 @@ def _ended(
     tone: str,
     outcomes: Collection[RunOutcome],
 ) -> Series:
-    """Return the runs of each step that ended with one of these outcomes."""
+    """Return the runs in each step that ended with one of these outcomes."""
     either = ",".join(outcomes)
     return _series(
         name,

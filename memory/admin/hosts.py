@@ -63,7 +63,7 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
 
     @admin.display(description="kept for users")
     def resident(self, host: SandboxHost) -> Any:
-        """Count the sandboxes that are kept for their users to come back."""
+        """Count the sandboxes that are kept in case their users come back."""
         return host.report.get("leases")
 
     @admin.display(description="report on its sandboxes")

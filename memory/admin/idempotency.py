@@ -1,4 +1,4 @@
-"""Idempotency keys: requests that are remembered, so that they are not done twice."""
+"""Idempotency keys: requests that are remembered so that they are not carried out twice."""
 
 from django.contrib import admin
 
@@ -9,7 +9,7 @@ from memory.models import IdempotencyKey
 
 @admin.register(IdempotencyKey)
 class IdempotencyKeyAdmin(ReadOnlyAdmin[IdempotencyKey]):
-    """The keys of the last days' writes."""
+    """The keys of the writes of the last few days."""
 
     list_display = ["name", "user_link", "workspace", "created_at"]
     list_filter = ["workspace"]

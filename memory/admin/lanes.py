@@ -1,4 +1,4 @@
-"""Lanes of work on the memory of users."""
+"""Lanes of work on users' memory."""
 
 from collections.abc import Collection
 
@@ -13,7 +13,7 @@ from memory.work import lanes
 
 
 class DueFilter(PresenceFilter):
-    """A filter by whether work waits."""
+    """Filters lanes by whether work is pending."""
 
     title = "state"
     parameter_name = "due"
@@ -22,7 +22,7 @@ class DueFilter(PresenceFilter):
 
 @admin.register(Lane)
 class LaneAdmin(ReadOnlyAdmin[Lane]):
-    """Pending work: since when it waits, which worker has it, and its last error."""
+    """Pending work: how long it has waited, which worker holds it, and its last error."""
 
     list_display = [
         "work",
@@ -59,7 +59,7 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
     ]
 
     def actions_for(self, row: Lane) -> Collection[str]:
-        """Offer a retry if work waits."""
+        """Offer a retry if work is pending."""
         return ["try_now"] if row.due_at else []
 
     @admin.display(description="work", ordering="name")
@@ -74,7 +74,7 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
 
     @admin.display(description="state")
     def standing(self, lane: Lane) -> str:
-        """Show whether work waits, is being done, or keeps failing."""
+        """Show whether work is waiting, in progress or failing."""
         if lane.lease_owner:
             return badge("running", "in progress")
         if lane.due_at is None:

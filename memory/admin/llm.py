@@ -1,4 +1,4 @@
-"""Calls of language models, and their spending."""
+"""Calls to language models, and what they cost."""
 
 import datetime
 from decimal import Decimal
@@ -31,7 +31,7 @@ from memory.models.llm import LlmOutcome
 from memory.privacy import encryption
 from memory.staff.access import PROMPTS
 
-# Columns that lists do not load, and that only some may read at all.
+# Columns that lists do not load, and that only some of the staff may read at all.
 CONTENT = ("prompt", "answer")
 
 # Limits on the calls shown for a version, and on the pieces of work that they belong to.
@@ -43,7 +43,7 @@ CHOSEN_DAYS = 90
 
 
 class ModelFilter(admin.SimpleListFilter):
-    """A filter by model; the choices come from the ledger, which is short."""
+    """A filter by model; the choices come from the ledger, which is small."""
 
     title = "model"
     parameter_name = "model"
@@ -62,7 +62,7 @@ class ModelFilter(admin.SimpleListFilter):
 
 
 def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
-    """Show all calls of the pieces of work that made a version, including failed ones."""
+    """Show all calls by the pieces of work that made a version, including failed calls."""
     works = set(checkpoint.llm_calls.order_by().values_list("work", flat=True)[:MAX_WORKS])
     if not works:
         return "No language model was involved."
@@ -104,7 +104,7 @@ def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
 
 
 def show_track_record(workspace: Workspace, record: TrackRecord) -> list[str]:
-    """Return lines that describe a track record, and whether it stops the model."""
+    """Return lines that describe a track record and say whether it stops the model."""
     told: list[str] = [
         format_html("{} {}", badge("bad", "stopped"), inline(record.stopped))
         if record.stopped
@@ -127,7 +127,7 @@ def _number(value: int | None) -> str:
 
 @admin.register(LlmCall)
 class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
-    """Attempts of calls: the user, the purpose, the usage and the outcome."""
+    """Attempts at calls: the user, the purpose, the usage and the outcome."""
 
     list_display = [
         "name",
@@ -259,7 +259,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="at most")
     def reserved(self, call: LlmCall) -> str:
-        """Show the amount that was reserved while it was under way."""
+        """Show the amount that was reserved while the call was under way."""
         cost = "" if call.reserved_cost is None else f", {money(call.reserved_cost)}"
         return f"{counted(call.reserved_tokens, 'token')}{cost}"
 
@@ -270,7 +270,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="request")
     def question(self, call: LlmCall) -> str:
-        """Show the number of the question within the work, and of the attempt."""
+        """Show the number of the request within the work, and that of the attempt."""
         return f"request {call.turn}, attempt {call.attempt}"
 
     @admin.display(description="other calls of the same work")
@@ -330,7 +330,7 @@ def money(amount: Decimal) -> str:
 
 
 def _totals(calls: QuerySet[LlmCall], pages: paging.BoundedPaginator) -> list[tuple[str, str]]:
-    """Return the totals of a list's calls, by name, unless counting them would take long."""
+    """Return the totals of a list's calls, by name, unless counting them would take too long."""
     number = pages.count
     if not number:
         return []

@@ -142,7 +142,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="merged from")
     def merged_from(self, entry: LogEntry) -> str:
-        """Link to the entry of a merged user that this is a copy of."""
+        """Link to the merged user's entry that this one is a copy of."""
         for merge, seq in copies.origins(entry.user, [entry.seq]).values():
             original = LogEntry.objects.get(user=merge.merged, seq=seq)
             return format_html("{} of {}", link_to_entry(original), link(merge.merged))
@@ -248,7 +248,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="hash")
     def chain(self, entry: LogEntry) -> str:
-        """Show the entry's hash, which the next one includes."""
+        """Show the entry's hash, which the next entry's hash includes."""
         return bytes(entry.hash).hex() if entry.hash else NOTHING
 
 

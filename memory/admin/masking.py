@@ -1,12 +1,12 @@
-"""Masking of screens for members of the staff who may not see content.
+"""Masking of screens for staff members who may not see content.
 
-They see the fields that are listed here and "(hidden)" in place of all others: a new field is
-hidden until it is listed. States, counts, times and links are open; hidden are what people said,
-everything computed from it, names that reveal it (of records, of constraints) and errors, which may
-quote it.
+They see the fields that are listed here, and "(hidden)" in place of all others, so a new field is
+hidden until it is listed. States, counts, times and links are open. What people said is hidden, and
+with it everything computed from it, names that reveal it (of records and constraints) and errors,
+which may quote it.
 
-Views ask the request whether to hide. Functions that render deeper inside ask `is_hidden`, which
-every request to the admin sets, and which is true until one has.
+Views ask the request whether to hide content. Rendering functions that do not have the request ask
+`is_hidden`, which every request to the admin sets; until one has, it is true.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -86,7 +86,7 @@ def _names(*names: str) -> frozenset[str]:
     return frozenset(" ".join(names).split())
 
 
-# Of rows that outlive a person, or belong to nobody, the fields that may reveal content.
+# The fields that may reveal content in rows that outlive a person or belong to nobody.
 _BESIDES: dict[type[Model], tuple[str, ...]] = {
     UserErasure: ("by", "reason"),
     WorkspaceConstraintVersion: (
@@ -97,7 +97,8 @@ _BESIDES: dict[type[Model], tuple[str, ...]] = {
 _LEASE = "attempts run_after lease_owner lease_expires_at"
 
 OPEN: dict[type[Model], AllBut | frozenset[str]] = {
-    # Rows of nobody or of a workspace: settings, counts, and what the product's own people wrote.
+    # Rows that belong to nobody or to a workspace: settings, counts, and texts by the product's own
+    # people.
     **dict.fromkeys(
         [
             *(Alarm, ApiKey, EventCounter, Heartbeat, LlmSpending, MailCursor, SandboxHost),
@@ -106,13 +107,13 @@ OPEN: dict[type[Model], AllBut | frozenset[str]] = {
         AllBut(),
     ),
     # A workspace constraint belongs to nobody, but its text may derive from what people said, and
-    # whom it fits reveals their projects' structure.
+    # which users it fits reveals the structure of their projects.
     WorkspaceConstraint: AllBut(("source", "tests", "found", "versions", "fits")),
     WorkspaceConstraintVersion: _names(
         "name workspace constraint_link standing ran_in durations attempts",
         "created_at judged_at approved_by approved_at",
     ),
-    # Users' own constraints are named for their subject.
+    # The names of users' own constraints reveal what they are about.
     Workspace: AllBut(("precision",)),
     MemoryUser: _names(
         "user_id workspace time_zone public_id created_at constraints_due_at merges paused",
@@ -203,12 +204,12 @@ def is_hidden() -> bool:
 
 
 def content(shown: SafeString | str) -> SafeString | str:
-    """Return something that reveals content, or a placeholder if content is hidden."""
+    """Return `shown`, which reveals content, or a placeholder if content is hidden."""
     return HIDDEN if is_hidden() else shown
 
 
 def content_fields(model: type[Model]) -> Collection[str]:
-    """Return the fields of a model with content; a user's identity is not content."""
+    """Return the fields of a model that hold content; a user's identity is not content."""
     if model is MemoryUser:
         return ()
     erased = REGISTRY[model].content if model in REGISTRY else ()
@@ -228,7 +229,7 @@ def is_open(model: type[Model], name: object) -> bool:
 
 
 class Hidden:
-    """Replaces a field on a screen; Django takes it for a function of the row."""
+    """Replaces a field on a screen; to Django, it is a function of the row."""
 
     def __init__(self, name: str, label: str) -> None:
         self.__name__ = name
@@ -261,7 +262,7 @@ def masked(model_admin: Any, names: Sequence[Any]) -> list[Any]:
 
 
 def masked_sets(model_admin: Any, fieldsets: Any) -> tuple[Any, list[Hidden]]:
-    """Replace the fields in a page's fieldsets that are not open; return the replacements, too."""
+    """Replace fields that are not open in a page's fieldsets; also return the replacements."""
     sets = [
         (title, {**options, "fields": masked(model_admin, options["fields"])})
         for title, options in fieldsets

@@ -8,7 +8,7 @@ from memory.models import CopiedEntries, Merge
 
 
 class StateFilter(PresenceFilter):
-    """A filter by whether all entries are copied."""
+    """Filters merges by whether all entries are copied."""
 
     title = "state"
     parameter_name = "state"
@@ -46,17 +46,17 @@ class MergeAdmin(WorkAdmin[Merge]):
 
     @admin.display(description="merged user", ordering="merged__user_id")
     def merged_link(self, row: Merge) -> str:
-        """Link to the merged user, whose log takes no more entries."""
+        """Link to the merged user, whose log accepts no more entries."""
         return link(row.merged)
 
     @admin.display(description="into", ordering="user__user_id")
     def user_link(self, row: Merge) -> str:
-        """Link to the user that it was merged into."""
+        """Link to the user into whom the other was merged."""
         return link(row.user)
 
     @admin.display(description="state")
     def how_far(self, row: Merge) -> str:
-        """Show whether all entries are copied or the work fails."""
+        """Show whether all entries are copied, or whether the work is failing."""
         if row.due_at is None:
             return badge("done")
         return badge("failing") if row.last_error else badge("working", "under way")
@@ -74,7 +74,7 @@ class MergeAdmin(WorkAdmin[Merge]):
 
 @admin.register(CopiedEntries)
 class CopiedEntriesAdmin(ReadOnlyAdmin[CopiedEntries]):
-    """The mapping of copied entries."""
+    """The mapping from original entries to their copies."""
 
     list_display = ["from_seq", "seq", "number", "merge_link"]
     list_filter = ["merge__user__workspace"]

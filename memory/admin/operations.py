@@ -27,15 +27,15 @@ from memory.staff.access import seen_by
 from memory.work import stuck
 from memory.work.stuck import Stuck, WorkKind, WorkStatus
 
-# The number of listed rows of a kind; "all of them" includes those that are not listed.
+# Maximum number of rows listed per kind; "all of them" includes those that are not listed.
 LISTED = 100
-# The limit of rows that are retried or dismissed at a time.
+# Maximum number of rows retried or dismissed at a time.
 MAX_ROWS = 10_000
 ACTIONS = {"try_again": "retried now", "dismiss": "dismissed"}
 
 
 class RaisedFilter(PresenceFilter):
-    """A filter by whether the alarm is raised."""
+    """Filters alarms by whether they are raised."""
 
     title = "state"
     parameter_name = "raised"
@@ -60,7 +60,7 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
     change_list_template = "admin/memory/alarms.html"
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the page of all work."""
+        """Add the page that shows all work."""
         view = self.admin_site.admin_view(self.work_view)
         return [path("work/", view, name="memory_work"), *super().get_urls()]
 
@@ -74,7 +74,7 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
         visible = [kind for kind in _kinds(request) if _may(request, "view", kind)]
         standings = list(stuck.standings(visible))
         chosen = [one for one in standings if request.GET.get("kind") in (None, "", one.kind.name)]
-        # It shows whose work is stuck, and errors.
+        # The page shows errors, and whose work is stuck.
         audit.note(request.user, AuditKind.VIEW, audit.Subject(), "work")
         context = {
             **self.admin_site.each_context(request),
@@ -127,7 +127,7 @@ class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
 
 
 def _kinds(request: HttpRequest) -> list[WorkKind]:
-    """Return all kinds of work, limited to the workspaces that the member of the staff sees."""
+    """Return all kinds of work, limited to the workspaces that the staff member sees."""
     return [kind.within(partial(seen_by, request.user)) for kind in stuck.KINDS.values()]
 
 
@@ -190,7 +190,7 @@ def _act(request: HttpRequest) -> None:
         rows = seen_by(request.user, kind.model._default_manager.filter(pk__in=keys))
         subject = audit.subject_of(rows)
         do = stuck.try_again if action == "try_again" else stuck.dismiss
-        # First, since an action without an audit entry must not be done.
+        # Audited first, since nothing may be done without an audit entry.
         audit.note(request.user, AuditKind.ACT, subject, f"{kind.name}: {action}")
         number = do(kind, keys)
         _note(request, kind, keys, ACTIONS[action])

@@ -113,13 +113,13 @@ _FIELDS = ("name", *_TEXTS, "seen")
 
 
 def own_constraint_url(user: MemoryUser, **asked: str) -> str:
-    """Return the URL of the page: of a new constraint, of one by its `name`, of a `run`."""
+    """Return the URL of the page: for a new constraint, the one called `name`, or a `run`."""
     address = reverse("admin:memory_memoryuser_constraint", args=[user.pk])
     return f"{address}?{urlencode(asked)}" if asked else address
 
 
 def may_write(request: HttpRequest) -> bool:
-    """Tell whether a member of the staff may write users' constraints.
+    """Tell whether a staff member may write users' constraints.
 
     That requires access to content, and the permission to make versions.
     """
@@ -133,7 +133,7 @@ def _path(name: str) -> str:
 
 
 def _proposed(request: HttpRequest, user: MemoryUser, form: OwnConstraintForm) -> Run | None:
-    """Propose the contents of the form; None if that is refused, which the form shows."""
+    """Propose the form's contents; if they are refused, return None and let the form show why."""
     if "delete" in request.POST:
         del form.fields["source"], form.fields["tests"]
     if not form.is_valid():
@@ -167,7 +167,7 @@ def _moved(name: str, there: str, seen: str) -> str:
 
 
 def _standing(user: MemoryUser) -> str:
-    """Return why nothing can be written for this user, if so."""
+    """Return why nothing can be written for this user; empty if it can."""
     try:
         refuse_merged(user)
         history.refuse_being_redacted(user)

@@ -5,16 +5,16 @@ from typing import Any
 from django.core.paginator import Paginator
 from django.utils.functional import cached_property
 
-# The number of rows that are counted and can be paged through; filters find later ones.
+# The number of rows that are counted and can be paged through; filters reach the rest.
 MAX_ROWS = 10_000
 
 
 class BoundedPaginator(Paginator[Any]):
-    """Django's paginator for the first `MAX_ROWS` rows, which tells whether there are more."""
+    """Django's paginator, limited to the first `MAX_ROWS` rows; it knows whether there are more."""
 
     @cached_property
     def _found(self) -> int:
-        # One row more than are shown tells that there are more.
+        # One row beyond the maximum shows that there are more.
         rows: Any = self.object_list
         return int(rows.order_by().values("pk")[: MAX_ROWS + 1].count())
 

@@ -28,7 +28,7 @@ Of = TypeVar("Of", MemoryUser, Workspace)
 
 
 class ResumedFilter(PresenceFilter):
-    """A filter by whether the pause is still in effect."""
+    """Filters pauses by whether they are still in effect."""
 
     title = "state"
     parameter_name = "resumed"
@@ -58,7 +58,7 @@ class PauseAdmin(PausedAdmin[Pause]):
 
     @admin.display(description="paused by", ordering="paused_by")
     def who(self, row: Pause) -> str:
-        """Name who paused it."""
+        """Show who paused it."""
         return inline(row.paused_by)
 
     @admin.display(description="reason")
@@ -80,7 +80,7 @@ class PausableAdmin(MemoryAdmin[Of]):
     action_note = "Reason (for a pause)"
 
     def has_pause_permission(self, request: HttpRequest) -> bool:
-        """Tell whether this member of the staff may pause and resume work."""
+        """Tell whether the staff member may pause and resume work."""
         return request.user.has_perm("memory.change_pause")
 
     def pausing_for(self, row: Of) -> list[str]:
@@ -120,7 +120,7 @@ class PausableAdmin(MemoryAdmin[Of]):
 
 
 def pause_of(row: MemoryUser | Workspace) -> Pause | None:
-    """Return the pause of a row, fetched once per row."""
+    """Return the pause that applies to a row, fetched once per row."""
     if "_pause" not in row.__dict__:
         row.__dict__["_pause"] = (
             pauses.of_user(row) if isinstance(row, MemoryUser) else pauses.is_paused(row)

@@ -1,4 +1,4 @@
-"""Records: fields with the entries behind them, the file, and the alerts that rest on them."""
+"""Records: their fields with the entries behind them, their files, and alerts based on them."""
 
 from django.contrib import admin
 from django.db.models import OuterRef, QuerySet, Subquery
@@ -24,7 +24,7 @@ from memory.provenance import RecordOrigin, trace_record
 
 
 class RetiredFilter(PresenceFilter):
-    """A filter by whether the record was retired."""
+    """Filters records by whether they were retired."""
 
     title = "state"
     parameter_name = "retired"
@@ -33,7 +33,7 @@ class RetiredFilter(PresenceFilter):
 
 @admin.register(RecordLocation)
 class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
-    """Records, with the entries behind them, their files, and used-up keys."""
+    """Current and retired records, with the entries behind them and their files."""
 
     list_display = ["record", "collection_name", "user_link", "file", "added_in", "retired_in"]
     list_filter = [RetiredFilter, "user__workspace"]
@@ -109,7 +109,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 
     @admin.display(description="entries")
     def entries(self, location: RecordLocation) -> str:
-        """Show the entries that the record rests on, down to the messages behind them."""
+        """Show the entries that the record is based on, down to the messages behind them."""
         origin = _origin_of(location)
         if isinstance(origin, str):
             return NOTHING

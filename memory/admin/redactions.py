@@ -24,7 +24,7 @@ from memory.admin.masking import content
 from memory.models import Alert, Checkpoint, LogEntry, MemoryUser, Redaction
 from memory.privacy import forgetting, redaction
 
-# The limit for one confirmation, which lists what is removed.
+# Maximum number of entries on a confirmation page, which lists what is removed.
 MAX_CHOSEN = 200
 _LISTED = 50
 
@@ -96,7 +96,7 @@ def _what_goes(user: MemoryUser, seqs: list[int]) -> dict[str, object]:
 
 
 class StateFilter(PresenceFilter):
-    """A filter by whether the redaction is complete."""
+    """Filters redactions by whether they are complete."""
 
     title = "state"
     parameter_name = "state"
@@ -104,7 +104,7 @@ class StateFilter(PresenceFilter):
 
 
 class ProblemFilter(PresenceFilter):
-    """A filter by whether the gate objected."""
+    """Filters redactions by whether the gate objected."""
 
     title = "the gate"
     parameter_name = "problem"
@@ -112,7 +112,7 @@ class ProblemFilter(PresenceFilter):
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[Redaction]
     ) -> QuerySet[Redaction] | None:
-        """Keep those with, or without, an objection."""
+        """Keep the redactions with, or without, an objection."""
         if self.value() not in ("yes", "no"):
             return None
         return (
@@ -125,7 +125,7 @@ class ProblemFilter(PresenceFilter):
 
 @admin.register(Redaction)
 class RedactionAdmin(WorkAdmin[Redaction]):
-    """Redactions, and whether everything that rests on the entries is gone."""
+    """Redactions, and whether everything based on the entries is gone."""
 
     list_display = ["created_at", "number", "user_link", "how_far", "whole", "by"]
     list_filter = [
@@ -162,7 +162,7 @@ class RedactionAdmin(WorkAdmin[Redaction]):
 
     @admin.display(description="entry", ordering="seq")
     def number(self, row: Redaction) -> str:
-        """Link to the entry of the log that records it."""
+        """Link to the log entry that records the redaction."""
         return link_to_key(LogEntry, getattr(row, "entry_id", None), f"#{row.seq}")
 
     @admin.display(description="user", ordering="user__user_id")
@@ -205,5 +205,5 @@ class RedactionAdmin(WorkAdmin[Redaction]):
 
     @admin.display(description="objections of the gate")
     def had_against(self, row: Redaction) -> str:
-        """Show the gate's objections, in spite of which it was done."""
+        """Show the gate's objections, despite which the redaction was done."""
         return preformatted(row.problem) if row.problem else "nothing"

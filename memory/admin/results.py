@@ -18,7 +18,7 @@ from memory.models import MemoryUser
 MAX_ROWS = 200
 MAX_COLUMNS = 20
 _MAX_CITED = 10
-# The smallest width of a bar, in hundredths of the table's width.
+# The minimum width of a bar, in percent.
 _THIN = 0.3
 # A text shorter than this is shown large, like a number.
 _SHORT = 80
@@ -28,8 +28,8 @@ _SHORT = 80
 class Table:
     """A value as rows.
 
-    `numbers` are the values of the bars, if it is a series; `sources` the entries behind each row,
-    if the rows are records.
+    `numbers` are the values of the bars, if the value is a series; `sources` are the entries behind
+    each row, if the rows are records.
     """
 
     columns: Sequence[str]
@@ -52,7 +52,7 @@ def show_value(value: Any, user: MemoryUser) -> SafeString | str:
 
 
 def table_of(value: Any) -> Table | None:
-    """Return a list, tuple, set or dict as a table; None of anything else."""
+    """Return a list, tuple, set or dict as a table; None for anything else."""
     if (items := items_of(value)) is not None:
         return _of_items(items)
     if (pairs := pairs_of(value)) is not None:
@@ -91,7 +91,7 @@ def _of_items(items: Sequence[Any]) -> Table:
 
 
 def _fields(item: Any) -> Mapping[str, Any] | None:
-    """Return the columns of a record, object or dict; None of anything else."""
+    """Return the columns of a record, object or dict; None for anything else."""
     match tag_of(item):
         case "$record":
             return {"key": item["key"], **item["fields"]}
@@ -103,7 +103,7 @@ def _fields(item: Any) -> Mapping[str, Any] | None:
 
 
 def _series(rows: Sequence[Sequence[Any]]) -> list[float] | None:
-    """Return the numbers of the second of two columns, if the first labels them."""
+    """Return the numbers in the second of two columns, if the first column labels them."""
     if len(rows) < 2:
         return None
     numbers = [_number(row[1]) for row in rows]
@@ -176,9 +176,9 @@ def _cited(sources: Sequence[int], pages: Mapping[int, str]) -> SafeString | str
 
 
 def bars_of(numbers: Sequence[float]) -> list[SafeString]:
-    """Return a bar for each number, from a common zero; the numbers are shown beside them."""
+    """Return a bar for each number, all from a common zero; the numbers are shown beside them."""
     low, high = min(0.0, *numbers), max(0.0, *numbers)
-    # The difference of the largest floats overflows.
+    # Halved, since the difference between the largest floats would overflow.
     span = high / 2 - low / 2 or 1.0
     return [
         bar(
@@ -191,7 +191,7 @@ def bars_of(numbers: Sequence[float]) -> list[SafeString]:
 
 
 def bar(start: float, length: float, *, kind: str = "") -> SafeString:
-    """Return a bar from `start` over `length`, both as shares of the width from 0 to 1."""
+    """Return a bar that starts at `start` and is `length` long, as fractions of the width."""
     return format_html(
         '<svg class="bar" width="100%" height="12" aria-hidden="true" focusable="false">'
         '<rect class="{}" x="{}%" y="1" height="10" width="{}%"></rect></svg>',
@@ -211,7 +211,7 @@ class Stage:
 
 
 def waterfall(stages: Collection[Stage]) -> SafeString | str:
-    """Show stages below each other on a time axis, with their durations."""
+    """Show stages one below the other on a time axis, with their durations."""
     total = max((stage.start + stage.seconds for stage in stages), default=0.0)
     if not stages:
         return NOTHING

@@ -55,9 +55,9 @@ from memory.temporal import history
 from memory.users import UserMerged
 from memory.workspace_settings import sandbox_limits
 
-# The number of records behind an answer that are shown.
+# Maximum number of records shown as evidence for an answer.
 SHOWN_EVIDENCE = 20
-# The errors that refuse a run.
+# The errors with which a run is refused.
 REFUSED = (
     queries.NotAgain,
     queries.NoState,
@@ -68,7 +68,7 @@ REFUSED = (
 )
 # The time that a page waits for the run that it has started.
 _WAIT_SECONDS = 5.0
-# The limits behind an outcome.
+# The limits that can cause each outcome.
 LIMITS_OF = {
     RunOutcome.TIMEOUT: ("wall_seconds", "cpu_seconds", "total_seconds"),
     RunOutcome.OUT_OF_MEMORY: ("process_memory_mib", "memory_mib"),
@@ -174,8 +174,8 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     def run_again(self, request: HttpRequest, queryset: QuerySet[Run]) -> HttpResponse | None:
         """Repeat a run, and show the new one.
 
-        A query, or the trial of a constraint, runs on the same version and moment; the constraints
-        run on the newest version, now.
+        A query, or a constraint's trial, is repeated on the same version and at the same evaluation
+        time; a run of all constraints uses the newest version and the current time.
         """
         chosen = list(queryset.defer(None).select_related("checkpoint")[:2])
         if len(chosen) != 1:
@@ -213,7 +213,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="requested by")
     def who_asked(self, run: Run) -> str:
-        """Name the member of the staff who asked for it."""
+        """Name the staff member who asked for it."""
         return inline(run.asked_by) if run.asked_by else NOTHING
 
     @admin.display(description="limit")
@@ -239,7 +239,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="executed in")
     def ran_in(self, run: Run) -> str:
-        """Show the kind of sandbox, with a warning for the one for development."""
+        """Show the kind of sandbox, with a warning if it is for development."""
         return sandbox(run.runner)
 
     @admin.display(description="executed on")
@@ -357,7 +357,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
 
 def limit_of(run: Run) -> SafeString | str:
-    """Return the limit that ended a run, with its current value; otherwise an empty text."""
+    """Return the limit that ended a run, with its current value; empty if none did."""
     names = LIMITS_OF.get(RunOutcome(run.outcome), ()) if run.outcome else ()
     if run.outcome == RunOutcome.ALERT_LIMIT:
         most = run.user.workspace.alert_limits.alerts_per_constraint
@@ -374,7 +374,7 @@ def limit_of(run: Run) -> SafeString | str:
 
 
 def failed_lines(run: Run) -> list[int]:
-    """Return the line of the query on which it failed."""
+    """Return the line on which the query failed."""
     error = run.error or {}
     return [error["line"]] if error.get("path") == QUERY_PATH and error.get("line") else []
 
@@ -404,14 +404,14 @@ def stages(run: Run) -> list[Stage]:
 
 
 def _describe_trial(run: Run) -> str:
-    """Describe a proposal that is only tried, or that has no edits to judge."""
+    """Describe a dry run of a proposal; one without edits reports the version's findings."""
     if not run.input.get("dry_run"):
         return ""
     return "test run: nothing is stored" if run.input.get("edits") else "findings of the version"
 
 
 def _show_trial(run: Run, output: Mapping[str, Any]) -> SafeString | str:
-    """Show the findings of a constraint that was tried, or why it does not apply."""
+    """Show the findings of a constraint's trial, or why the constraint does not apply."""
     if not output["applies"]:
         return _not_applying({"path": output["constraint"], "reasons": output["reasons"]})
     if output["alerts"]:
@@ -451,7 +451,7 @@ def show_answer(run: Run) -> SafeString | str:
 
 
 def _value(run: Run, output: Mapping[str, Any]) -> SafeString:
-    """Show the computed value, and the records that it rests on."""
+    """Show the computed value, and the records that it is based on."""
     value = format_html(
         '<div class="quiet">{}</div>{}',
         inline(str(output.get("type"))),
@@ -475,7 +475,7 @@ def _value(run: Run, output: Mapping[str, Any]) -> SafeString:
         evidence["count"],
     )
     entries = links_to_entries(run.user, (seq for _, sources in shown for seq in sources))
-    # Records in the value are shown with their entries.
+    # Records in the value are already shown there, with their entries.
     unfold = evidence["scope"] != "value"
     return format_html(
         "{}{}",
@@ -494,9 +494,9 @@ def _answer(run: Run, output: Mapping[str, Any]) -> SafeString:
 
 
 def may_ask(request: HttpRequest) -> bool:
-    """Tell whether a member of the staff may run queries.
+    """Tell whether a staff member may run queries.
 
-    That requires access to content, and the permission for the actions of runs.
+    That requires access to content, and the permission for actions on runs.
     """
     runs = admin.site.get_model_admin(Run)
     allowed: bool = runs.has_operate_permission(request)  # type: ignore[attr-defined]
@@ -505,12 +505,12 @@ def may_ask(request: HttpRequest) -> bool:
 
 
 def wait_a_little(run: Run) -> None:
-    """Wait briefly for a run that a page has started, so that most results are there at once."""
+    """Wait briefly for a run that a page has started, so that most results are shown at once."""
     waiting.for_run(run, min(_WAIT_SECONDS, float(settings.UAC_MAX_WAIT_SECONDS)))
 
 
 def asked_run(request: HttpRequest, user: MemoryUser, rows: QuerySet[Run]) -> Run | None:
-    """Return the one of these runs of the user that the URL names; None if it names none.
+    """Return the run that the URL names, from these runs of the user; None if it names none.
 
     Raises Http404 if it names another run.
     """

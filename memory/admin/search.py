@@ -14,7 +14,7 @@ from memory.models import SearchBlock, SearchIndex, SearchSegment
 
 @admin.register(SearchIndex)
 class SearchIndexAdmin(ReadOnlyAdmin[SearchIndex]):
-    """The indexing work of each user."""
+    """The indexing work for each user."""
 
     list_display = ["user_link", "covers", "due_at", "run_after", "attempts"]
     list_display_links = ["due_at"]

@@ -1,4 +1,4 @@
-"""Skeletons of constraints, made from a query of the console.
+"""Skeletons of constraints, made from a query in the console.
 
 A person has to write the condition: the skeleton contains the query as a comment, and the records
 that it reads.
@@ -19,7 +19,7 @@ from memory.project import Domain, Outline
 from memory.project.outline import REQUIRED
 from memory.project.types import ListOf, Named, format_type, members_of
 
-# The name of a new constraint until somebody renames it, under which its tests import it.
+# The name of a new constraint until somebody renames it; its tests import it by this name.
 _NEW = "my_rule"
 # The values of an example record's required fields.
 _VALUES = {
@@ -36,12 +36,12 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 
 def query_of(request: HttpRequest, parameter: str) -> Run | None:
-    """Return the query that a parameter of the URL names, if the member of the staff may see it."""
+    """Return the query that a parameter of the URL names, if the staff member may see it."""
     try:
         key = uuid.UUID(request.GET.get(parameter, ""))
     except ValueError:
         return None
-    # Its own screen decides who may see it.
+    # The run's own screen decides who may see the run.
     run: Run | None = admin.site.get_model_admin(Run).get_object(request, str(key))
     return run if run is not None and run.kind == RunKind.QUERY and may_ask(request) else None
 
@@ -102,7 +102,7 @@ def of_workspace(run: Run) -> str:
 
 
 def _is_plain(type_: str) -> bool:
-    """Tell whether a shape can have a field of that type without a class of its own."""
+    """Tell whether a shape can have a field of this type without defining another class."""
     words = set(_NAME.findall(type_))
     return words <= {
         *("str", "int", "float", "bool", "None", "datetime", "date", "time", "decimal", "Decimal"),
@@ -113,7 +113,7 @@ def _is_plain(type_: str) -> bool:
 def of_user(run: Run | None) -> dict[str, str]:
     """Return the skeleton of one user's constraint: its name, source and tests.
 
-    They contain the collections and the text of the query.
+    They name the query's collections and contain its text.
     """
     code = str(run.input.get("code", "")) if run is not None else ""
     outline = _outline_of(run) if run is not None else Outline()

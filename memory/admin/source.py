@@ -1,8 +1,8 @@
 """Safe display of Python source: coloured, numbered and bounded.
 
-The lexer is our own. Pygments takes minutes for a hundred kilobytes of some hostile text, such as
-lines of one blank, and seconds for ordinary state. This one reads each character once, whatever the
-text: no two alternatives begin alike, so it never backtracks.
+The lexer is our own. Pygments takes minutes for a hundred kilobytes of hostile text, such as lines
+with a single space, and seconds for ordinary state. Our lexer reads each character once, whatever
+the text: no two alternatives begin alike, so it never backtracks.
 """
 
 import ast
@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 
 from memory.texts import parse_python, visible
 
-# Of a longer text only the beginning is shown.
+# Only the beginning of a longer text is shown.
 MAX_SOURCE = 400_000
 MAX_LINES = 20_000
 
@@ -56,7 +56,7 @@ _CLASSES = {
 def code_lines(text: str, entries: Mapping[int, str] | None = None) -> list[SafeString]:
     """Return the lines of a program as safe markup.
 
-    `entries` are URLs by number: the sources of records link there.
+    `entries` maps entry numbers to URLs, to which the sources of records link.
     """
     text = visible(text[:MAX_SOURCE].replace("\r\n", "\n").replace("\r", "\n")).removesuffix("\n")
     parts: list[str] = []
@@ -68,7 +68,7 @@ def code_lines(text: str, entries: Mapping[int, str] | None = None) -> list[Safe
             parts.append(_linked(token, entries or {}))
             continue
         css = _CLASSES[kind]
-        # A token that spans lines is opened again in each.
+        # A token that spans several lines gets its own tag on each line.
         parts.append(
             "\n".join(
                 f'<span class="{css}">{escape(line)}</span>' if line else ""
@@ -89,8 +89,8 @@ def block(
 ) -> SafeString:
     """Return a program in a block with line numbers, which are not copied with the text.
 
-    The `marked` lines stand out; with `around` only they and that many lines before and after are
-    shown. `entries` are as for `code_lines`.
+    The `marked` lines stand out; with `around`, only these and that many lines before and after
+    them are shown. `entries` is as for `code_lines`.
     """
     rows: list[str] = []
     told = code_lines(text, entries)
@@ -123,15 +123,15 @@ def cited(text: str) -> set[int]:
         for kind, start, stop in _tokens(text)
         if kind == "cited"
         for number in _NUMBER.findall(text, start, stop)
-        if len(number) < 19  # larger numbers fit no log
+        if len(number) < 19  # no log has larger numbers
     }
 
 
 def statements_that_say(text: str, severity: str, message: str) -> list[range]:
-    """Return the lines of the statements that make alerts of this severity and message.
+    """Return the lines of the statements that create alerts with this severity and message.
 
-    Those are calls such as `critical(f"…")` whose constant parts occur in the message in order.
-    None are returned if the text is not valid Python, or makes its alerts in another way.
+    These are calls such as `critical(f"…")` whose constant parts occur in the message in order.
+    The list is empty if the text is not valid Python or creates its alerts in another way.
     """
     try:
         module = parse_python(text[:MAX_SOURCE])
@@ -142,7 +142,7 @@ def statements_that_say(text: str, severity: str, message: str) -> list[range]:
     while left:
         node, statement = left.pop()
         if isinstance(node, ast.stmt):
-            # Of a compound statement, such as a loop, only the call is meant.
+            # In a compound statement, such as a loop, only the lines of the call count.
             statement = None if hasattr(node, "body") or hasattr(node, "cases") else node
         match node:
             case ast.Call(func=ast.Name(id=name), args=[words, *_]) if name == severity:
@@ -186,7 +186,7 @@ def _tokens(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _linked(text: str, entries: Mapping[int, str]) -> str:
-    """Link the numbers of `sources=(3, 7)`; nothing in it needs escaping."""
+    """Link the numbers in `sources=(3, 7)`; nothing in such a text needs escaping."""
 
     def link(match: re.Match[str]) -> str:
         url = entries.get(int(match[0])) if len(match[0]) < 19 else None

@@ -20,14 +20,17 @@ from memory.models import MailCursor, StaffAccess, StaffAudit, StaffSubscription
 from memory.models.staff import AuditKind
 from memory.staff import access, audit
 
-# The number of workspaces that are named in a list.
+# Maximum number of workspaces named in a list.
 LISTED = 10
 # Rows that are deleted with an account.
 _OF_ACCOUNT = (StaffAccess, StaffSubscription, MailCursor)
 
 
 class StaffAccessInline(admin.StackedInline[StaffAccess, User]):
-    """The workspaces that an account sees. Editors may change accounts, and see all workspaces."""
+    """The workspaces that an account sees.
+
+    Its editors are those who may change accounts and see all workspaces.
+    """
 
     model = StaffAccess
     can_delete = False
@@ -63,7 +66,7 @@ class _Noted:
         return super().log_addition(request, obj, message)  # type: ignore[misc]
 
     def log_change(self, request: HttpRequest, obj: Model, message: Any) -> Any:
-        """Audit the change, also of a password."""
+        """Audit the change, including that of a password."""
         _note(request, AuditKind.CHANGE, [obj])
         return super().log_change(request, obj, message)  # type: ignore[misc]
 
@@ -84,7 +87,7 @@ admin.site.unregister([User, Group])
 
 @admin.register(Group)
 class RoleAdmin(_Noted, GroupAdmin):
-    """The groups, which are the staff's roles. Those in docs/staff.md belong to the server."""
+    """The groups, which are the staff's roles. The server maintains those in docs/staff.md."""
 
 
 @admin.register(User)
@@ -104,7 +107,7 @@ class StaffUserAdmin(_Noted, UserAdmin[User]):
         return names, counts, {name for name in needed if str(name) not in own}, protected
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> Any:
-        """Change a password in one transaction with its audit entry."""
+        """Change a password and write the audit entry in one transaction."""
         with transaction.atomic():
             return super().user_change_password(request, id, form_url)
 
@@ -125,7 +128,7 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[StaffAccess]:
         """Fetch workspaces and groups with the rows."""
         found = super().get_queryset(request).prefetch_related("workspaces", "user__groups")
-        if not access.sees_all(request.user):  # it names workspaces
+        if not access.sees_all(request.user):  # the rows name workspaces
             return found.filter(user__username=request.user.get_username())
         return found
 
@@ -154,7 +157,7 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
 
 @admin.register(StaffAudit)
 class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
-    """The audit of the staff, newest first. Nobody can change it; the database refuses."""
+    """The audit of the staff, newest first. Nobody can change it: the database refuses to."""
 
     list_display = ["at", "staff_name", "did", "what", "rows", "of_what", "whose", "workspace"]
     list_display_links = ["at"]
@@ -176,7 +179,7 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[StaffAudit], search_term: str
     ) -> tuple[QuerySet[StaffAudit], bool]:
-        """Search for a person by the public id, which is no text column."""
+        """Search for a person by the public id, which is not a text column."""
         term = search_term.strip()
         try:
             person = StaffAudit._meta.get_field("person").to_python(term or None)
@@ -196,7 +199,7 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
 
     @admin.display(description="row")
     def of_what(self, row: StaffAudit) -> str:
-        """Link to the row, if it was one, or name the kind of rows."""
+        """Link to the row if there was only one; otherwise name the kind of rows."""
         if not row.model:
             return NOTHING
         try:
@@ -210,5 +213,5 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
 
     @admin.display(description="person")
     def whose(self, row: StaffAudit) -> str:
-        """Show the person's public id, which stays when the person is erased."""
+        """Show the person's public id, which remains when the person is erased."""
         return inline(str(row.person)) if row.person else NOTHING

@@ -35,7 +35,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
     readonly_fields = ["standing", "sent_at", "digest_due_at", "trouble"]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: a subscription is disabled, so that nobody wonders where it went."""
+        """Return False: subscriptions are disabled, so that nobody wonders where one went."""
         return False
 
     def save_model(

@@ -55,7 +55,7 @@ ON_PAGE = 15
 ALERTS = 10
 VERSIONS = 200
 COST_DAYS = 30
-# An entry that was recorded later than this shows its own day, too.
+# An entry recorded further than this from when it occurred also shows the day it occurred.
 LATE = datetime.timedelta(days=1)
 # The colours of entries, versions, runs and alerts.
 TONES = {"entries": "note", "versions": "good", "runs": "plain", "alerts": "caution"}
@@ -65,7 +65,7 @@ TONES = {"entries": "note", "versions": "good", "runs": "plain", "alerts": "caut
 
 
 def rows_by_kind(request: HttpRequest) -> Mapping[str, QuerySet[Any]]:
-    """Return the visible rows by kind, without uninteresting ones."""
+    """Return the visible rows by kind, without the columns that are not shown."""
     rows: dict[str, QuerySet[Any]] = {
         "entries": rows_for(request, LogEntry)
         .defer("metadata", "salt", "payload_hash", "hash")
@@ -87,17 +87,17 @@ def rows_by_kind(request: HttpRequest) -> Mapping[str, QuerySet[Any]]:
 
 @dataclass(frozen=True)
 class ShownEvent:
-    """A moment, ready for display."""
+    """An event, ready for display."""
 
     at: datetime.datetime
     kind: SafeString
     what: SafeString
     name: str
-    day: datetime.date | None  # in the user's time zone, if it differs from the moment's day
+    day: datetime.date | None  # of occurrence, in the user's time zone, if far from `at`
 
 
 def told(user: MemoryUser, moments: Sequence[TimelineEvent]) -> Sequence[ShownEvent]:
-    """Return moments ready for display, each with a link to its page."""
+    """Return the events ready for display, each with a link to its page."""
     zone = ZoneInfo(user.time_zone)
     return [
         ShownEvent(
@@ -108,7 +108,7 @@ def told(user: MemoryUser, moments: Sequence[TimelineEvent]) -> Sequence[ShownEv
 
 
 def _day_of(row: Any, zone: datetime.tzinfo) -> datetime.date | None:
-    """Return the day of an entry that was recorded long after or before it occurred; else None."""
+    """Return the day an entry occurred, if it was recorded long before or after; else None."""
     if not isinstance(row, LogEntry) or abs(row.occurred_at - row.recorded_at) <= LATE:
         return None
     return row.occurred_at.astimezone(zone).date()
@@ -159,7 +159,7 @@ def _what(row: Any) -> SafeString:
 
 
 def line_context(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
-    """Return the page of the line that the URL asks for. Raises BadPlace."""
+    """Return the page of the time line that the URL asks for. Raises BadPlace."""
     visible = rows_by_kind(request)
     asked = [one for one in timeline.chosen(request.GET.getlist("kind")) if one.name in visible]
     kinds = asked or [KINDS[name] for name in visible]
@@ -202,12 +202,12 @@ def _address(kinds: Sequence[str], **places: Cursor) -> str:
     return f"?{query.urlencode()}"
 
 
-# -- The panel of the user's page ------------------------------------------------------------------
+# -- The panel on the user's page ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class BarPart:
-    """A part of a bar: its number, its start and width in hundredths, and a link to the rows."""
+    """A part of a bar: its number, its start and width in percent, and a link to the rows."""
 
     name: str
     tone: str
@@ -218,7 +218,7 @@ class BarPart:
 
 
 def panel(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
-    """Return the panel of the user's page, limited to what this member of the staff may see."""
+    """Return the panel on the user's page, limited to what the staff member may see."""
     now = timezone.now()
     visible = rows_by_kind(request)
     counted = coverage_of(user) if may_see(request, LogEntry) else None
@@ -242,7 +242,7 @@ def panel(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
 
 
 def _without_queries_of_staff(rows: Mapping[str, QuerySet[Any]]) -> Mapping[str, QuerySet[Any]]:
-    """Leave out the queries of the staff, since they did not happen to the user."""
+    """Leave out the staff's queries, since they are not part of the user's history."""
     if "runs" not in rows:
         return rows
     runs = rows["runs"].exclude(kind=RunKind.QUERY, trigger=RunTrigger.STAFF)
@@ -262,7 +262,7 @@ def live_alerts(request: HttpRequest, user: MemoryUser) -> Mapping[str, Any]:
 
 
 def coverage(user: MemoryUser) -> Mapping[str, Any]:
-    """Return the numbers of entries by outcome as parts of a bar."""
+    """Return the number of entries with each outcome, as parts of a bar."""
     counts = coverage_of(user)
     total = counts.total
     parts, start = [], 0.0
@@ -282,7 +282,7 @@ def coverage(user: MemoryUser) -> Mapping[str, Any]:
 
 
 def coverage_of(user: MemoryUser) -> log.Coverage:
-    """Return the numbers of the user's entries by outcome, counted once per row."""
+    """Return the number of the user's entries with each outcome, counted once per row."""
     if "_coverage" not in user.__dict__:
         user.__dict__["_coverage"] = log.coverage(user)
     found: log.Coverage = user.__dict__["_coverage"]
@@ -336,7 +336,7 @@ def _cost_since() -> datetime.datetime:
 
 
 def versions(request: HttpRequest, user: MemoryUser) -> Sequence[tuple[int, datetime.datetime]]:
-    """Return the newest versions of the user with their times, newest first."""
+    """Return the user's newest versions with their times, newest first."""
     own = rows_for(request, Checkpoint).filter(user=user).order_by("-version")
     return list(own.values_list("version", "created_at")[:VERSIONS])
 
@@ -370,7 +370,7 @@ def lanes_of(user: MemoryUser) -> Sequence[Lane]:
 
 
 def progress_answer(request: HttpRequest, user: MemoryUser) -> JsonResponse:
-    """Return the same as JSON for the polling script."""
+    """Return the work under way for the user as JSON, for the polling script."""
     found = progress_of(request, user, timezone.now())
     assert found is not None
     return JsonResponse({"text": found["text"], "working": found["working"]})

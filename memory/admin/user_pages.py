@@ -111,13 +111,13 @@ class UserPages(PausableAdmin[MemoryUser]):
         return TemplateResponse(request, "admin/memory/memoryuser/timeline.html", context)
 
     def progress_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Return the work under way for the user to a script."""
+        """Return the work under way for the user as JSON, for the polling script."""
         if not may_see(request, Lane):
             raise PermissionDenied
         return timeline.progress_answer(request, self._seen(request, pk))
 
     def version_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Redirect to the files of a version of the user by its number, or to its changes."""
+        """Redirect to the files, or the changes, of the user's version with a given number."""
         user = self._seen(request, pk)
         number = request.GET.get("version", "")
         found = rows_for(request, Checkpoint).filter(user=user).only("pk")
@@ -138,7 +138,7 @@ class UserPages(PausableAdmin[MemoryUser]):
         )
 
     def _seen(self, request: HttpRequest, pk: int) -> MemoryUser:
-        """Return the user without the counts of the list. Raises Http404 and PermissionDenied."""
+        """Return the user without the list's counts. Raises Http404 and PermissionDenied."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         found = rows_for(request, MemoryUser).select_related("workspace", "head")
@@ -158,7 +158,7 @@ class UserPages(PausableAdmin[MemoryUser]):
     ) -> HttpResponse:
         """Add the panel with the user's state and work under way."""
         if obj is not None:
-            # The values of a refused form are shown in the form only.
+            # The panel shows the stored values, not those of a refused form.
             stored = self.get_object(request, str(obj.pk)) if context.get("errors") else obj
             panel = timeline.panel(request, stored or obj)
             context["panel"] = {**panel, "ways": _ways(request, obj, panel["sees_line"])}
@@ -171,7 +171,7 @@ class UserPages(PausableAdmin[MemoryUser]):
             refuse_being_redacted(user)
             return archive.download(user, user.head)
 
-        # It contains everything that the files show.
+        # The zip contains everything that the pages about files show.
         return self._download(
             request, pk, download, "Project downloaded.", needed=["memory.view_blob", CONTENT]
         )
@@ -214,7 +214,7 @@ class UserPages(PausableAdmin[MemoryUser]):
 
 
 def _ways(request: HttpRequest, user: MemoryUser, sees_line: bool) -> list[tuple[str, str]]:
-    """Return the pages about the user that this member of the staff may see, with their names."""
+    """Return the pages about the user that the staff member may see, with their names."""
     line = reverse("admin:memory_memoryuser_timeline", args=[user.pk])
     ways = [("Time line", line)] if sees_line else []
     if user.head_id is None:

@@ -64,12 +64,12 @@ from memory.temporal import backtests
 from memory.users import change_user
 from memory.work import lanes
 
-# The number of listed future events.
+# Maximum number of forecast events listed.
 FORESEEN = 20
 
 
 def _number_of(rows: QuerySet[Any]) -> Coalesce:
-    """Return a subquery that counts the rows of each user: joins would multiply each other."""
+    """Return a subquery that counts each user's rows: joins would multiply each other's counts."""
     counts = rows.filter(user=OuterRef("pk")).order_by().values("user").annotate(number=Count("*"))
     return Coalesce(Subquery(counts.values("number")), 0, output_field=IntegerField())
 
@@ -157,7 +157,7 @@ class MemoryUserAdmin(UserPages):
     ]
 
     def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[MemoryUser]) -> bool:
-        """Require that the users of an erasure are confirmed by typing."""
+        """Require that an erasure is also confirmed by typing the user's id or the user count."""
         sure = super().is_confirmed(request, action, rows)
         return sure and (action != "erase" or is_typed(request, rows))
 
@@ -174,7 +174,7 @@ class MemoryUserAdmin(UserPages):
         ]
 
     def has_erase_permission(self, request: HttpRequest) -> bool:
-        """Tell whether this member of the staff may erase people."""
+        """Tell whether the staff member may erase people."""
         return request.user.has_perm("memory.erase_memoryuser")
 
     @admin.action(description="Erase the selected users…", permissions=["erase"])
@@ -185,7 +185,7 @@ class MemoryUserAdmin(UserPages):
         return erase_chosen(request, queryset, "erase")
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
-        """Tell whether this member of the staff may approve and backtest constraints."""
+        """Tell whether the staff member may approve and backtest constraints."""
         return request.user.has_perm("memory.approve_workspaceconstraint")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[MemoryUser]:
@@ -199,8 +199,8 @@ class MemoryUserAdmin(UserPages):
                 live_alerts=_number_of(Alert.objects.listed().filter(state__in=LIVE_STATES)),
                 rejected_entries=_number_of(EntryOutcome.objects.filter(outcome=Outcome.REJECTED)),
                 pending_entries=F("last_seq") - _number_of(EntryOutcome.objects.all()),
-                # Only for its own page: columns that are not sorted by are computed for the rows
-                # shown.
+                # Only for the user's own page: columns that a list is not sorted by are computed
+                # only for the rows shown.
                 all_alerts=_number_of(Alert.objects.listed()),
                 all_versions=_number_of(Checkpoint.objects.all()),
                 all_runs=_number_of(Run.objects.all()),
@@ -241,7 +241,7 @@ class MemoryUserAdmin(UserPages):
     def save_model(
         self, request: HttpRequest, obj: MemoryUser, form: ModelForm[MemoryUser], change: bool
     ) -> None:
-        """Store the changes; the daily run follows the time zone."""
+        """Store the changes; the time of the daily run follows the time zone."""
         change_user(obj, **{name: form.cleaned_data[name] for name in form.changed_data})
 
     def log_change(self, request: HttpRequest, obj: MemoryUser, message: Any) -> StaffAction:
@@ -257,7 +257,7 @@ class MemoryUserAdmin(UserPages):
 
     @admin.display(description="merged")
     def merges(self, user: MemoryUser) -> str:
-        """Show the user that it was merged into, and the users merged into it."""
+        """Show the user into whom this one was merged, and the users merged into this one."""
         if user.merged_into_id is None and not getattr(user, "has_merged", True):
             return NOTHING
         either = Merge.objects.filter(Q(merged=user) | Q(user=user)).order_by("pk")
@@ -273,7 +273,7 @@ class MemoryUserAdmin(UserPages):
 
     @admin.display(description="language model")
     def structure(self, user: MemoryUser) -> SafeString:
-        """Show whether the language model works on the user's entries, and if not, why."""
+        """Show whether the language model is working on the user's entries and, if not, why."""
         of_model = next(lane for lane in timeline.lanes_of(user) if lane.name == LaneName.STRUCTURE)
         found = lanes.standing(user, of_model, pause_of)
         told = [f"{counted(found.waiting, 'entry')} waiting"] if found.waiting else []
@@ -316,7 +316,7 @@ class MemoryUserAdmin(UserPages):
 
     @admin.display(description="constraints")
     def constraints(self, user: MemoryUser) -> str:
-        """Name the constraints, with their precision, and those that are paused."""
+        """Name the constraints, with their precision and whether they are paused."""
         judged = (
             feedback.by_constraint(AlertFeedback.objects.filter(alert__user=user))
             if getattr(user, "all_alerts", True)
@@ -415,7 +415,7 @@ class MemoryUserAdmin(UserPages):
 
     @admin.display(description="records")
     def locations(self, user: MemoryUser) -> str:
-        """Link to the places of the records."""
+        """Link to the locations of the records."""
         number = getattr(user, "records", 0)
         return link_to_list(
             RecordLocation,
@@ -426,7 +426,7 @@ class MemoryUserAdmin(UserPages):
 
     @admin.display(description="model calls")
     def calls(self, user: MemoryUser) -> str:
-        """Link to the calls of language models, with their usage."""
+        """Link to the calls to language models, with their usage."""
         _, spent = timeline.spent_on(user)
         text = f"{counted(spent.calls, 'call')}, {spent.tokens:,} tokens"
         return link_to_list(LlmCall, text, user__id__exact=user.pk)
@@ -460,7 +460,7 @@ class MemoryUserAdmin(UserPages):
         description="Have the language model process the selected users now", permissions=["change"]
     )
     def work_on_it_now(self, request: HttpRequest, queryset: QuerySet[MemoryUser]) -> None:
-        """Make waiting work due now, even after a failure; the dispatcher gives it out."""
+        """Make waiting work due now, even after a failure; the dispatcher hands it out."""
         chosen = list(queryset.filter(pk__in=_waiting_lanes().values("user")))
         left = queryset.count() - len(chosen)
         lanes.hurry(_waiting_lanes().filter(user__in=chosen))

@@ -6,7 +6,7 @@ from typing import Any
 
 from memory.texts import shortened
 
-# Types whose value is best shown by itself.
+# Types whose value is best shown without the tag.
 _SCALARS = (
     *("$int", "$float", "$decimal", "$date", "$datetime", "$time", "$partial_date", "$enum"),
     *("$bytes", "$duration"),
@@ -15,7 +15,7 @@ _MOST_PARTS = 20
 
 
 def in_words(value: Any, length: int = 300) -> str:
-    """Return a value in one line, shortened; a single text is not quoted."""
+    """Return a value on one line, shortened; a plain string is not quoted."""
     return shortened(value if isinstance(value, str) else _told(value), length)
 
 
@@ -26,7 +26,7 @@ def scalar(value: Any) -> Any:
 
 
 def tag_of(value: Any) -> str | None:
-    """Return the tag of a value that is not plain JSON, such as `$record`; None for others."""
+    """Return the tag of a value, such as `$record`; None for plain JSON."""
     if not isinstance(value, Mapping):
         return None
     return next((name for name in value if str(name).startswith("$")), None)

@@ -69,7 +69,7 @@ class EndpointForm(forms.ModelForm[WebhookEndpoint]):
         return url
 
     def clean(self) -> dict[str, Any]:
-        """Refuse a new endpoint beyond the maximum, or if its secret cannot be encrypted."""
+        """Refuse a new endpoint if there are too many already, or if no secret can be encrypted."""
         cleaned = super().clean() or {}
         workspace = cleaned.get("workspace")
         if self.instance._state.adding:
@@ -103,11 +103,11 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookEndpoint]:
-        """Annotate the messages that wait for each endpoint."""
+        """Annotate the numbers of each endpoint's waiting and permanently failed messages."""
         return outbox.counts(super().get_queryset(request))
 
     def get_fields(self, request: HttpRequest, obj: WebhookEndpoint | None = None) -> Any:
-        """Show the settings of a new endpoint, and also the state of an existing one."""
+        """Show an endpoint's settings and, unless it is new, its state."""
         asked = ["workspace", *CHOSEN]
         return [*asked, *self.readonly_fields] if obj else asked
 
@@ -169,7 +169,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         form: forms.ModelForm[WebhookEndpoint],
         change: bool,
     ) -> None:
-        """Create an endpoint and show its secret, only this once, or store changes."""
+        """Create an endpoint and show its secret, this once only; or store changes to one."""
         chosen = {name: getattr(obj, name) for name in CHOSEN}
         if change:
             webhook_endpoints.change(obj, **chosen)
@@ -204,7 +204,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         description="Rotate the secrets of the selected endpoints", permissions=["change"]
     )
     def rotate_secret(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
-        """Create new secrets and show them, only this once."""
+        """Create new secrets and show them, this once only."""
         for endpoint in queryset:
             try:
                 self._show_secret(request, endpoint, webhook_endpoints.rotate_secret(endpoint))
@@ -215,7 +215,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
     @admin.action(description="Send permanently failed messages again", permissions=["change"])
     def replay_given_up(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
-        """Send all permanently failed messages that are still in the log again."""
+        """Resend all permanently failed messages that are still in the log."""
         number = sum(outbox.replay_given_up(endpoint, endpoint.created_at) for endpoint in queryset)
         messages.success(request, f"{counted(number, 'message')} will be sent again.")
 
@@ -296,7 +296,7 @@ class DeliveryAttemptInline(_Call, admin.TabularInline[DeliveryAttempt, Delivery
 
 
 class TypeFilter(admin.SimpleListFilter):
-    """A filter by type; the choices are fixed and not looked up in all messages."""
+    """A filter by type; the choices are fixed instead of looked up in all messages."""
 
     title = "type"
     parameter_name = "type"
@@ -315,7 +315,7 @@ class TypeFilter(admin.SimpleListFilter):
 
 @admin.register(Delivery)
 class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
-    """Messages, newest first, with every call that was made with them."""
+    """Messages, newest first, with every call made to deliver them."""
 
     list_display = ["name", "standing", "endpoint_link", "about", "attempts", "created_at"]
     list_filter = [
@@ -361,7 +361,7 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
 
     @admin.display(description="waits for")
     def waits_for(self, delivery: Delivery) -> str:
-        """Link to the earlier message of the same alert that must be settled first."""
+        """Link to the earlier message about the same alert that must be settled first."""
         before = outbox.before(delivery)
         return link(before, str(before)) if before else NOTHING
 
@@ -411,7 +411,7 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
 
 @admin.register(DeliveryAttempt)
 class DeliveryAttemptAdmin(_Call, ReadOnlyAdmin[DeliveryAttempt]):
-    """Calls of endpoints, newest first."""
+    """Calls to endpoints, newest first."""
 
     list_display = ["at", "outcome", "delivery_link", "url", "address", "took"]
     list_filter = ["status", "delivery__endpoint__workspace"]

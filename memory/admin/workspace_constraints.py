@@ -39,7 +39,7 @@ from memory.temporal import backtest_reports
 _LIVE = [state for state in AlertState.values if state != AlertState.RESOLVED]
 _MOST_VERSIONS = 50
 _SOON = "This takes a few seconds: reload the constraint's page to see the verdict."
-# The number of users that are matched with a constraint to show its page; the API matches all.
+# Maximum number of users matched against a constraint for its page; the API matches all.
 _MOST_USERS = 200
 _FOUND = ["found", "tested", "ran_in"]
 
@@ -72,11 +72,11 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
         else:
             del self.fields["start_from"]
             newest = _newest(self.instance)
-            # In Python source an escape is equivalent, and cannot alter the page.
+            # In Python source, an escaped character is equivalent and cannot alter the page.
             self.initial["source"] = visible(newest.source)
             self.initial["tests"] = visible(newest.tests)
             self.initial["description"] = visible(self.instance.description)
-        # Those who may only look have no fields.
+        # A read-only viewer's form has no fields.
         if percentage := self.fields.get("percentage"):
             percentage.validators.append(MaxValueValidator(100))
         if description := self.fields.get("description"):
@@ -115,7 +115,7 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
 
 
 class EnabledFilter(admin.SimpleListFilter):
-    """A filter by whether the constraint runs."""
+    """Filters constraints by whether they run."""
 
     title = "state"
     parameter_name = "runs"
@@ -125,7 +125,7 @@ class EnabledFilter(admin.SimpleListFilter):
         return [("yes", "runs"), ("disabled", "disabled"), ("no", "has no approved version")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
-        """Keep the constraints of the choice."""
+        """Keep the constraints that match the choice."""
         match self.value():
             case "yes":
                 return queryset.filter(enabled=True, live__isnull=False, percentage__gt=0)
@@ -151,7 +151,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     when_empty = "There is no workspace constraint yet: add one, perhaps from the library."
 
     def get_fieldsets(self, request: HttpRequest, obj: WorkspaceConstraint | None = None) -> Any:
-        """Show the fields of a new constraint, and also the state of an existing one."""
+        """Show a constraint's fields and, unless it is new, its state."""
         text = ("Text", {"fields": ["source", "tests"], "description": _HELP})
         if obj is None:
             asked = ["workspace", "start_from", "name", "description"]
@@ -203,7 +203,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         )
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """Start with a query of the console, if the URL names one."""
+        """Start with a query from the console, if the URL names one."""
         return {**super().get_changeform_initial_data(request), **skeletons.initial_of(request)}
 
     def actions_for(self, row: WorkspaceConstraint) -> Collection[str]:
@@ -211,7 +211,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         return ["disable" if row.enabled else "enable"]
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
-        """Tell whether this member of the staff may approve constraints and roll them out."""
+        """Tell whether the staff member may approve constraints and roll them out."""
         return request.user.has_perm("memory.approve_workspaceconstraint")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -327,12 +327,12 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="created by")
     def creator(self, constraint: WorkspaceConstraint) -> str:
-        """Name who created it."""
+        """Show who created it."""
         return inline(constraint.created_by)
 
     @admin.display(description="changed by")
     def changer(self, constraint: WorkspaceConstraint) -> str:
-        """Name the person who last changed what runs, or for whom."""
+        """Show who last changed which version runs, or for which users."""
         return inline(constraint.changed_by) if constraint.changed_by else NOTHING
 
     @admin.display(description="users")
@@ -409,8 +409,8 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     def actions_for(self, row: WorkspaceConstraintVersion) -> Collection[str]:
         """Offer approval and backtests.
 
-        A version that was approved before can be approved again here; one that passed is approved
-        from its backtest, unless there is no user to test it on.
+        A version that was approved before can be approved again here; one that has only passed is
+        approved from its backtest's page, unless there is no user to test it on.
         """
         if row.state not in (VersionState.PASSED, VersionState.APPROVED):
             return []
@@ -419,12 +419,12 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
         return [*approve, "backtest"]
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
-        """Tell whether this member of the staff may approve constraints."""
+        """Tell whether the staff member may approve constraints."""
         return request.user.has_perm("memory.approve_workspaceconstraint")
 
     @admin.display(description="version", ordering="constraint__name")
     def name(self, version: WorkspaceConstraintVersion) -> str:
-        """Name the constraint and the number."""
+        """Name the constraint and the version's number."""
         return str(version)
 
     @admin.display(description="workspace", ordering="constraint__workspace__name")
@@ -455,12 +455,12 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
 
     @admin.display(description="backtest")
     def tested(self, version: WorkspaceConstraintVersion) -> str:
-        """Link to the backtest that an approval rests on, and to all."""
+        """Show whether a backtest allows approval, with a link to it."""
         return _tested(version) or NOTHING
 
     @admin.display(description="executed in")
     def ran_in(self, version: WorkspaceConstraintVersion) -> str:
-        """Show the kind of sandbox, with a warning for the one for development."""
+        """Show the kind of sandbox, with a warning if it is for development."""
         return sandbox((version.verdict or {}).get("runner", ""))
 
     @admin.display(description="created by", ordering="created_by")
@@ -485,7 +485,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
 
     @admin.action(description="Approve the selected versions", permissions=["approve"])
     def approve(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]) -> None:
-        """Make these versions the live ones of their constraints."""
+        """Make these versions live."""
         for version in queryset.order_by("number"):
             approve_version(request, version)
 

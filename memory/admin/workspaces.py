@@ -188,7 +188,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     when_empty = "There is no workspace yet: add one, and a key for its backend."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Workspace]:
-        """Annotate the users as last counted, and the number of keys."""
+        """Annotate the number of users, as last counted, and the number of keys."""
         users = Coalesce("use__users", 0)
         return super().get_queryset(request).annotate(user_count=users, key_count=Count("api_keys"))
 
@@ -205,7 +205,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         super().save_model(request, obj, form, change)
         if {*LLM_FIELDS, *KEY_FIELDS, *JUDGED_FIELDS} & set(form.changed_data):
             waiting = lanes.due(LaneName.STRUCTURE).filter(user__workspace=obj)
-            # Not while the workspace is locked: the holder of a lane may wait for it.
+            # Not while the workspace is locked: a lane's holder may be waiting for that lock.
             transaction.on_commit(lambda: lanes.hurry(waiting))
 
     @admin.action(description="Let the language model continue", permissions=["change"])
@@ -235,7 +235,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         return super().has_add_permission(request) and access.sees_all(request.user)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: a workspace is only removed after its users, who are erased."""
+        """Return False: a workspace is removed only once its users have been erased."""
         return False
 
     @admin.display(description="users at the last count", ordering="user_count")
@@ -257,7 +257,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="effective")
     def llm_in_effect(self, workspace: Workspace) -> str:
-        """Show the effective model and its endpoint, and why it does not work, if so."""
+        """Show the effective model and its endpoint and, if it does not work, why."""
         workspace = _stored(workspace)
         chosen = workspace.chosen_llm
         stopped = None if workspace._state.adding else llm_budgets.why_stopped(workspace)
@@ -298,7 +298,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="effective")
     def retention_in_effect(self, workspace: Workspace) -> str:
-        """Say how long things are kept."""
+        """Say how long data is kept."""
         return lines(retention_settings.in_words(_stored(workspace).effective(table.RETENTION)))
 
     @admin.display(description="effective")
@@ -335,7 +335,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="spent")
     def llm_spent(self, workspace: Workspace) -> str:
-        """Show the spending of today and this month."""
+        """Show the spending today and this month."""
         if workspace._state.adding:
             return NOTHING
         day, month = llm_spending.spent(workspace, timezone.now())

@@ -188,7 +188,7 @@ class OneAlert(generics.RetrieveAPIView[Alert]):
 
 
 def _after(request: Request, newest: int) -> int:
-    """Parse `?after=`; raises ValidationError if it is no number of the feed."""
+    """Parse `?after=`; raises ValidationError if it is not a number in the feed."""
     try:
         return alert_events.number(request.query_params["after"], newest)
     except ValueError as error:
@@ -207,7 +207,7 @@ def _news(found: QuerySet[Alert], events: Sequence[AlertEvent]) -> list[Alert]:
 
 
 def _rejected(events: Sequence[AlertEvent]) -> list[dict[str, Any]]:
-    """Return descriptions of those of these events that are about rejected entries."""
+    """Return descriptions of the events that are about rejected entries."""
     named = rejections.named_by(events)
     found = [event for event in events if event.pk in named]
     prefetch_related_objects(found, "user")

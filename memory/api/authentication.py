@@ -57,7 +57,7 @@ class ApiKeyAuthentication(BaseAuthentication):
     scheme = "Bearer"
 
     def authenticate(self, request: Request) -> tuple[Principal, ApiKey] | None:
-        """Return the caller, None without a header; raises AuthenticationFailed for a bad key."""
+        """Return the caller; None without a header. Raises AuthenticationFailed for a bad key."""
         scheme, _, text = get_authorization_header(request).decode("latin-1").partition(" ")
         if not scheme:
             return None
@@ -91,7 +91,7 @@ class PasswordAuthentication(ApiKeyAuthentication):
             return ""
 
     def authenticate_header(self, request: Request) -> str:
-        """Return a challenge for a password, without which git sends none."""
+        """Return a password challenge, without which git sends no password."""
         return 'Basic realm="uac", charset="UTF-8"'
 
 
@@ -135,7 +135,8 @@ class ReachesUsers(BasePermission):
 def scope_of(request: Request, view: APIView) -> Scope:
     """Return the scope that a request needs.
 
-    A view may declare that its POST only reads, or the scope of a method in `scopes`.
+    A view may declare with `reads_only` that its POST only reads, or set a method's scope in
+    `scopes`.
     """
     named: Scope | None = getattr(view, "scopes", {}).get(request.method)
     if named is not None:

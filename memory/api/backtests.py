@@ -418,7 +418,7 @@ class UserBacktests(UserScopedView):
 
 
 def _started(written: idempotency.Written[Backtest]) -> Response:
-    """Return the 201 of a backtest, with its address."""
+    """Return the 201 response for a backtest, with its address."""
     location = reverse("backtest", args=[written.result.pk])
     return Response(
         BacktestDetailSerializer(written.result).data,

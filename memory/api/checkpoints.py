@@ -248,9 +248,9 @@ def propose(
 ) -> Response:
     """Queue the proposal, wait up to `limit` seconds for the gate, and return the response.
 
-    `edits` may raise if the current state does not allow them. They must settle the entries in
-    `considered`. `files` are whole files, written for the version `base`. `expects` returns the
-    hashes that files must still have, or raises.
+    `edits` returns the edits, which must settle the entries in `considered`, or raises if the
+    current state does not allow them. `files` are whole files, written for the version `base`.
+    `expects` returns the hashes that files must still have, or raises.
     """
 
     def queue() -> Run:

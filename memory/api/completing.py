@@ -1,7 +1,7 @@
-"""`complete_by`: the way in which a follow-up question is completed from the turns before it.
+"""`complete_by`: how a follow-up question is completed from the turns before it.
 
-Words complete it at once. A language model takes longer, and no web process calls one: it is a run,
-for which the request waits. A search never fails because the model does not answer.
+Words complete it at once. A language model takes longer, and no web process calls one: the request
+waits for a run that does. A search never fails because the model does not answer.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from memory.recall.search.followups import MODEL, WORDS, Question, may_lean, und
 from memory.work import runs
 
 CHOICES = [(WORDS, "rules, without a model"), (MODEL, "the workspace's language model")]
-# Somebody waits for the search: no longer than for the answer to a query.
+# Somebody is waiting for the search, so no longer than for the answer to a query.
 WAIT_SECONDS = 10.0
 WAIT = OpenApiParameter(
     "wait",
@@ -69,8 +69,8 @@ class CompletionSerializer(serializers.Serializer[Question]):
 def complete_question(request: Request, user: MemoryUser, asked: Mapping[str, Any]) -> Question:
     """Return the `query` of a validated body, completed in the requested way.
 
-    If the language model fails, for whatever reason, words are used. Read the user's data
-    afterwards: something may have been redacted meanwhile.
+    If the language model fails for any reason, words are used. Read the user's data only after
+    this call: some of it may be redacted in the meantime.
     """
     text = asked["query"]
     limit = waiting.seconds(request, default=WAIT_SECONDS)

@@ -1,8 +1,8 @@
-"""Responses that the web process computes itself from many records: a few at a time.
+"""Limits on responses that the web process itself computes from many records.
 
-Computing holds the interpreter's lock, which all requests of a process share. Beyond a few, a
-request is refused for a moment, before a thread is kept waiting; a workspace leaves slots to
-others.
+Computing holds the interpreter lock, which all requests of a process share. Only a few such
+responses are computed at a time; further requests are told to try again soon, instead of keeping a
+thread waiting. A single workspace cannot take all slots.
 """
 
 import weakref
@@ -19,7 +19,7 @@ RETRY_SECONDS = 1.0
 # Two at a time, one per workspace.
 _places = Places(2, factor=1)
 # Responses built from a whole history may take minutes, and slow readers longer. Four at a time,
-# two per workspace or member of the staff.
+# two per workspace or staff member.
 _downloads = Places(4, factor=1)
 DOWNLOAD_RETRY_SECONDS = 10.0
 
@@ -41,8 +41,8 @@ def computing(workspace_pk: int) -> Iterator[None]:
 def download(whose: Hashable, make: Callable[[], HttpResponseBase]) -> HttpResponseBase:
     """Return the response that `make` builds from a whole history; raises TooMuch.
 
-    `whose` is a workspace, or a member of the staff. The slot is taken until the response is
-    closed, since a slow reader occupies a thread.
+    `whose` is a workspace, or a staff member. The slot is taken until the response is closed, since
+    a slow reader occupies a thread.
     """
     with ExitStack() as place:
         if not place.enter_context(_downloads.take(whose)):

@@ -1,4 +1,4 @@
-"""Middleware: responses of the API have an ETag, and an unchanged one is not sent again."""
+"""Middleware: responses of the API have an ETag, and unchanged responses are not sent again."""
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase

@@ -50,7 +50,7 @@ def _missing(what: str) -> dict[str, Any]:
     }
 
 
-# The errors for a constraint without source or tests, also for a workspace's.
+# The errors for a constraint without source or tests; workspace constraints use them, too.
 NO_SOURCE = _missing(
     "Give the source in Python: a function check that yields alerts (see docs/constraints.md)."
 )

@@ -1,6 +1,6 @@
 """`/v1/openapi.json`: the OpenAPI document, which each process builds once.
 
-It is public, without a key, and building it takes half a second of computing.
+It is public and needs no key, and building it takes half a second of CPU time.
 """
 
 import functools

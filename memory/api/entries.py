@@ -47,8 +47,7 @@ from memory.users import WITHOUT_HEAD, UserExists, create_user, find_user
 from memory.workspace_settings import quotas
 
 MAX_ENTRIES = 1000
-# Created once, since creating their fields takes longer than using them, which does not change
-# them.
+# Created once: creating their fields takes longer than using them, and use does not change them.
 _NEW_ENTRY = NewEntrySerializer()
 _ENTRY = EntrySerializer()
 
@@ -113,7 +112,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         with timezone.override(ZoneInfo(found.time_zone if found else workspace.time_zone)):
             drafts = read_drafts(request.data)
         rates.take(request, quotas.ENTRIES, len(drafts))
-        # The user is created with the first entry, or neither.
+        # The user and the first entry are created together or not at all.
         with nullcontext() if found else transaction.atomic():
             user = found or _first_of(workspace, user_id)
             written = _append(request, user, drafts)

@@ -1,4 +1,4 @@
-"""The errors of the API, all in the form of `memory.api.problems`, with the wrong fields."""
+"""The errors of the API, all in the form of `memory.api.problems`, naming invalid fields."""
 
 import sys
 from collections.abc import Mapping
@@ -52,14 +52,14 @@ class Incompatible(Unprocessable):
 
 
 class Gone(exceptions.APIException):
-    """The content existed, but is not available any more, since it was redacted (410)."""
+    """The content existed but is no longer available, since it was redacted (410)."""
 
     status_code = status.HTTP_410_GONE
     default_code = "gone"
 
 
 class Unavailable(exceptions.APIException):
-    """The content is available again in a moment (503)."""
+    """The content will be available again in a moment (503)."""
 
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
     default_code = "unavailable"
@@ -88,7 +88,7 @@ class NamesNothing(exceptions.NotFound):
 
 
 class Changed(exceptions.APIException):
-    """The content is not what `If-Match` names any more (412)."""
+    """The content is no longer what `If-Match` names (412)."""
 
     status_code = status.HTTP_412_PRECONDITION_FAILED
     default_code = "changed"
@@ -125,7 +125,7 @@ def _kind_of(error: Exception) -> str:
 
 
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """Turn an exception of a view into problem details; None leaves it to Django (500)."""
+    """Turn an exception raised by a view into problem details; None leaves it to Django (500)."""
     match error:
         case RequestDataTooBig():
             error = PayloadTooLarge()
@@ -148,7 +148,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
             error = exceptions.NotFound(ERASED)
         case Error() if timeouts.is_unavailable(error):
             error = Unavailable(of_database(error))
-    # It imports, through the settings, modules that import this one.
+    # Imported late: through the settings, it imports modules that import this one.
     from rest_framework.views import exception_handler
 
     response = exception_handler(error, dict(context))
@@ -226,7 +226,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Answer an error of the server (500), whose details are in its log."""
+    """Answer a server error (500); its details are in the server's log."""
     error = sys.exc_info()[1]
     if isinstance(error, Error) and timeouts.is_unavailable(error):
         detail = of_database(error)

@@ -36,7 +36,7 @@ CHANGED: Mapping[Any, OpenApiResponse] = {
 def unchanged(request: Request, row: Model, representation: Callable[[], Any]) -> Iterator[None]:
     """Lock the row for the block and check `If-Match`, if the request has it; raises Changed.
 
-    `representation` returns the response to a GET of the address at this moment.
+    `representation` returns what a GET of the address would return at this moment.
     """
     if "If-Match" not in request.headers:
         yield
@@ -48,9 +48,9 @@ def unchanged(request: Request, row: Model, representation: Callable[[], Any]) -
 
 
 def require_match(request: Request, representation: Any) -> bool:
-    """Raise Changed unless `If-Match` names this representation; None if nothing exists.
+    """Raise Changed unless `If-Match` names this representation, which is None if nothing exists.
 
-    Return whether it names the existing content, rather than anything.
+    Return whether it names the existing content, rather than any content (`*`).
     """
     wanted = request.headers.get("If-Match")
     if wanted is None:

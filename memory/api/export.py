@@ -72,7 +72,7 @@ class Export(KnownView):
 class SubjectAccess(UserScopedView):
     """All stored data about the person, as a zip."""
 
-    # It reveals more than any other request: prompts, deliveries, the reasons of redactions.
+    # It reveals more than any other request: prompts, deliveries, the reasons for redactions.
     scopes = dict.fromkeys(("GET", "HEAD"), Scope.MANAGE)
     costly = ("GET",)
     content_negotiation_class = AnyAccepted

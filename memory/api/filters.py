@@ -1,4 +1,4 @@
-"""Filters of lists by query parameters; a misspelt one is refused, not ignored."""
+"""Filters of lists by query parameters; a misspelt parameter is refused, not ignored."""
 
 from collections.abc import Collection
 from typing import Any
@@ -28,7 +28,7 @@ def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:
 class StrictFilterBackend(DjangoFilterBackend):
     """Filters a list, and refuses parameters that the list does not have.
 
-    Besides its filters, those of paging, or its `list_parameters`, are allowed.
+    Besides the list's filters, the view's `list_parameters` are allowed; by default, paging's.
     """
 
     def filter_queryset(
@@ -49,7 +49,7 @@ class StrictFilterBackend(DjangoFilterBackend):
         """Return the filters, whose errors list the valid choices."""
         filterset = super().get_filterset(request, queryset, view)
         for field in filterset.form.fields.values() if filterset else ():
-            # The choices of a foreign key are all rows.
+            # A foreign key's choices would be all rows.
             if isinstance(field, forms.ChoiceField) and not isinstance(
                 field, forms.ModelChoiceField
             ):

@@ -1,8 +1,8 @@
-"""The request header `Idempotency-Key`: a repeated write is answered but not done again.
+"""The request header `Idempotency-Key`: a repeated write is answered but not carried out again.
 
-After draft-ietf-httpapi-idempotency-key-header. The stored result names what the write created, and
-every response is built from that: the response to a repeated request shows the current state of the
-same entries, run or user.
+It follows draft-ietf-httpapi-idempotency-key-header. The stored result names what the write
+created, and every response is built from that: the response to a repeated request shows the current
+state of the same entries, run or user.
 """
 
 import re
@@ -82,8 +82,9 @@ def once(
 ) -> Written[Result]:
     """Carry out a request's write, or return its earlier result if the key was used for it.
 
-    `refer` turns the result into JSON, and `recall` the JSON into the result. Checks that depend on
-    the current state belong into `do`: a repeated request must not fail because of its own effect.
+    `refer` turns the result into JSON, and `recall` turns that back into the result. Checks that
+    depend on the current state belong in `do`: a repeated request must not fail because of its own
+    effect.
     `nameless`: the write erases the user concerned. Raises ValidationError for a malformed key,
     InProgress (409) and KeyReused (422).
     """
@@ -99,7 +100,7 @@ def once(
         try:
             return recall(row)
         except (Run.DoesNotExist, MemoryUser.DoesNotExist):
-            raise  # the errors of the API tell more
+            raise  # the API's own errors say more
         except ObjectDoesNotExist:
             raise NotFound("The result of this request is no longer kept.") from None
 
@@ -119,7 +120,7 @@ def _fingerprint(request: Request) -> str:
     """Return the hash that identifies a request; its `wait` parameter does not count."""
     asked = [request.method, request.path, request.data]
     parameters = {name: text for name, text in request.query_params.items() if name != "wait"}
-    # A key for certain users sees only their data: a different key makes a different request.
+    # A key for certain users sees only their data: with other users, it is a different request.
     reach = principal_of(request).key.user_pks
     told = [parameters] if reach is None else [parameters, sorted(reach)]
     return sha256(canonical_json([*asked, *told] if parameters or reach is not None else asked))

@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/import/`: importing a foreign project into the user's."""
+"""`/v1/users/{user_id}/import/`: importing a project from elsewhere into the user's own."""
 
 from typing import Any
 

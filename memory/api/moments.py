@@ -1,4 +1,4 @@
-"""The parameters `as_of`, `by` and `at`, which read the past."""
+"""The parameters `as_of`, `by` and `at`, for reading the past."""
 
 import datetime
 from collections.abc import Mapping
@@ -94,7 +94,7 @@ def known_of(user: MemoryUser, asked: Mapping[str, Any]) -> Known:
 
 
 def known_as_of(user: MemoryUser, text: str | None, parameter: str, by: str = By.RECORDED) -> Known:
-    """Return what was known, or was the case, at a moment.
+    """Return what was known, or what was true, at a moment.
 
     Raises ValidationError, NamesNothing or Incompatible, each naming the parameter.
     """

@@ -11,7 +11,7 @@ from memory.texts import shortened
 
 KINDS = frozenset(EntryKind.values) - {EntryKind.REDACTION}
 RECORD_FIELDS = ("domain", "type", "collection", "key", "data", "retired")
-# Names of other APIs and of edits → ours.
+# Names in other APIs and in edits → our names.
 OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("op", "event", "action", "entry_type"), "kind"),
     **dict.fromkeys(("class", "class_name", "record_type", "schema"), "type"),
@@ -29,11 +29,11 @@ MAX_SHOWN = 200
 
 
 def entry_meant(body: Mapping[str, Any], meant: Mapping[str, str | None]) -> dict[str, Any] | None:
-    """Return the entry that a body is nearest to; None if it is near to none.
+    """Return the entry that a body most resembles; None if it resembles none.
 
-    `meant` are the names in the body that no entry has, with the right ones. The values are those
-    of the body, right or wrong. A record without data is taken for one whose fields stand beside
-    its type.
+    `meant` maps the names in the body that no entry has to the right names, if known. The values
+    are those of the body, right or wrong. A record without data is assumed to have its fields
+    beside its type.
     """
     entry = {name: value for name, value in body.items() if name not in meant}
     for name, ours in meant.items():
@@ -65,7 +65,7 @@ def entry_meant(body: Mapping[str, Any], meant: Mapping[str, str | None]) -> dic
 
 
 def written(entry: Mapping[str, Any]) -> str:
-    """Return an entry as JSON with long values cut."""
+    """Return an entry as JSON with long values shortened."""
     parts = (
         f"{json.dumps(name)}: {shortened(json.dumps(value, ensure_ascii=False), MAX_SHOWN)}"
         for name, value in entry.items()

@@ -18,11 +18,11 @@ from memory.models.users import USER_ID_PATTERN
 EXAMPLES = Path(__file__).with_name("examples.json")
 BODIES = Path(__file__).with_name("bodies.json")
 
-# Up to the end of a sentence, or of its first half.
+# Up to the end of the first sentence, or of its first part.
 _SENTENCE = re.compile(r".*?[.;:](?= |$)")
 
 READ = ("get", "head")
-# In addition to those that an operation declares.
+# The errors in addition to those that an operation declares.
 ERRORS: Mapping[str, str] = {
     "400": "The URL, a parameter, a header or the body is invalid: `errors` names the field.",
     "401": "The API key is missing or invalid.",
@@ -82,8 +82,8 @@ HEADERS: Mapping[str, Any] = {
 def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, Any]:
     """Add the common parts of all operations to the document: errors, headers, limits and examples.
 
-    Constraints of a body that its serializer does not express are in `bodies.json`, which is merged
-    into the components of these names.
+    Constraints on bodies that their serializers do not express are in `bodies.json`, which is
+    merged into the components by name.
     """
     components = result["components"]
     components["headers"] = dict(HEADERS)
@@ -93,7 +93,7 @@ def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, A
         if name.endswith("Request") and schema.get("type") == "object":
             schema["additionalProperties"] = False
         if "oneOf" in schema and not name.endswith("Request"):
-            # A response may fit several: an empty page of alerts is also one as of a moment.
+            # A response may match several: an empty page of alerts is also one as of a moment.
             schema["anyOf"] = schema.pop("oneOf")
     _merge(schemas, json.loads(BODIES.read_text()))
     _anything(result)

@@ -1,6 +1,6 @@
-"""Long operations: `202` with the address at which the progress is shown.
+"""Long operations: `202` with the address of a resource that shows the progress.
 
-The resource there has `finished_at`, which is null until the operation has ended, in whatever way.
+The resource's `finished_at` is null until the operation has ended, successfully or not.
 """
 
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from typing import Any
 from rest_framework import status
 from rest_framework.response import Response
 
-# The earliest time to look again, in seconds.
+# The seconds after which to look again, at the earliest.
 RETRY_SECONDS = 1
 
 
 def accepted(answer: Any, location: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a 202 with the address and the time to look again."""
+    """Return a 202 with the address and the time after which to look again."""
     told = {"Location": location, "Retry-After": str(RETRY_SECONDS), **(headers or {})}
     return Response(answer, status=status.HTTP_202_ACCEPTED, headers=told)

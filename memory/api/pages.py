@@ -37,7 +37,7 @@ def page_of(
     """Return a page of rows in memory, with links to the adjacent pages.
 
     Rows are sorted by their keys, which are unique; a cursor is the key of the last row before its
-    page, so that added or removed rows move no others to another page.
+    page, so that adding or removing rows does not move others to a different page.
     """
     pagination = Pagination()
     size = pagination.get_page_size(request)
@@ -68,5 +68,5 @@ def _place(keys: Sequence[tuple[str | float, ...]], text: str) -> int:
     try:
         named = tuple(json.loads(base64.urlsafe_b64decode(text.encode())))
         return bisect.bisect_right(keys, named)
-    except (ValueError, TypeError, RecursionError):  # also deeply nested brackets
+    except (ValueError, TypeError, RecursionError):  # RecursionError: deeply nested brackets
         raise bad_cursor() from None

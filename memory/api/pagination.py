@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rest_framework.views import APIView
 
 
-# The limit of a page's content, all of which is held in memory several times.
+# The limit on a page's content, of which several copies are held in memory.
 PAGE_BYTES = 8 * 1024 * 1024
 _DIGITS = re.compile(r"[0-9]{1,9}")
 
@@ -55,7 +55,7 @@ class Pagination(CursorPagination):
         return size
 
     def decode_cursor(self, request: Request) -> Cursor | None:
-        """Return the position that `?cursor=` names. The framework takes an empty one for none."""
+        """Return the position in `?cursor=`. The framework would treat an empty one as missing."""
         cursor: Cursor | None = super().decode_cursor(request)
         if cursor is not None and not any(cursor):
             raise bad_cursor()
@@ -69,7 +69,7 @@ class Pagination(CursorPagination):
 
 
 class BoundedPagination(Pagination):
-    """Pages that end where their rows exceed PAGE_BYTES in total; each has one row at least.
+    """Pages whose rows do not exceed PAGE_BYTES in total, except for a page with a single row.
 
     The view has `row_bytes`, an expression for the size of a row, and `all_bytes`, an upper bound
     on the size of all its rows.
@@ -78,13 +78,13 @@ class BoundedPagination(Pagination):
     _most = Pagination.max_page_size
 
     def get_page_size(self, request: Request) -> int:
-        """Return the number of rows asked for, or that fit."""
+        """Return the requested number of rows, or the number that fits if that is smaller."""
         return min(super().get_page_size(request), self._most)
 
     def paginate_queryset(
         self, queryset: Any, request: Request, view: APIView | None = None
     ) -> list[Any] | None:
-        """Return a page: for large rows, only the sizes are read of those that do not fit."""
+        """Return a page; of large rows that do not fit, only the sizes are read."""
         if view.all_bytes > PAGE_BYTES:  # type: ignore[union-attr]
             narrow = queryset.annotate(row_bytes=view.row_bytes).only(*view.ordering)  # type: ignore[union-attr]
             rows = super().paginate_queryset(narrow, request, view) or []

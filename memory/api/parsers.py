@@ -20,7 +20,7 @@ MAX_DEPTH = 32
 # About 300 digits: such an integer also fits a float.
 MAX_INTEGER_BITS = 1000
 # A proxy buffers smaller bodies completely (deploy/haproxy.cfg). A slow sender of a larger one
-# occupies a thread: one workspace may have eight of them at most.
+# occupies a thread: one workspace may occupy at most eight.
 BUFFERED_BYTES = 15_000
 _readers = Places(12, factor=2)
 RETRY_SECONDS = 1.0
@@ -29,7 +29,7 @@ RETRY_SECONDS = 1.0
 class StrictJSONParser(JSONParser):
     """JSON in UTF-8: no NaN, duplicate keys, NUL characters, lone surrogates or deep nesting.
 
-    The error for a body that is no object includes the view's `body_example`.
+    The error for a body that is not an object includes the view's `body_example`.
     """
 
     def parse(
@@ -84,7 +84,7 @@ class ZipParser(BaseParser):
 def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
     """Return the body; raises PayloadTooLarge, and TooMuch if too many are being read already.
 
-    Raises ParseError for one that ends too soon: the web server passes on the received part.
+    Raises ParseError for a body that ends too soon: the web server passes on the part it received.
     """
     most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     request = context.get("request")
@@ -114,7 +114,7 @@ def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
 
 
 class _Fault(Exception):
-    """A fault of a value; its path is built while the exception propagates.
+    """A fault in a value; its path is built while the exception propagates.
 
     Building the path while descending would cost time for every value of a valid body.
     """

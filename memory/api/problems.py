@@ -33,7 +33,7 @@ class Problem:
     meaning: str
 
 
-# The first kind of a status is the default for that status.
+# The first kind listed for a status is the default for that status.
 PROBLEMS = (
     Problem("malformed-request", 400, "The URL, a header or the body cannot be parsed."),
     Problem("invalid-fields", 400, "`errors` names each invalid field and how to fix it."),
@@ -87,12 +87,12 @@ _BY_STATUS = {one.status: one.name for one in reversed(PROBLEMS)}
 
 
 def request_id(given: str) -> str:
-    """Return the caller's id for a request, if it is valid in a log line, or a new one."""
+    """Return the caller's id for a request if it is valid in a log line, otherwise a new one."""
     return given if _IN_A_LINE.fullmatch(given) else str(uuid.uuid4())
 
 
 def problem(status_code: int, detail: str, name: str = "") -> dict[str, Any]:
-    """Return the problem details of an error: of the kind `name`, or the default of its status."""
+    """Return problem details: of the kind `name`, or of the default kind for the status."""
     found = {
         "type": NAMESPACE + (name or _BY_STATUS[status_code]),
         "title": HTTPStatus(status_code).phrase,

@@ -42,7 +42,7 @@ class TooMuch(exceptions.APIException):
 
 
 class Rates(BaseThrottle):
-    """Takes every request of a key from the matching rate of its workspace."""
+    """Counts every request made with a key against the matching rate of its workspace."""
 
     def allow_request(self, request: Request, view: APIView) -> bool:
         """Return True, or raise TooMuch."""
@@ -52,14 +52,14 @@ class Rates(BaseThrottle):
 
 
 def rate_of(request: Request, view: APIView) -> str:
-    """Return the name of a request's rate. A view lists its expensive methods in `costly`."""
+    """Return the name of the rate for a request. A view lists its costly methods in `costly`."""
     if request.method in getattr(view, "costly", ()):
         return quotas.COSTLY
     return quotas.READS if scope_of(request, view) == Scope.READ else quotas.WRITES
 
 
 def take(request: Request, name: str, cost: int = 1) -> None:
-    """Take `cost` from a rate of the caller's workspace; raises TooMuch, and then takes nothing."""
+    """Take `cost` from a rate of the caller's workspace, or raise TooMuch and take nothing."""
     workspace = principal_of(request).workspace
     standing = rates.take(workspace, name, cost)
     told: list[RateStatus] = vars(request._request).setdefault("rates", [])

@@ -1,6 +1,6 @@
 """`/docs/`: the reference of the API as a page, generated from the OpenAPI document.
 
-It has no script and needs no other server, so it opens wherever this server does.
+It has no script and needs no other server, so it opens wherever this server can be reached.
 """
 
 import functools

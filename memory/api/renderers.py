@@ -10,7 +10,7 @@ PIECE = 200
 
 
 class PiecewiseJSONRenderer(JSONRenderer):
-    """The framework's JSON, rendered so that other requests are answered meanwhile.
+    """The framework's JSON, rendered so that other requests can be answered in between.
 
     Python's encoder holds the interpreter's lock until it is done, which takes a tenth of a second
     for ten thousand records.

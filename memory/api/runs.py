@@ -357,9 +357,9 @@ def asked_once(
     tell: Callable[[Run], Any],
     limit: float,
 ) -> Response:
-    """Queue a run for an idempotent request, wait for it, and return the response of `tell`.
+    """Queue a run for an idempotent request, wait for it, and return what `tell` makes of it.
 
-    The wait is `limit` seconds at most; the response is 202 if it is not done by then.
+    The wait is at most `limit` seconds; the response is 202 if the run is not done by then.
     """
     written = idempotency.once(
         request,
@@ -381,7 +381,7 @@ def wait_for(run: Run, limit: float) -> Run:
 
 
 def under_way(run: Run, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the 202 of an unfinished run."""
+    """Return the 202 response for an unfinished run."""
     return accepted(RunSerializer(run).data, reverse("run", args=[run.pk]), headers)
 
 
@@ -416,7 +416,7 @@ def done(run: Run, told: Mapping[str, Any], headers: Mapping[str, str] | None = 
 
 
 FAILED = status.HTTP_422_UNPROCESSABLE_ENTITY
-# Kind of run → the kind of problem if it fails by itself.
+# Kind of run → the kind of problem if the run itself fails.
 _PROBLEMS = {
     RunKind.QUERY: "code-failed",
     RunKind.CONSTRAINT: "code-failed",

@@ -10,10 +10,9 @@ from rest_framework import serializers
 from memory.canonical import exact_json
 
 MAX_OBJECT_BYTES = 256 * 1024
-# The number of errors that are returned for a body: a response must not grow with the nonsense
-# sent.
+# Maximum number of errors returned for a body: a response must not grow with the nonsense sent.
 MAX_NAMED = 20
-# An entry's number, a version, a day or a moment, as text.
+# Maximum length of an entry's number, a version, a day or a moment, as text.
 MAX_MOMENT = 100
 
 
@@ -130,7 +129,7 @@ def choose_one_of(choices: Iterable[str]) -> str:
 def unknown_fields(
     unknown: list[str], known: list[str], other_names: Mapping[str, str] | None = None
 ) -> dict[str, list[str]]:
-    """Return the errors for unknown fields of a body, of which the first are named."""
+    """Return errors that name the first of a body's unknown fields."""
     errors = {}
     for name in unknown[:MAX_NAMED]:
         meant = name_meant(name, known, other_names or {})
@@ -140,7 +139,7 @@ def unknown_fields(
 
 
 def name_meant(name: str, known: Collection[str], other_names: Mapping[str, str]) -> str | None:
-    """Return the known name that was probably meant by an unknown one, if it is clear."""
+    """Return the known name that an unknown one was probably meant to be, if that is clear."""
     name = name[:100].strip().lower()
     if other_names.get(name) in known:
         return other_names[name]
@@ -148,14 +147,14 @@ def name_meant(name: str, known: Collection[str], other_names: Mapping[str, str]
 
 
 def _mismatch(field: serializers.Field[Any, Any, Any, Any], value: Any) -> str | None:
-    """Return the expected type if the value is of another JSON type; None if it is right."""
+    """Return an error that names the expected JSON type; None if the value has it."""
     if value is None and field.allow_null:
         return None
     expected, name = next(
         (found for kind, found in _EXPECTED.items() if isinstance(field, kind)), (object, "")
     )
     if expected in (int, (str, int)) and isinstance(value, float) and value.is_integer():
-        return None  # in JSON 5.0 is an integer
+        return None  # 5.0 is an integer in JSON
     if not isinstance(value, expected) or (
         isinstance(value, bool) and expected not in (bool, object)
     ):

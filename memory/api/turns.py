@@ -36,8 +36,8 @@ class TurnsField(serializers.ListField):
         super().__init__(max_length=MAX_MESSAGES, **options)
 
     def to_internal_value(self, data: Any) -> list[Any]:
-        """Return the turns; raises ValidationError if they are too many or too long."""
-        # Before each of them is validated.
+        """Return the turns; raises ValidationError if there are too many or they are too long."""
+        # Checked before each turn is validated.
         if isinstance(data, list) and len(data) > MAX_MESSAGES:
             raise serializers.ValidationError(
                 f"Send at most the newest {MAX_MESSAGES} messages, not {len(data)}."

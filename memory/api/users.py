@@ -48,9 +48,9 @@ class UserScopedView(APIView):
     """A view under `/v1/users/{user_id}/`."""
 
     certain_users = True
-    # Method → the query parameters that it reads. Those of lists are their filters'.
+    # Method → the query parameters that it reads. Lists take theirs from their filters.
     parameters: Mapping[str, Collection[str]] = {}
-    # Methods, besides those that only read, that a merged user accepts.
+    # Methods that are allowed for a merged user, besides those that only read.
     of_merged: Collection[str] = ()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -58,7 +58,7 @@ class UserScopedView(APIView):
         super().initial(request, *args, **kwargs)
         method = str(request.method)
         if method not in self.allowed_methods:
-            return  # which is reported next
+            return  # the framework reports that next
         if method == "GET" and isinstance(self, ListModelMixin):
             return
         refuse_unknown(request.query_params, self.parameters.get(method, ()))
@@ -86,7 +86,7 @@ class NewUserSerializer(StrictSerializer):
     """A user to be created."""
 
     user_id = serializers.CharField(
-        allow_blank=True,  # the rule for it is given in one sentence
+        allow_blank=True,  # validate_user_id states the whole rule in one error
         help_text="The user's id in your product: 1 to 128 of A-Z a-z 0-9 . _ : @ | + -, but not"
         " . or ..",
     )
@@ -293,7 +293,7 @@ class User(UserScopedView):
             user = self.memory_user()
             try:
                 with transaction.atomic():
-                    copies.lock_families([user.pk])  # in the order of an erasure
+                    copies.lock_families([user.pk])  # locked in the same order as by an erasure
                     with etags.unchanged(request, user, self._told):
                         return user_erasure.ask(user, by=by, reason=reason)
             except user_erasure.ErasureRefused as error:

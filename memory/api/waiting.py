@@ -1,8 +1,8 @@
 """Requests that wait for a worker: how long, and how many at a time.
 
-A waiting request occupies a thread of the web process. Their number is capped, so that a backlog of
-work cannot take all threads away from appends, and a workspace leaves slots to others; beyond that
-a request is answered `202` at once, with the address of its result.
+A waiting request occupies a thread of the web process. The number of such requests is capped, so
+that a backlog of work cannot take all threads away from appends, and a single workspace cannot take
+all slots; further requests are answered `202` at once, with the address of the result.
 """
 
 import re
@@ -26,7 +26,7 @@ WAIT = OpenApiParameter(
     "wait", float, description="Seconds to wait for the result before answering 202."
 )
 
-# The columns that an execution changes of a run that somebody waits for.
+# The columns of a run that its execution changes, for requests that wait for the run.
 CHANGING = (
     *("status", "outcome", "output", "error", "stdout", "runner", "timings", "memory_bytes"),
     *("attempts", "started_at", "finished_at"),
@@ -67,8 +67,8 @@ def for_events(
 ) -> tuple[alert_events.EventPage, bool]:
     """Wait for events of these alerts, or of `rejected` entries, after a number.
 
-    The wait is `limit` seconds at most. Returns the events, and whether it waited as long as was
-    asked, if it had to.
+    The wait is at most `limit` seconds. Returns the events, and whether the request was allowed to
+    wait, if it had to.
     """
     deadline = time.monotonic() + limit
     page = alert_events.read(workspace, after, alerts, rejected)
@@ -76,7 +76,7 @@ def for_events(
         return page, True
     with _places.take(workspace.pk) as admitted, hints.events_signalled(workspace.pk) as wait:
         while admitted:
-            # Once more now that signals are received, and at intervals, since they may be lost.
+            # Read again now that signals are received, then at intervals: signals may be lost.
             page = alert_events.read(workspace, page.next, alerts, rejected)
             left = deadline - time.monotonic()
             if page.events or left <= 0:

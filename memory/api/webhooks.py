@@ -280,7 +280,7 @@ def _body(serializer: type[StrictSerializer], request: Request) -> dict[str, Any
 
 
 def _refusing(do: Callable[[], Any]) -> Any:
-    """Run it; turn errors that the caller or operator must fix into errors of the request."""
+    """Run `do`; turn errors that the caller or operator must fix into errors of the request."""
     try:
         return do()
     except AddressRefused as error:

@@ -53,7 +53,7 @@ class WorkspaceView(APIView):
         """Refuse unknown parameters."""
         super().initial(request, *args, **kwargs)
         method = str(request.method)
-        if method in self.allowed_methods:  # otherwise that is reported next
+        if method in self.allowed_methods:  # otherwise the framework reports that next
             refuse_unknown(request.query_params, self.parameters.get(method, ()))
 
     def constraint(self) -> WorkspaceConstraint:
@@ -86,7 +86,7 @@ def constraints_of(request: Request) -> QuerySet[WorkspaceConstraint]:
 
 
 def with_alerts(request: Request, found: Collection[WorkspaceConstraint]) -> None:
-    """Set the numbers of live alerts of these constraints."""
+    """Set the number of live alerts on each of these constraints."""
     counts = dict(
         Alert.objects.filter(
             user__workspace=principal_of(request).workspace,

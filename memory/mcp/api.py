@@ -1,4 +1,4 @@
-"""The API client of the tools: version 1 over HTTP, or the same application in this process."""
+"""The tools' API client: version 1 over HTTP, or the same application in this process."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import httpx2
 
-# Longer than any request waits.
+# Longer than any request to the API waits.
 TIMEOUT_SECONDS = 90.0
 
 Json: TypeAlias = dict[str, Any]
@@ -26,7 +26,7 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True)
 class Api:
-    """Version 1 of the API with one key. Requests run on the threads of `threads`."""
+    """Version 1 of the API, called with one key. Requests run on the threads of `threads`."""
 
     client: httpx2.Client
     base_url: str
@@ -34,11 +34,11 @@ class Api:
     threads: Executor
 
     async def get(self, address: str, **parameters: object) -> Json:
-        """Return the response of a GET, without parameters that are None; raise RequestRefused."""
+        """Return the response to a GET without parameters that are None. Raises RequestRefused."""
         return await self._call("GET", address, None, parameters)
 
     async def post(self, address: str, body: Json, **parameters: object) -> Json:
-        """Return the response of a POST. Raises RequestRefused."""
+        """Return the response to a POST. Raises RequestRefused."""
         return await self._call("POST", address, body, parameters)
 
     async def _call(
@@ -74,9 +74,9 @@ class Api:
 
 
 def address(*segments: str) -> str:
-    """Return the path of an address below `/v1/`, which ends in a slash.
+    """Return the path below `/v1/` that these segments form, with a slash at the end.
 
-    Raises RequestRefused for a name that could lead elsewhere, or nowhere.
+    Raises RequestRefused for a segment that could lead elsewhere, or nowhere.
     """
     for segment in segments:
         if segment in ("", ".", "..") or "/" in segment or not segment.isprintable():

@@ -1,9 +1,9 @@
 """Server-sent events: the feed as a stream, which clients resume by the number of an event.
 
-A stream reads the feed, so it misses nothing and repeats nothing; signals that wake it may be lost.
-One thread of the process listens for all of its streams, and queries the database at intervals. A
-stream holds no thread while it waits, and only one page of the feed, however slow its reader is;
-streams at the same position read together.
+A stream reads the feed, so it misses nothing and repeats nothing, even if signals that wake it are
+lost. One thread listens for all streams of the process, and queries the database at intervals. A
+stream holds no thread while it waits and, however slow its reader is, only one page of the feed;
+streams at the same position share their reads.
 """
 
 import asyncio
@@ -32,20 +32,20 @@ from memory.workspaces import find_key
 
 logger = structlog.get_logger(__name__)
 
-# The number of events that a stream holds at a time.
+# Maximum number of events that a stream holds at a time.
 PAGE = 50
 # The interval at which new events are looked for, signalled or not.
 LOOK_SECONDS = 2.0
-# After this many checks it subscribes again, in case Redis was down at the first time.
+# After this many checks the listener subscribes again, in case Redis was down the first time.
 LOOKS = 30
-# A client that takes nothing for this long is gone.
+# A client that reads nothing for this long is considered gone.
 SEND_SECONDS = 60.0
 # The wait before a client reconnects.
 RETRY_MILLISECONDS = 2000
 
 
 class Full(Exception):
-    """The maximum number of streams is open, of all workspaces or of this one."""
+    """The maximum number of streams is open, for all workspaces together or for this one."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Streams:
     async def send(
         self, subscription: Subscription, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Answer a request with the events until one side leaves. Raises Full before it begins."""
+        """Answer a request with events until one side disconnects. Raises Full before it begins."""
         with self._bell(subscription.workspace) as bell:
             headers = [
                 (b"content-type", b"text/event-stream"),
@@ -144,20 +144,20 @@ class Streams:
                 yield ": nothing new\n\n"
 
     async def _page(self, place: "_Place") -> "_Page":
-        """Read on from a position, once for all streams that are there."""
+        """Read the page after a position, once for all streams at that position."""
         reading = self._reading.get(place)
         if reading is None:
             loop = asyncio.get_running_loop()
             reading = loop.run_in_executor(self._threads, _read, place)
             self._reading[place] = reading
             reading.add_done_callback(lambda _: self._reading.pop(place, None))
-        return await asyncio.shield(reading)  # a client that leaves does not cancel it
+        return await asyncio.shield(reading)  # a disconnecting client must not cancel it
 
     @contextmanager
     def _bell(self, workspace: Workspace) -> Iterator[asyncio.Event]:
         most = settings.UAC_EVENT_STREAMS
         bells = self._bells[workspace.pk]
-        # A workspace may have half of them, so that others find room.
+        # A workspace may have half of them at most, which leaves room for others.
         if self._open >= most or len(bells) >= most - most // 2:
             raise Full
         bell = asyncio.Event()
@@ -170,7 +170,7 @@ class Streams:
             bells.discard(bell)
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wake streams whose newest number has changed. Runs in a thread of its own."""
+        """Wake the streams of workspaces with new events. Runs in a thread of its own."""
         while not self._stopping.is_set():
             with hints.events_signalled() as wait:
                 for _ in range(LOOKS):

@@ -33,7 +33,7 @@ def templates(caller: Caller) -> Sequence[ResourceTemplate]:
 
 
 async def listed(caller: Caller) -> Sequence[Resource]:
-    """Return the manifest and files of the user that the caller is bound to; none without one."""
+    """Return the manifest and files of the user that the caller is bound to, if there is one."""
     if caller.user_id is None:
         return []
     user = f"uac://users/{quote(caller.user_id, safe='')}"

@@ -44,7 +44,7 @@ LINES_OF = {
 
 
 def create(caller_of: Callable[[Any], Caller]) -> Server[Any]:
-    """Return a server. `caller_of` returns the caller of an HTTP request, or of None over stdio."""
+    """Return a server. `caller_of` maps an HTTP request, or None over stdio, to its caller."""
 
     async def list_tools(
         context: ServerRequestContext[Any], params: PaginatedRequestParams | None
@@ -105,8 +105,8 @@ def create(caller_of: Callable[[Any], Caller]) -> Server[Any]:
 def _text_of(answer: Json) -> str:
     """Return the text for a model: the text of a context or a manifest, otherwise the whole answer.
 
-    After the text of a context, it names what did not fit, and any problem of meaning or a language
-    model.
+    The text of a context is followed by notes on what did not fit, and on any problem with the
+    search by meaning or the language model.
     """
     text = answer.get("text")
     if not isinstance(text, str):

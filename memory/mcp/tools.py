@@ -43,7 +43,7 @@ class Tool:
     reads: bool = True
 
     def schema(self, caller: Caller) -> Schema:
-        """Return the schema of its arguments. Callers that are bound to a user do not name one."""
+        """Return the schema of its arguments. Callers bound to a user do not pass a user."""
         hidden = {"user_id"} if caller.user_id is not None else set()
         return {
             "type": "object",
@@ -55,7 +55,7 @@ class Tool:
         }
 
     def offered(self, caller: Caller) -> OfferedTool:
-        """Return it in the form of the protocol."""
+        """Return the tool in the form that the protocol requires."""
         return OfferedTool(
             name=self.name,
             description=self.description,
@@ -68,7 +68,7 @@ class Tool:
 
 
 async def call(caller: Caller, name: str, arguments: Json) -> Json:
-    """Run a tool and return the API's response; RequestRefused says how to fix the call."""
+    """Run a tool and return the API's response; raises RequestRefused, with the way to fix it."""
     tool = TOOLS.get(name)
     if tool is None:
         raise RequestRefused(f"There is no tool {name!r:.120}. The tools are: {', '.join(TOOLS)}.")
@@ -183,7 +183,7 @@ str | None, Ref[Class]."""
 
 
 def _user(caller: Caller, given: Json) -> str:
-    """Remove the user from the arguments, or return the one that the connection is bound to."""
+    """Return the user, taken out of the arguments or else the one the connection is bound to."""
     return str(given.pop("user_id") if caller.user_id is None else caller.user_id)
 
 

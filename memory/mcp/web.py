@@ -1,8 +1,8 @@
 """The HTTP interface of the process `mcp`: MCP, the stream of events and health checks.
 
-Every request is checked first: the host and the origin against ALLOWED_HOSTS, the transport as
-everywhere, then the key. API requests of the tools go to the WSGI application in this process, with
-the caller's own key, so all its rules apply here too.
+Every request is checked first: the host and the origin against ALLOWED_HOSTS, then the transport,
+as in the web processes, then the key. The tools' API requests go to the WSGI application in this
+process, with the caller's own key, so all its rules apply here too.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httpx2
-import rest_framework.views  # noqa: F401 - before what it imports itself, by name of the settings
+import rest_framework.views  # noqa: F401 - before memory.api, which it imports through the settings
 from django.conf import settings
 from django.db import Error, close_old_connections
 from django.http.request import split_domain_port, validate_host
@@ -56,12 +56,12 @@ NOTHING_ELSE = (
     " /users/{user_id}/events/; the API has another URL."
 )
 FAILED = "The server failed on this request."
-# The keys of a request's scope for its id, and for its API key.
+# The keys in a request's scope for its id, for its API key, and for the text of that key.
 NAME, KEY, KEY_TEXT = "uac.request_id", "uac.key", "uac.key_text"
 
 
 def application(wsgi: "WSGIApplication") -> ASGIApp:
-    """Return the ASGI application. `wsgi` is the server's own, which answers the API."""
+    """Return the ASGI application. `wsgi` is the server's application, which answers the API."""
     threads = ThreadPoolExecutor(THREADS, thread_name_prefix="api")
     client = httpx2.Client(transport=httpx2.WSGITransport(_with_path_as_bytes(wsgi)))
     streams = Streams(threads)
@@ -119,12 +119,12 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
 
 
 def _routes_of(mcp: ASGIApp, events: ASGIApp) -> list[Route]:
-    """Return the routes to all users of a workspace, and those to one of them."""
+    """Return the routes for all users of a workspace, and those for one of them."""
     return [
         route
         for user in ("", "/users/{user_id}")
         for route in (
-            # There are no sessions to be listened to by GET, or deleted.
+            # There are no sessions for a GET to listen to, or a DELETE to end.
             Route(f"{user}/mcp", Endpoint(mcp), methods=["POST"]),
             Route(f"{user}/events/", Endpoint(events), methods=["GET"]),
         )
@@ -147,7 +147,7 @@ async def _answer_failure(request: Request, error: Exception) -> Response:
 
 
 class Endpoint:
-    """An ASGI application as the endpoint of a route; a function would be taken for a view."""
+    """An ASGI application as a route's endpoint; Starlette would take a function for a view."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -158,7 +158,7 @@ class Endpoint:
 
 
 class RequestIds:
-    """Gives each request an id, in the log, in errors and responses, like the web processes."""
+    """Gives each request an id for the log, errors and responses, as the web processes do."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

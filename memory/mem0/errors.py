@@ -18,7 +18,7 @@ class CannotBeMapped(exceptions.APIException):
 
 
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """Answer like the rest of the API, as plain JSON, with the wrong fields in the detail."""
+    """Answer like the rest of the API, as plain JSON, with the invalid fields in the detail."""
     if isinstance(error, UnknownMemory):
         error = exceptions.NotFound(str(error))
     if isinstance(error, TooLarge):
@@ -35,7 +35,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
 
 
 def _sentences(detail: Any, place: str = "") -> Iterator[str]:
-    """Yield every message, after the name of its field."""
+    """Yield every message, preceded by the name of its field."""
     if isinstance(detail, dict):
         for name, inner in detail.items():
             named = "" if name == "non_field_errors" else str(name)

@@ -1,7 +1,7 @@
 """Events of mem0: the results of additions to the log.
 
-An event consists of the entries of one append, and has the id of the first. They are consecutive
-and were recorded at the same moment, which no other append of the user was.
+An event consists of the entries of one append, and has the id of the first. The entries are
+consecutive and were recorded at the same moment, which no other append to the user's log shares.
 """
 
 import datetime
@@ -19,13 +19,13 @@ from memory.models.log import EntryKind, Outcome
 from memory.work import lanes
 from memory.work.lanes import LaneState
 
-# The number of messages that can be added at once.
+# Maximum number of messages that can be added at once.
 MAX_MESSAGES = 1000
 _ADDED = (EntryKind.MESSAGE, EntryKind.FACT)
 
 
 class UnknownEvent(Exception):
-    """The workspace has added nothing under this id."""
+    """The workspace has no event with this id."""
 
     def __init__(self, event_id: str) -> None:
         super().__init__(f"There is no event {event_id[:100]!r} in this workspace.")
@@ -49,7 +49,7 @@ def one(workspace: Workspace, event_id: str) -> dict[str, Any]:
 
 
 def newest(user: MemoryUser, number: int) -> list[dict[str, Any]]:
-    """Return the user's newest events, newest first: at most `number`, or one page."""
+    """Return the user's newest events, newest first: at most `number`, and about one page."""
     appended = _added().filter(user=user).order_by().values("recorded_at")
     seqs = appended.annotate(first=Min("seq")).order_by("-first").values_list("first", flat=True)
     events: list[dict[str, Any]] = []
@@ -116,7 +116,7 @@ def _event(first: LogEntry) -> dict[str, Any]:
 
 
 def _remembered(user: MemoryUser, messages: Sequence[LogEntry]) -> list[LogEntry]:
-    """Return the facts that rest on these messages."""
+    """Return the facts that were derived from these messages."""
     seqs = [message.seq for message in messages]
     facts = LogEntry.objects.filter(
         user=user, kind=EntryKind.FACT, seq__gt=seqs[0], derived_from__overlap=seqs
@@ -127,7 +127,7 @@ def _remembered(user: MemoryUser, messages: Sequence[LogEntry]) -> list[LogEntry
 def _standing(
     user: MemoryUser, messages: Sequence[LogEntry]
 ) -> tuple[str, datetime.datetime | None, dict[str, Any]]:
-    """Return the status of the model's work on messages, the time of its end, and details."""
+    """Return the status of the model's work on messages, the time it ended, and details."""
     settled = log.outcomes(user, [message.seq for message in messages])
     if all(message.seq in settled or message.redacted_at for message in messages):
         ended = max((one.decided_at for one in settled.values()), default=None)

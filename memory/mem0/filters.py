@@ -31,8 +31,8 @@ _NOT_MAPPED: Mapping[str, str] = {
 def split(filters: Mapping[str, Any], also: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
     """Return the user named by the filters (None: nobody), and the other conditions.
 
-    `also` are further conditions. They are in the form of our search's filters. Raises
-    ValidationError, or CannotBeMapped with the reason.
+    `also` holds further conditions to combine with them. The result is in the form of our search's
+    filters. Raises ValidationError, or CannotBeMapped with the reason.
     """
     rest = dict(filters)
     named = [rest.pop(USER)] if USER in rest else []
@@ -111,7 +111,7 @@ def _translated(node: Any, place: str, depth: int) -> dict[str, Any]:
         elif key == APP:
             parts.append({f"{METADATA}{APP}": {"gte": ""} if value == "*" else _operators(value)})
         elif key in _ENTITIES and value == "*":
-            parts.append({key: {"contains": ""}})  # which every text does
+            parts.append({key: {"contains": ""}})  # true of every text
         else:
             parts.append({key: _operators(value)})
     return parts[0] if len(parts) == 1 else {"AND": parts} if parts else {}

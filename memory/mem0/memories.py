@@ -2,8 +2,8 @@
 
 A memory is a statement: a fact, which a language model has extracted or the product has added, or a
 correction that stands by itself. Its id is the entry's. An update appends a correction that is
-derived from it, of which the newest is valid; a deletion redacts the entry, with everything derived
-from it.
+derived from the entry; the newest correction is the valid one. A deletion redacts the entry, with
+everything derived from it.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ from memory.recall.search.finding import find
 from memory.users import UserExists, create_user
 from memory.workspaces import reach
 
-ROW_BYTES = 500  # of a correction, besides its text
+ROW_BYTES = 500  # per correction, besides its text
 
 REASON = "deleted through the API of mem0"
 
@@ -52,10 +52,10 @@ _CORRECTS = Q(kind=EntryKind.CORRECTION, derived_from__len__gt=0)
 
 
 def _no_correction(**fields: Any) -> IsNull:
-    """Return a condition that looks up the index for each entry.
+    """Return the condition that no such correction exists, as an index lookup for each entry.
 
-    For an EXISTS, the planner would join everything with everything if it has few statistics of the
-    table.
+    For an EXISTS, the planner would join everything with everything when it has few statistics on
+    the table.
     """
     corrections = LogEntry.objects.filter(
         user=OuterRef("user"), kind=EntryKind.CORRECTION, redacted_at=None, **fields
@@ -143,7 +143,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Change:
-    """The change of a memory; None leaves a field as it is."""
+    """A change to a memory; None leaves a field as it is."""
 
     memory_id: str
     text: str | None = None
@@ -151,7 +151,7 @@ class Change:
 
 
 def user_named(workspace: Workspace, user_id: str) -> MemoryUser | None:
-    """Return the workspace's user of this id, if there is one."""
+    """Return the workspace's user with this id, if there is one."""
     if not USER_ID_PATTERN.fullmatch(user_id):
         return None
     return MemoryUser.objects.filter(workspace=workspace, user_id=user_id).first()
@@ -162,7 +162,7 @@ def refuse_others(key: ApiKey, memory_ids: Iterable[str]) -> None:
     if key.user_pks is None:
         return
     for memory_id in memory_ids:
-        with suppress(ValueError):  # which is reported later
+        with suppress(ValueError):  # an invalid id is reported later
             told = LogEntry.objects.filter(reach(key, "user"), pk=uuid.UUID(memory_id))
             if not told.exists():
                 raise UnknownMemory(memory_id)
@@ -174,7 +174,7 @@ def user_to_tell(workspace: Workspace, user_id: str) -> MemoryUser:
         return user
     try:
         return create_user(workspace, user_id, metadata=None)
-    except UserExists:  # by somebody else, at this moment
+    except UserExists:  # created by somebody else at the same time
         return MemoryUser.objects.get(workspace=workspace, user_id=user_id)
 
 
@@ -232,7 +232,7 @@ def of_seqs(user: MemoryUser, seqs: Sequence[int]) -> list[Memory]:
     read = LogEntry.objects.filter(user=user, seq__in=seqs).order_by()
     now = {entry.seq: entry for entry in read}
     elsewhere = {log.told_by(entry) for entry in now.values()} - now.keys()
-    # Their first text is not shown any more.
+    # The first text of a corrected memory is no longer shown.
     first = LogEntry.objects.filter(user=user, seq__in=elsewhere).order_by()
     told = now | {entry.seq: entry for entry in first.defer("content", "data", "metadata")}
     for entry in told.values():
@@ -264,7 +264,7 @@ def search(
 ) -> list[tuple[Memory, float]]:
     """Return the memories that answer a query best, with their scores, best first.
 
-    There are as many as fit into a page, and at least one.
+    Only as many are returned as fit into a page, but at least one if any match.
     """
     found = find(
         user,
@@ -286,7 +286,7 @@ def search(
 def update(workspace: Workspace, changes: Sequence[Change], *, by: str) -> Memory:
     """Append a correction for each memory that changes, all or none.
 
-    Returns the last of them, so that only one is held in memory; raises UnknownMemory.
+    Returns only the last memory, so that a single one is loaded at a time; raises UnknownMemory.
     """
     with transaction.atomic():
         told = _lock(workspace, [change.memory_id for change in changes])
@@ -418,7 +418,7 @@ def _find_all(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, Lo
 
 
 def _lock(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, LogEntry]:
-    """Return the memories under the locks of their users' families; raises UnknownMemory.
+    """Return the memories' entries with their users' families locked; raises UnknownMemory.
 
     A redaction locks families: locking one member first would deadlock with whoever locks the rest.
     """

@@ -153,7 +153,7 @@ class Add(Mem0View):
 
     @transaction.atomic
     def _append(self, user_id: str, drafts: Sequence[log.Draft]) -> list[LogEntry]:
-        """Append to the user's log. A new user is created with the first entries, or neither."""
+        """Append to the user's log; a new user and its first entries are created together."""
         try:
             user = memories.user_to_tell(self.workspace, user_id)
         except ModelValidationError as error:
