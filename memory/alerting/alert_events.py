@@ -1,10 +1,10 @@
-"""The feed of events of a workspace: steps of alerts, and rejected entries.
+"""A workspace's feed of events: steps of alerts, and rejected entries.
 
 Events are numbered 1, 2, 3 … without gaps.
 
 A number is taken under the lock of the workspace's counter, which is held until the commit. So the
-numbers become visible in their order: whoever has seen event n has missed none up to n, and can
-continue reading after n. Only transactions with events take the counter.
+numbers become visible in order: whoever has seen event n has missed none up to n, and can continue
+reading after n. Only transactions with events lock the counter.
 """
 
 import datetime
@@ -43,7 +43,7 @@ from memory.models.alerts import (
 )
 from memory.work import hints
 
-# The number of events that one read of the feed returns.
+# The maximum number of events that one read of the feed returns.
 PAGE = 500
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
@@ -56,7 +56,7 @@ RETURNING last_seq
 
 
 def record(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
-    """Store these unsaved events of the user, in their order, and wake listeners.
+    """Store these unsaved events of the user, in order, and wake listeners.
 
     Call it in the transaction that changed the alerts or rejected the entries, once and as late as
     possible: it blocks the other users of the workspace until the commit. The user's row must be
@@ -77,7 +77,7 @@ def record(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
 
 @dataclass(frozen=True)
 class EventPage:
-    """Events after some number, in their order, and the number after which to continue."""
+    """Events after some number, in order, and the number after which to continue."""
 
     events: Sequence[AlertEvent]
     next: int
@@ -115,10 +115,10 @@ def read(
     rejected: QuerySet[AlertEvent] | None = None,
     most: int | None = None,
 ) -> EventPage:
-    """Return the events of these alerts after the number `after`: `most`, or PAGE, at most.
+    """Return the events of these alerts after the number `after`: at most `most`, or PAGE.
 
-    Events of `rejected` entries are included if given. Of an erased user, only the event that the
-    alerts are erased is returned.
+    Events of `rejected` entries are included if given. For an erased user, only the events that
+    report the erasure of alerts are returned.
     """
     most = most or PAGE
     # Read this first: every number up to here is visible by now, whatever is added meanwhile.
@@ -132,7 +132,8 @@ def read(
     )
     events = list(found.order_by("seq")[:most])
     if rejected is not None:
-        # Not in one statement: no index finds the events of these alerts or those entries.
+        # Not in one statement: no index finds events that belong either to these alerts or to
+        # entries.
         last = events[-1].seq if len(events) == most else upto
         others = rejected.filter(
             workspace=workspace, seq__gt=after, seq__lte=last, user__erased_at=None
@@ -149,8 +150,9 @@ def select_rejections(reach: Q) -> QuerySet[AlertEvent]:
 def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime) -> None:
     """Redact messages about rejected entries that name one of these entries, or are newer.
 
-    Reasons of newer rejections may quote these entries. Events themselves hold only numbers. Call
-    it after the outcomes were redacted, as late as possible.
+    Newer messages are those from `since` on: the reasons for newer rejections may quote these
+    entries. Events themselves hold only numbers. Call it after the outcomes were redacted, as late
+    as possible.
     """
     events = AlertEvent.objects.filter(
         Q(entries__overlap=_array(seqs)) | Q(at__gte=since), user=user

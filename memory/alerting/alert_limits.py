@@ -1,7 +1,7 @@
 """Alert limits: constraints that are too noisy, and the notice to the staff.
 
-Nobody reads an alert among hundreds, and nobody trusts one that comes and goes all day. Such a
-constraint is paused: none of its new alerts is opened, and its open alerts stay.
+Nobody reads an alert among hundreds, and nobody trusts one that comes and goes all day. So a
+constraint that is too noisy is paused: none of its new alerts is opened, and its open alerts stay.
 """
 
 import datetime
@@ -25,7 +25,7 @@ QUOTED_CHARACTERS = 300
 class ExceededLimit:
     """A constraint that exceeded an alert limit. `findings` are those of this run.
 
-    With `may_open` its new findings are opened all the same: the constraint only flaps.
+    With `may_open`, its new findings open alerts all the same: the constraint only flaps.
     """
 
     constraint: str
@@ -59,7 +59,8 @@ def find(
     """Return the constraints that are to be paused.
 
     `said` are all findings, `new` those that would open alerts, `over_limit` the constraints that
-    were stopped at the limit, each with a few findings; `without` are paused already.
+    were stopped at the limit, each with a few findings; `without` are constraints that are paused
+    already.
     """
     by_constraint: dict[str, list[ConstraintFinding]] = defaultdict(list)
     for finding in said:
@@ -97,7 +98,7 @@ def find(
 def _opened(
     user: MemoryUser, constraints: Collection[str], now: datetime.datetime
 ) -> Mapping[str, Counter[str]]:
-    """Count the alerts that these constraints opened within a day, or since they were resumed."""
+    """Count the alerts that these constraints opened in the last day or since they were resumed."""
     opened: dict[str, Counter[str]] = defaultdict(Counter)
     if not constraints:
         return opened

@@ -1,10 +1,10 @@
-"""Duplicates: a finding that a user's own and a workspace constraint share is one alert.
+"""Duplicates: a finding shared by a user's own constraint and a workspace constraint is one alert.
 
 The alert that opened first is listed. The other one is its duplicate, with a row of its own: it is
-kept and resolved by the findings of its own constraint, like any alert, so neither constraint can
-silence the other. But it has no events and is not listed; its constraint is another cause of the
-listed alert. As soon as the listed alert no longer covers the duplicate, the duplicate is listed by
-itself, and is open: in doubt an alert is shown twice, and never missed.
+kept live and resolved by the findings of its own constraint, like any alert, so neither constraint
+can silence the other. But it has no events and is not listed; its constraint is another cause of
+the listed alert. As soon as the listed alert no longer covers the duplicate, the duplicate is
+listed by itself, and is open: when in doubt, an alert is shown twice rather than missed.
 """
 
 import re
@@ -32,7 +32,7 @@ from memory.models.alerts import (
 )
 from memory.models.workspace_constraints import FOLDER
 
-# A hyphen that is a minus sign is no punctuation.
+# A hyphen that is a minus sign is not punctuation.
 _MINUS = re.compile(r"(?<!\w)-(?=\d)")
 
 
@@ -41,7 +41,7 @@ def find_original(alert: Alert, listed: Iterable[Alert]) -> Alert | None:
 
     The original belongs to the other kind of constraint (the user's own, or the workspace's) and
     has the same severity, records and entries. Without records, alerts cannot be matched. Whether
-    they are about the same problem of these records is decided from the findings.
+    they are about the same problem with these records is decided from the findings.
     """
     if alert.kind != AlertKind.FINDING or not alert.evidence:
         return None
@@ -95,10 +95,10 @@ def originals_of(known: Mapping[str, Alert]) -> set[UUID | None]:
 
 
 def is_one_problem(one: ConstraintFinding, other: ConstraintFinding) -> bool:
-    """Return whether two findings of different constraints on the same records are one problem.
+    """Return whether two constraints' findings about the same records are one problem.
 
-    They are one if there are several records. A single record may have several problems, so then
-    the two must have the same words or the same key.
+    They are if there are several records. A single record may have several problems, so its
+    findings must have the same words or the same key.
     """
     several = min(len(set(one.records)), len(set(other.records))) > 1
     same_key = one.key is not None and one.key == other.key
@@ -121,9 +121,10 @@ def list_duplicates(
     """List the duplicates that their original no longer covers.
 
     They are opened, whatever people did with the original: nobody has seen the duplicate's message.
-    This also applies to one of the `graver` whose original is acknowledged or snoozed, and to one
-    whose findings in `heard` are a different problem. A duplicate that was resolved by hand with
-    its original stays resolved on its own, and can be reopened from then on.
+    This also applies to a duplicate that has become more severe (`graver`) while its original is
+    acknowledged or snoozed, and to one whose finding in `heard` is a different problem from its
+    original's. A duplicate that was resolved by hand with its original stays resolved on its own,
+    and can be reopened from then on.
     """
     by_key = {alert.pk: alert for alert in known.values()}
     for alert in known.values():
@@ -194,7 +195,7 @@ def join_duplicates(
 def tell_of_lost_causes(
     known: Mapping[str, Alert], before: Collection[UUID | None], step: Step
 ) -> None:
-    """Record which alerts have lost the duplicate that they had `before`."""
+    """Record events of the alerts that have lost the duplicate that they had `before`."""
     lost = set(before) - originals_of(known)
     for alert in known.values():
         if alert.pk in lost and alert.state != AlertState.RESOLVED:
@@ -210,7 +211,7 @@ def _tell_of_causes(alert: Alert, step: Step, *, more: bool) -> None:
 def find_orphans(among: QuerySet[Alert]) -> Iterator[Alert]:
     """Yield the live duplicates among these alerts that no other alert covers.
 
-    Processes of an earlier release, which know of no duplicates, leave such orphans behind.
+    Processes of an earlier release, which do not know of duplicates, leave such orphans behind.
     """
     live = among.filter(duplicate_of__isnull=False).exclude(state=AlertState.RESOLVED)
     same = Q(severity=F("duplicate_of__severity"), evidence=F("duplicate_of__evidence"))
@@ -219,9 +220,9 @@ def find_orphans(among: QuerySet[Alert]) -> Iterator[Alert]:
 
 
 def list_orphans(limit: int, after: UUID = FIRST) -> tuple[int, UUID | None]:
-    """List the orphans among the next `limit` live duplicates, by the keys of their alerts.
+    """List the orphans among the next `limit` live duplicates, ordered by their originals' keys.
 
-    Returns how many were listed, and the key after which to continue: None behind the last one.
+    Returns how many were listed, and the key after which to continue: None after the last one.
     """
     live = Alert.objects.filter(duplicate_of__gt=after).exclude(state=AlertState.RESOLVED)
     keys = live.order_by("duplicate_of_id").values_list("duplicate_of_id", flat=True)

@@ -1,6 +1,6 @@
 """Constraints that currently fail: since when, with what error, and after which entries.
 
-Whoever relies on a constraint must learn that it does not watch. Its live alert of the kind
+Whoever relies on a constraint must learn that it is not watching. Its live alert of the kind
 constraint_error reports that; so does one that was resolved by hand, as long as it holds back new
 ones, since the next run that succeeds releases it.
 """
@@ -19,7 +19,7 @@ from memory.project import Outline
 
 # Stands for the project if it did not load, so that no constraint could run.
 PROJECT = "project"
-# The number of entries named, from the first on, after which a constraint failed.
+# The maximum number of entries named (the first ones) after which a constraint failed.
 MAX_ENTRIES = 100
 
 

@@ -1,4 +1,4 @@
-"""Feedback on alerts, useful or wrong: stored by alert, and shown by constraint as its precision.
+"""Feedback on alerts, useful or wrong: stored per alert, and shown per constraint as its precision.
 
 The product and the staff have one current verdict each, which they may change.
 """
@@ -14,7 +14,7 @@ from memory.models.alerts import AlertEventKind, AlertKind, Judge, Verdict
 
 
 class FeedbackRefused(Exception):
-    """The alert is not a finding but about a constraint: it says nothing about its precision."""
+    """The alert is not a finding but about a constraint, so it says nothing about precision."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ def in_words(judged: Precision) -> str:
 def give(alert: Alert, *, judge: Judge, verdict: Verdict, actor: str, note: str = "") -> Alert:
     """Record a judge's verdict on an alert, live or resolved; it replaces the judge's earlier one.
 
-    Repeating the same verdict changes nothing. Raises FeedbackRefused for an alert of the staff's
-    own.
+    Repeating the same verdict changes nothing. Raises FeedbackRefused for an alert that is meant
+    for the staff.
     """
     if alert.kind != AlertKind.FINDING:
         raise FeedbackRefused("feedback is possible only on alerts about findings")

@@ -25,7 +25,8 @@ HELD = "critical_alert_held"
 REDACTED = "(redacted)"
 
 
-# The part of an error of a user's code that is shown, in characters; and the consequence of each.
+# The maximum number of characters shown of an error in a user's code; and the consequence of every
+# such error.
 MAX_ERROR = 1500
 
 
@@ -37,7 +38,7 @@ class ConstraintFinding:
     """One alert as a constraint yielded it.
 
     `evidence` names records: domain, collection, key, class and sources (the seqs of the entries
-    that the record rests on).
+    that the record is based on).
     """
 
     constraint: str
@@ -116,7 +117,7 @@ def differences(before: ConstraintFinding, finding: ConstraintFinding) -> list[s
 
 
 def as_finding(alert: Alert) -> ConstraintFinding:
-    """Return the finding that an alert was last worded by."""
+    """Return the finding from which an alert was last worded."""
     return ConstraintFinding(
         constraint=alert.constraint,
         severity=Severity(alert.severity),

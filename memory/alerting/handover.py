@@ -1,4 +1,4 @@
-"""Hand the alerts of a merged user over to the one that it is merged into."""
+"""Hand a merged user's alerts over to the user who remains."""
 
 import datetime
 from collections.abc import Sequence
@@ -36,8 +36,8 @@ from memory.models.alerts import (
 def hand_over(user: MemoryUser, into: MemoryUser) -> dict[str, Any]:
     """Resolve the alerts of a user who is merged into another; return fingerprint → state.
 
-    When the other user's constraints find the same fingerprint, that alert gets this state. Call it
-    in a transaction in which both rows are locked.
+    When the other user's constraints make a finding with the same fingerprint, its alert gets this
+    state. Call it in a transaction in which both rows are locked.
     """
     step = Step(user, MERGE)
     known = lock_current(user)
@@ -87,7 +87,7 @@ def take_over(alert: Alert, step: Step) -> None:
 
 
 def forget_handed(row: Merge, fingerprints: Sequence[str]) -> None:
-    """Remove fingerprints in one statement, since users of a merge may write concurrently."""
+    """Remove fingerprints in one statement, since a merge's users may write concurrently."""
     left = Func(
         F("alerts"),
         Value(list(fingerprints), output_field=ArrayField(TextField())),

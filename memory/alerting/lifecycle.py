@@ -28,7 +28,7 @@ MAX_SNOOZE = datetime.timedelta(days=366)
 
 
 class AlertNotOpen(Exception):
-    """The alert is in no state in which this can be done: there is nothing left to do."""
+    """The alert's state does not allow this action: there is nothing left to do."""
 
 
 class SnoozeRefused(ValueError):
@@ -48,7 +48,7 @@ def acknowledge(alert: Alert, *, actor: str, note: str = "") -> Alert:
 def snooze(alert: Alert, *, actor: str, until: datetime.datetime | None, note: str = "") -> Alert:
     """Snooze a live alert until a moment, or (None) until its finding changes.
 
-    A change is one of severity or of records; a higher severity ends any snooze. Raises
+    A change is another severity or other records; a higher severity ends any snooze. Raises
     SnoozeRefused for a moment that has passed or is more than a year away, and AlertNotOpen if the
     alert is resolved.
     """
@@ -84,7 +84,7 @@ def reopen(alert: Alert, *, actor: str, note: str = "") -> Alert:
 
 
 def resolve(alert: Alert, *, actor: str, reason: str) -> Alert:
-    """Resolve an alert by hand; while the constraint finds the same unchanged, none is opened.
+    """Resolve an alert by hand; while its finding stays unchanged, no new alert is opened.
 
     Resolving the alert about a paused constraint resumes the constraint. Raises AlertNotOpen if it
     is resolved already.
@@ -110,13 +110,13 @@ def _check_live(alert: Alert) -> None:
 
 
 def wake(limit: int) -> int:
-    """Reopen alerts whose snooze has ended, `limit` at most; return how many."""
+    """Reopen alerts whose snooze has ended, at most `limit`; return how many."""
     due = Alert.objects.filter(snoozed_until__lte=timezone.now()).order_by("snoozed_until")
     return sum(map(_wake, due[:limit]))
 
 
 def escalate(limit: int) -> int:
-    """Escalate alerts that have been open too long for their severity, `limit` at most."""
+    """Escalate alerts that have been open too long for their severity, at most `limit`."""
     due = Alert.objects.filter(escalate_at__lte=timezone.now()).order_by("escalate_at")
     return sum(map(_escalate, due[:limit]))
 

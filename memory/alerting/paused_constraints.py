@@ -1,4 +1,4 @@
-"""Paused constraints: pause what exceeds the alert limit, resume it, and tell the staff of both."""
+"""Paused constraints: pause those over the alert limit, resume them, and notify staff of both."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -85,7 +85,7 @@ def pause(
     live: Sequence[Alert],
     step: Step,
 ) -> None:
-    """Pause a constraint over its limit, and open an alert of it for the staff."""
+    """Pause a constraint over its limit, and open an alert about it for the staff."""
     PausedConstraint.objects.create(
         user=step.user,
         constraint=excess.constraint,

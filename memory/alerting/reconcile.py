@@ -1,7 +1,7 @@
 """Reconcile a user's alerts with the findings of one run of the constraints.
 
 The same finding (by fingerprint, not by wording) keeps its alert alive; when a run no longer makes
-it, the alert is resolved. What two constraints both find is one alert
+that finding, the alert is resolved. A finding that two constraints share is one alert
 (`memory.alerting.duplicates`). Alerts of a constraint that failed stay as they are, and an alert
 for the staff names the failure. A constraint over its limit is paused
 (`memory.alerting.alert_limits`): it changes no alert until it is resumed.
@@ -53,8 +53,8 @@ from memory.models.alerts import (
 from memory.models.checkpoints import Origin
 from memory.users import next_run
 
-# A run that lies further ahead than this was dated by a wrong clock: later runs by the right clock
-# are not older.
+# A run dated further in the future than this was dated by a wrong clock: later runs, dated by the
+# right clock, do not count as older.
 AHEAD = datetime.timedelta(hours=1)
 
 
@@ -71,15 +71,15 @@ def apply(
 ) -> bool:
     """Bring the user's alerts in line with the findings of one run of the constraints.
 
-    `completed` are the constraints that ran to their end, `existing` all of the version's. Alerts
-    of an existing constraint that did not end stay as they are; for one that does not exist,
-    `ended` may give the reason. `over_limit` are constraints that were stopped at the alert limit,
-    each with a few of its findings, most severe first; `sources` the hashes of constraints that are
-    no files of the version. With `takes_now`, which tells whether a constraint takes the moment,
-    the next run by the clock is scheduled, too.
+    `completed` are the constraints that ran to their end, `existing` all constraints of the
+    version. Alerts of an existing constraint that did not run to its end stay as they are; for a
+    constraint that no longer exists, `ended` may give the reason. `over_limit` are constraints that
+    were stopped at the alert limit, each with a few of its findings, most severe first; `sources`
+    has the hashes of constraints that are not files of the version. If `takes_now` is given
+    (whether any constraint takes the moment), the next run by the clock is scheduled, too.
 
-    Returns False, and does nothing, if alerts of a newer version or instant are in place already.
-    Runs in a transaction of the caller, together with `runs.finish`.
+    Returns False, and does nothing, if the alerts already reflect a newer version or instant. Call
+    it in a transaction, together with `runs.finish`.
     """
     user = _advance(run, takes_now)
     if user is None:
@@ -154,7 +154,7 @@ def _drop_paused(
     paused: Collection[str],
     exceeded: Sequence[ExceededLimit],
 ) -> dict[str, ConstraintFinding]:
-    """Return the findings that may open or change alerts: those of no paused constraint."""
+    """Return the findings that may open or change alerts, without those of paused constraints."""
     silenced = {*paused, *(excess.constraint for excess in exceeded if not excess.may_open)}
     return {
         fingerprint: finding
@@ -166,7 +166,7 @@ def _drop_paused(
 def _open_and_keep(
     known: dict[str, Alert], heard: Mapping[str, ConstraintFinding], step: Step
 ) -> tuple[list[Alert], list[Alert]]:
-    """Open what is new, update what goes on; return the alerts that opened, or became more severe.
+    """Open new alerts and update the others; return those that opened and those now more severe.
 
     The new ones are put into `known`.
     """
@@ -216,12 +216,12 @@ def _is_gone(
 
 
 def _is_new(known: Alert | None, finding: ConstraintFinding) -> bool:
-    """Return whether a finding opens an alert; while unchanged, a manual resolution holds."""
+    """Return whether a finding opens an alert: after a manual resolution, only if it changed."""
     return known is None or (known.holds_back and bool(differences(as_finding(known), finding)))
 
 
 def _grounds(alert: Alert, run: Run) -> str:
-    """Return by which version and entry of a language model a critical alert is resolved."""
+    """Return the language model's version and the entry by which a critical alert is resolved."""
     if alert.severity != Severity.CRITICAL or run.checkpoint is None:
         return ""
     told = {"code": RESOLVES, "fingerprint": alert.fingerprint}

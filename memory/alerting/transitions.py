@@ -66,7 +66,7 @@ class Step:
         return self.user.workspace.alert_limits
 
     def tell(self, alert: Alert, kind: AlertEventKind, **detail: Any) -> None:
-        """Add an event of an alert; duplicates have no events."""
+        """Add an event for an alert; duplicates have no events."""
         if alert.duplicate_of_id is not None:
             return
         self.events.append(
@@ -85,7 +85,7 @@ class Step:
 
 
 def lock_current(user: MemoryUser) -> dict[str, Alert]:
-    """Return the alerts that are live or hold back new ones, by fingerprint."""
+    """Lock and return the alerts that are live or hold back new ones, by fingerprint."""
     alerts = Alert.objects.select_for_update(no_key=True).filter(user=user)
     known = alerts.filter(Q(state__in=LIVE_STATES) | Q(holds_back=True))
     return {alert.fingerprint: alert for alert in known}
@@ -113,7 +113,7 @@ def open_alert(finding: ConstraintFinding, step: Step) -> Alert:
 
 
 def keep_alert(alert: Alert, finding: ConstraintFinding, step: Step) -> None:
-    """Update a live alert by its finding; reopen it if that is more severe."""
+    """Update a live alert from its finding; reopen it if the finding is more severe."""
     changed = differences(as_finding(alert), finding)
     alert.last_run = step.run
     if alert.duplicate_of_id is not None:  # it has the state of the listed alert
@@ -122,7 +122,7 @@ def keep_alert(alert: Alert, finding: ConstraintFinding, step: Step) -> None:
         alert.save()
         return
     if not changed:
-        # A countdown is reworded at every run: the new text is shown, but is no event.
+        # A countdown is reworded at every run: the new text is shown, but that is not an event.
         alert.message = finding.message
         alert.save(update_fields=["last_run", "message"])
         return
@@ -140,7 +140,7 @@ def keep_alert(alert: Alert, finding: ConstraintFinding, step: Step) -> None:
         if "severity" in changed:
             _reschedule(alert, step.limits, step.at if graver else alert.open_since)
     elif graver or wakes:
-        # The people who acknowledged or snoozed it had seen other or less severe findings.
+        # The people who acknowledged or snoozed it had seen a different or less severe finding.
         reason = "more severe" if graver else "changed"
         reopen_alert(alert, step, reason=reason, changed=changed)
         return
@@ -159,7 +159,7 @@ def mark_open(alert: Alert, step: Step) -> None:
 
 
 def _reschedule(alert: Alert, limits: EffectiveSettings, since: datetime.datetime) -> None:
-    """Set when it is escalated; once it was, it is not again while it stays open."""
+    """Set when the alert is escalated; while it stays open, it is escalated only once."""
     if alert.duplicate_of_id is not None:
         alert.escalate_at = None
         return
@@ -179,7 +179,7 @@ def release_hold(alert: Alert) -> None:
 def tell_held(user: MemoryUser, reasons: Mapping[str, str], run: Run) -> None:
     """Record in the history of live alerts, by fingerprint, that edits would have silenced them.
 
-    It is recorded once until something else happens to the alert. Call it in a transaction.
+    This is recorded only once until something else happens to the alert. Call it in a transaction.
     """
     locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
     step = Step(locked, MODEL, run=run)

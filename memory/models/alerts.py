@@ -45,7 +45,7 @@ class AlertState(models.TextChoices):
 class Place(models.Func):
     """The position of a value in a list, counted from 1, to sort by.
 
-    The values, which are our own constants, are written into the statement: an index takes no
+    The values are our own constants and are written into the SQL, since an index takes no
     parameters.
     """
 
@@ -111,7 +111,7 @@ class Alert(models.Model):
     snoozed_until = models.DateTimeField(
         null=True, help_text="Empty if it is snoozed until it changes, or not snoozed."
     )
-    # Resolved by hand, and found unchanged by every run since: no new alert is opened for it.
+    # Resolved by hand, and every run since has made the same finding: no new alert opens for it.
     holds_back = models.BooleanField(default=False)
     open_since = models.DateTimeField(
         default=timezone.now, help_text="When it opened or was last reopened."
@@ -121,8 +121,8 @@ class Alert(models.Model):
     )
     escalated_at = models.DateTimeField(null=True)
     last_run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="alerts")
-    # Another constraint reported the same finding first. While that alert covers this one, it is
-    # listed and has the events instead. See `memory.alerting.duplicates`.
+    # Another constraint reported the same finding first. While the alert from that finding covers
+    # this one, that alert is listed and has the events instead. See `memory.alerting.duplicates`.
     duplicate_of = models.ForeignKey(
         "self",
         null=True,
@@ -131,8 +131,8 @@ class Alert(models.Model):
         db_constraint=False,  # alerts are never deleted
         db_index=False,  # a partial index on the few rows that have a value is below
     )
-    # What it duplicated before it was listed: those who follow its constraint have a copy of that
-    # alert.
+    # The alert that this one duplicated before it was listed itself: clients that follow this one's
+    # constraint have a copy of that alert.
     was_duplicate_of = models.ForeignKey(
         "self",
         null=True,
@@ -163,7 +163,8 @@ class Alert(models.Model):
                 name="alert_listed_opened",
                 condition=models.Q(duplicate_of=None),
             ),
-            # For processes of the release before duplicates; the next release removes it.
+            # For processes of the release before duplicates were introduced; the next release
+            # removes it.
             models.Index(fields=["opened_at"], include=["severity", "user"], name="alert_opened"),
             models.Index(
                 BY_STATE, BY_SEVERITY, models.F("opened_at").desc(), name="alert_by_urgency"
@@ -222,7 +223,7 @@ class Alert(models.Model):
 
 
 class AlertEventKind(models.TextChoices):
-    """The kinds of events, of an alert or of entries of a log."""
+    """The kinds of events, concerning an alert or the entries of a log."""
 
     OPENED = "opened", "opened"
     CHANGED = "changed", "changed"

@@ -29,7 +29,7 @@ GOING_ON = [BacktestState.WAITING, BacktestState.RUNNING]
 
 
 class Backtest(MortalWork):
-    """A backtest of one constraint over users' histories: a workspace version, or a user's own."""
+    """A backtest of one constraint (a workspace version or a user's own) over users' histories."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="backtests")
@@ -67,8 +67,8 @@ class Backtest(MortalWork):
     reason = models.CharField(
         max_length=300, blank=True, default="", help_text="Why it was cancelled or failed."
     )
-    # Users are matched against the shape in the order of a hash; this is the last one matched so
-    # far.
+    # Users are matched against the shape in the order of a hash; this is the hash of the last one
+    # matched so far.
     cursor = models.CharField(max_length=32, blank=True, default="")
     picked = models.BooleanField(default=False, help_text="Whether the users have been selected.")
     looked_at = models.PositiveIntegerField(

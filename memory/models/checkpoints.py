@@ -14,7 +14,7 @@ class Blob(models.Model):
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="blobs")
     hash = models.CharField(max_length=64, help_text="SHA-256 of the content in UTF-8.")
-    content = models.TextField(  # noqa: DJ001 - an empty file is none that was redacted
+    content = models.TextField(  # noqa: DJ001 - an empty file differs from a redacted one
         null=True, help_text="Empty if an entry that it is based on was redacted."
     )
     git_id = models.CharField(
@@ -67,8 +67,8 @@ class Origin(models.TextChoices):
 class Checkpoint(models.Model):
     """An immutable version of a user's project, which has passed the gate.
 
-    A redaction empties content that rests on the redacted entries, and nothing else: see migration
-    0002.
+    Only a redaction changes it, and only by emptying content based on the redacted entries: see
+    migration 0002.
     """
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="checkpoints")
@@ -82,9 +82,10 @@ class Checkpoint(models.Model):
     verdict = models.JSONField(help_text="The gate's checks with their findings.")
     created_at = models.DateTimeField(auto_now_add=True)
 
-    # Attributes of a computed state, which is not a version (`memory.temporal.states`). They are
-    # not columns: the version that it was computed from, path → source of the files that no blob
-    # holds, the typed entries that were rejected on the way, and the entries behind each record.
+    # Attributes, not columns, of a computed state, which is not a version
+    # (`memory.temporal.states`): the version that it was computed from; path → source of the files
+    # that no blob holds; the typed entries that were rejected in the computation; and the entries
+    # behind each record.
     computed_from: "Checkpoint | None" = None
     computed: Mapping[str, str] = MappingProxyType({})
     left_out: Sequence[int] = ()

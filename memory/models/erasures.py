@@ -1,4 +1,4 @@
-"""Tombstones of erased users: that it was done, by whom, why, and how many rows it took."""
+"""Tombstones of erased users: who erased them and why, and how many rows were deleted."""
 
 import uuid
 

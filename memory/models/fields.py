@@ -49,16 +49,16 @@ class ExactJSONField(models.JSONField):
         return None if value is None else Json(value, dumps=exact_json)
 
     def from_db_value(self, value: Any, expression: object, connection: BaseDatabaseWrapper) -> Any:
-        """Return the value as the driver parsed it (Django turns that off for `jsonb` only)."""
+        """Return the value as the driver parsed it (Django turns parsing off only for `jsonb`)."""
         return value
 
 
 @models.BigIntegerField.register_lookup
 class InColumn(In):
-    """`in` for integer columns that ignores values no such column can hold.
+    """An `in` lookup for integer columns that ignores values out of their range.
 
-    Django handles that for `=` and `<`; for `in` the database would be handed numbers out of range,
-    such as the made-up number of an entry.
+    Django does so for `=` and `<`; with `in`, the database would be given out-of-range numbers,
+    such as a made-up entry number.
     """
 
     def get_prep_lookup(self) -> Any:

@@ -9,7 +9,7 @@ from memory.models.users import MemoryUser
 
 
 class Forecast(MortalWork):
-    """The newest forecast of one user, and the time at which another is due.
+    """The newest forecast for one user, and the time at which another is due.
 
     See `memory.temporal.forecasts`.
     """

@@ -1,4 +1,4 @@
-"""Writes that were carried out, so that a repeated request is answered and not done again."""
+"""Writes that were carried out, so that a repeated request is answered without repeating them."""
 
 from django.db import models
 

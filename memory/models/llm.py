@@ -1,4 +1,4 @@
-"""Calls of language models, and their spending. See `memory.llm.llm_calls`."""
+"""Calls to language models, and the spending on them. See `memory.llm.llm_calls`."""
 
 import uuid
 
@@ -44,10 +44,10 @@ class LlmOutcome(models.TextChoices):
 
 
 class LlmCall(models.Model):
-    """One attempt of a call; the row is written before the request is sent.
+    """One attempt at a call; the row is written before the request is sent.
 
-    While it is `started` it holds one of the workspace's concurrent calls, until it expires, and
-    reserves the most that it may spend.
+    While it is `started`, it reserves the most that it may spend and, until it expires, takes up
+    one of the workspace's concurrent calls.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
@@ -68,7 +68,7 @@ class LlmCall(models.Model):
         related_name="llm_calls",
         help_text="The resulting version.",
     )
-    # The result of a session, on its first call: see `memory.llm.track_records`.
+    # The result of a session, recorded on its first call: see `memory.llm.track_records`.
     accepted = models.BooleanField(
         null=True,
         help_text="Whether the gate accepted what its session proposed; empty if it was not"
@@ -126,7 +126,7 @@ class LlmCall(models.Model):
             models.Index(fields=["-started_at"], name="llm_call_age"),
             models.Index(fields=["workspace", "-started_at"], name="llm_call_of_workspace"),
             models.Index(fields=["work"], name="llm_call_of_work"),
-            # The first call of each session, and of each session that was judged.
+            # The first call of each session, and the first call of each judged session.
             models.Index(
                 fields=["workspace", "model", "-started_at"],
                 name="llm_call_first_of_model",
@@ -149,14 +149,14 @@ class LlmCall(models.Model):
 
     @property
     def standing(self) -> LlmOutcome:
-        """The outcome; `interrupted` once the call has expired, recorded or not."""
+        """The outcome; `interrupted` once the call has expired, whether or not that is recorded."""
         if self.outcome == LlmOutcome.STARTED and self.expires_at <= timezone.now():
             return LlmOutcome.INTERRUPTED
         return LlmOutcome(self.outcome)
 
 
 class LlmSpending(models.Model):
-    """The spending of a day's finished calls: the ledger that budgets are checked against.
+    """The spending on a day's finished calls: the ledger that budgets are checked against.
 
     The row stays when its calls are erased.
     """

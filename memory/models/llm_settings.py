@@ -1,4 +1,4 @@
-"""A workspace's overrides of its language model: see `memory.llm.language_models`."""
+"""A workspace's overrides of the language model settings: see `memory.llm.language_models`."""
 
 from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
@@ -8,7 +8,7 @@ from memory.llm import language_models
 
 
 class LlmSettings(models.Model):
-    """Overrides of the language model of a workspace's users and of its budget.
+    """A workspace's overrides of its users' language model and of the budget.
 
     An empty field inherits the server's setting. A change applies from the next call on.
     """

@@ -1,4 +1,4 @@
-"""The append-only log. The database enforces it: see migration 0002."""
+"""The log, which the database keeps append-only: see migration 0002."""
 
 import uuid
 
@@ -11,7 +11,7 @@ from memory.models.users import MemoryUser
 
 
 class By(models.TextChoices):
-    """The clock of a past state: when entries were recorded, or when they occurred."""
+    """The times that determine a past state: when entries were recorded, or when they occurred."""
 
     RECORDED = "recorded", "what was known then"
     OCCURRED = "occurred", "what was true then, by the entries' own times"
@@ -34,7 +34,7 @@ STATEMENTS = (EntryKind.FACT, EntryKind.CORRECTION)
 class LogEntry(models.Model):
     """One immutable entry of a user's log.
 
-    Written by `memory.log.append` only. No foreign key points to this table: an entry is referenced
+    Written only by `memory.log.append`. No foreign key points to this table: an entry is referenced
     by (user, seq), so that the table can be partitioned by user.
     """
 
@@ -75,7 +75,7 @@ class LogEntry(models.Model):
             ),
         ]
         indexes = [
-            # The lists of the admin: the newest entries of all users, and one user's by time.
+            # For the admin's lists: all users' newest entries, and one user's entries by time.
             models.Index(fields=["-recorded_at", "-seq"], name="entry_newest"),
             models.Index(fields=["user", "-recorded_at", "-seq"], name="entry_times"),
             models.Index(
@@ -83,7 +83,7 @@ class LogEntry(models.Model):
                 name="entry_redacted",
                 condition=models.Q(redacted_at__isnull=False),
             ),
-            # The query of `memory.privacy.retention`.
+            # For the query of `memory.privacy.retention`.
             models.Index(
                 fields=["recorded_at"],
                 name="entry_messages",

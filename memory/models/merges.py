@@ -8,7 +8,7 @@ from memory.models.users import MemoryUser
 
 
 class Merge(LeasedWork):
-    """One user merged into another: the log of the first is appended to the second's, in batches.
+    """One user merged into another: the first user's log is appended to the second's, in batches.
 
     See `memory.merging`.
     """

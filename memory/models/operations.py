@@ -19,7 +19,7 @@ class Heartbeat(models.Model):
 
 
 class Alarm(LeasedWork):
-    """A current or past problem of the server; the work of the row is to notify the staff."""
+    """A current or past problem with the server; the row's work is to notify the staff of it."""
 
     name = models.CharField(max_length=100, unique=True)
     detail = models.TextField(help_text="The current or last problem.")

@@ -20,15 +20,15 @@ def _whole(
     return models.PositiveIntegerField(verbose_name, null=True, blank=True)
 
 
-# Besides the sandboxes, whose limits depend on each other.
+# All groups except that of the sandboxes, whose limits depend on each other.
 OTHERS = (table.TRACK_RECORD, table.STRUCTURING, table.ALERTS, table.QUOTAS, table.RETENTION)
 
 
 class SettingsOverrides(models.Model):
-    """What a workspace has instead of the server's settings; None inherits.
+    """A workspace's overrides of the server's settings; None inherits the server's value.
 
-    A change takes effect with the next run, call, entry or request. What each field means is told
-    by the table.
+    A change takes effect with the next run, call, entry or request.
+    `memory.workspace_settings.table` describes each field.
     """
 
     wall_seconds = models.FloatField(null=True, blank=True)
@@ -101,22 +101,22 @@ class SettingsOverrides(models.Model):
         return {field: getattr(self, field) for field in group.overridable}
 
     def effective(self, group: table.Group) -> dict[str, Any]:
-        """Return the values of a group's settings that take effect, by field."""
+        """Return the effective values of a group's settings, by field."""
         return effective(group, self.overrides(group))
 
     @property
     def limits(self) -> sandbox_limits.SandboxLimits:
-        """The limits of the sandboxes that take effect."""
+        """The effective limits of the sandboxes."""
         return sandbox_limits.effective(self.overrides(table.SANDBOXES))
 
     @property
     def alert_limits(self) -> alert_settings.EffectiveSettings:
-        """When alerts are escalated, and constraints paused."""
+        """The settings for when alerts are escalated and constraints are paused."""
         return alert_settings.EffectiveSettings(**self.effective(table.ALERTS))
 
     @property
     def track_record_limits(self) -> track_record_settings.EffectiveSettings:
-        """Which track record stops a language model."""
+        """The limits for the track record beyond which a language model is stopped."""
         return track_record_settings.EffectiveSettings(**self.effective(table.TRACK_RECORD))
 
     def clean(self) -> None:

@@ -8,7 +8,7 @@ from memory.models.users import MemoryUser
 
 
 class Redaction(LeasedWork):
-    """One redaction: it empties the entries, and a worker removes all that rests on them.
+    """One redaction: it empties the entries, and a worker removes everything based on them.
 
     See `memory.privacy.redaction`.
     """

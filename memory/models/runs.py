@@ -22,12 +22,12 @@ class RunKind(models.TextChoices):
     IMPORT = "import", "import"
 
 
-# Executed by the workers with language models; all other kinds by those with sandboxes.
+# Executed by the workers for language models; all other kinds, by the workers with sandboxes.
 BY_MODEL = (RunKind.ASK, RunKind.FOLLOW_UP)
 
 
 class RunTrigger(models.TextChoices):
-    """The reason for which a run was queued."""
+    """The reason why a run was queued."""
 
     API = "api", "API request"
     CHECKPOINT = "checkpoint", "new checkpoint"
@@ -41,7 +41,7 @@ class RunTrigger(models.TextChoices):
     STAFF = "staff", "staff"
 
 
-# Somebody waits for these: the number that wait at a time is bounded for each workspace.
+# Somebody waits for these: the number waiting at a time is limited per workspace.
 ASKED_FOR = (RunTrigger.API, RunTrigger.STAFF)
 
 
@@ -54,7 +54,7 @@ class RunStatus(models.TextChoices):
 
 
 class RunOutcome(models.TextChoices):
-    """The outcome of a run. Outcomes of the sandbox are those of its protocol."""
+    """The outcome of a run. The outcomes that a sandbox reports are those of its protocol."""
 
     OK = "ok", "ok"
     REJECTED = "rejected", "rejected by the gate"
@@ -73,7 +73,7 @@ class RunOutcome(models.TextChoices):
     ABANDONED = "abandoned", "failed permanently after repeated server errors"
 
 
-# Warnings shown beside every result of such a sandbox.
+# The warning shown beside every result of a runner's sandboxes, by runner.
 WARNINGS = {
     "process": "Computed by the process runner, which is for development: it does not isolate"
     " untrusted code.",
@@ -83,7 +83,7 @@ WARNINGS = {
 def warning_of(runner: str) -> str | None:
     """Return the warning to show beside a result that this runner's sandboxes computed, if any.
 
-    `runner` is the name that a sandbox gives itself; empty if there was none.
+    `runner` is the name that a sandbox gives itself; empty if no sandbox was used.
     """
     return WARNINGS.get(runner)
 
@@ -145,7 +145,7 @@ class Run(MortalWork):
                 name="run_unfinished",
                 condition=~models.Q(status="done"),
             ),
-            # Runs that somebody waits for, whose number is bounded for each workspace.
+            # Runs that somebody waits for, whose number is limited per workspace.
             models.Index(
                 fields=["user"],
                 name="run_waited_for",
@@ -156,7 +156,7 @@ class Run(MortalWork):
                 name="run_of_staff",
                 condition=~models.Q(asked_by=""),
             ),
-            # Counts recent outcomes by an index-only scan.
+            # Counts recent outcomes with an index-only scan.
             models.Index(
                 fields=["finished_at"],
                 include=["outcome", "user"],

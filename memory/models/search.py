@@ -11,7 +11,7 @@ class SearchIndex(LeasedWork):
 
     See `memory.recall.search.index_maintenance`.
 
-    A redaction takes the lease away (migration 0002), so that what was read before it is not
+    A redaction revokes the lease (migration 0002), so that nothing read before the redaction is
     written after it.
     """
 

@@ -51,8 +51,9 @@ class AuditKind(models.TextChoices):
 class StaffAudit(models.Model):
     """One audited action of a staff member: see `memory.staff.audit`.
 
-    The database refuses to change or delete a row. A row holds no content and no name of a person,
-    so it survives an erasure. It has no foreign key to accounts, which may be deleted.
+    The database refuses to change or delete a row. A row holds neither content nor the name of a
+    person remembered, so it survives an erasure. It has no foreign key to accounts, which may be
+    deleted.
     """
 
     at = models.DateTimeField(db_default=Now())

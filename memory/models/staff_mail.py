@@ -1,4 +1,4 @@
-"""E-mail subscriptions of the staff to alerts, and how far each has been sent."""
+"""The staff's e-mail subscriptions to alerts, and how far each has been served."""
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -70,7 +70,7 @@ class StaffSubscription(LeasedWork):
 
 
 class MailCursor(models.Model):
-    """The last event of a workspace's feed that a subscription has been sent.
+    """The last event of a workspace's feed that has been mailed for a subscription.
 
     Escalations have a cursor of their own, since they do not wait for a digest.
     """

@@ -1,4 +1,4 @@
-"""The users remembered, and the lanes of work on their memory."""
+"""The remembered users, and the lanes of work on their memory."""
 
 import re
 import uuid
@@ -131,7 +131,7 @@ class LaneName(models.TextChoices):
 
 
 class Lane(LeasedWork):
-    """One kind of pending work of one user, and the lease of the worker that does it."""
+    """One kind of pending work on one user, and the lease of the worker that does it."""
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="lanes")
     name = models.CharField(max_length=16, choices=LaneName.choices)
@@ -152,7 +152,7 @@ class Lane(LeasedWork):
                 name="lane_due",
                 condition=models.Q(due_at__isnull=False),
             ),
-            # The list of the admin: longest waiting first, then those with no pending work.
+            # For the admin's list: longest waiting first, then lanes with no pending work.
             models.Index(fields=["due_at", "id"], name="lane_longest"),
         ]
 

@@ -184,7 +184,7 @@ class Delivery(MortalWork):
 
 
 class DeliveryAttempt(models.Model):
-    """One call of an endpoint, and its response."""
+    """One call to an endpoint, and its response."""
 
     delivery = models.ForeignKey(Delivery, on_delete=models.CASCADE, related_name="calls")
     at = models.DateTimeField(help_text="When the call began.")

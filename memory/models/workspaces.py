@@ -75,7 +75,7 @@ class ApiKey(models.Model):
     scopes = ArrayField(models.CharField(max_length=16, choices=Scope.choices))
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
-    # Primary keys and not names: the name of an erased user may be given to somebody else later.
+    # Primary keys, not names: an erased user's name may be given to somebody else later.
     user_pks = ArrayField(
         models.BigIntegerField(),
         null=True,
@@ -98,8 +98,8 @@ class ApiKey(models.Model):
     class Meta:
         ordering = ["workspace", "name"]
         verbose_name = "API key"
-        # Such a key erases, redacts and approves; the person who creates one may lack the roles for
-        # that.
+        # A key with this scope can erase, redact and approve; the person who creates one may lack
+        # the roles for that.
         permissions = [("grant_manage", "Can give API keys the scope manage")]
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
 """Conflicts: the class and constraint by which a project represents contradictory statements.
 
 Both statements stay as they are. A record of the class `Conflict` says what they are about and
-which records hold them, and a constraint, written with the first conflict, fires for each until it
-is retired.
+which records hold them, and a constraint, written with the first conflict, fires for each such
+record until it is retired.
 """
 
 from memory.project.edits import DefineClass, FieldSpec, WriteConstraint
@@ -65,7 +65,7 @@ _WRITE = WriteConstraint(CONSTRAINT, _SOURCE, _TESTS_SOURCE)
 
 
 def missing_parts(project: Project) -> list[DefineClass | WriteConstraint]:
-    """Return the edits that a project needs before it can hold a Conflict; none if it holds some.
+    """Return the edits, if any, that a project needs before it can hold a Conflict.
 
     Raises EditError if something else has these names.
     """

@@ -33,7 +33,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _CLOCK = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
 _DATETIME = re.compile(rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_CLOCK}")
 _TIME = re.compile(_CLOCK)
-# Every integer of this size also fits a float.
+# Every integer of this size also fits in a float.
 _MAX_BITS = 1000
 
 
@@ -95,7 +95,7 @@ def conform_fields(
 def conform_some_fields(
     data: Mapping[str, object], class_: Class, domain: Domain, where: str
 ) -> dict[str, Value]:
-    """Return the given fields of a class as values of their types; defaults are kept."""
+    """Return the given fields of a class as values of their types, even those equal to defaults."""
     fields: dict[str, Value] = {}
     for name, value in data.items():
         field = class_.field(name)
@@ -119,7 +119,7 @@ def normal_fields(fields: Mapping[str, Value], class_: Class) -> dict[str, Value
 
 
 def infer_scalar(value: object, where: str) -> Type:
-    """Return the type of a JSON scalar. Raises EditError for a date that no calendar has."""
+    """Return the type of a JSON scalar. Raises EditError for a date that does not exist."""
     match value:
         case None:
             return NONE
@@ -145,7 +145,7 @@ def infer_scalar(value: object, where: str) -> Type:
 
 
 def looks_like_date(text: str) -> bool:
-    """Tell whether a whole text has the form of an ISO date or datetime, possible or not."""
+    """Return whether an entire text has the form of an ISO date or datetime, possible or not."""
     return bool(_DATE.fullmatch(text) or _DATETIME.fullmatch(text))
 
 
@@ -162,7 +162,7 @@ def _conform_union(value: object, type_: Union, domain: Domain, where: str) -> V
     alternatives = members_of(core)
     if len(alternatives) == 1:
         return conform(value, core, domain, where)
-    # A text that can be a date, a member or a key is taken as one, and otherwise as a plain string.
+    # A text is taken as a date, an enum member or a key if it can be one, otherwise as a string.
     for alternative in sorted(alternatives, key=lambda member: member == Scalar("str")):
         try:
             return conform(value, alternative, domain, where)

@@ -16,7 +16,7 @@ from memory.project.values import RecordId
 
 Kind = Literal["record", "object", "enum"]
 
-# The limit for a constraint or its tests, which are parsed and repaired repeatedly.
+# The limit, in characters, for a constraint or its tests, which are parsed and repaired repeatedly.
 MAX_SOURCE = 64 * 1024
 
 
@@ -33,8 +33,8 @@ class FieldSpec:
 class DefineClass:
     """Define a class of records, of objects within records, or an enum.
 
-    A domain begins with its first class. `collection` creates an empty collection for the class.
-    An enum that exists is extended: give its old members and the new ones.
+    A domain is created with its first class. `collection` creates an empty collection for the
+    class. An enum that exists is extended: give its old members and the new ones.
     """
 
     op: ClassVar = "define_class"
@@ -74,7 +74,7 @@ class WidenField:
 
     @property
     def call(self) -> str:
-        """The edit as a call, for messages that advise to propose it."""
+        """The edit as a call, for messages that advise proposing it."""
         return (
             f'{self.op}(domain="{self.domain}", class_name="{self.class_name}",'
             f' name="{self.name}", type="{self.type}")'
@@ -83,7 +83,7 @@ class WidenField:
 
 @dataclass(frozen=True)
 class RenameField:
-    """Rename a field, in all records too."""
+    """Rename a field, in all records as well."""
 
     op: ClassVar = "rename_field"
     domain: str
@@ -98,9 +98,9 @@ class Add:
     """Add a record.
 
     Without `key` it gets `<class>-<newest source>[-n]`; without `collection` it goes to the first
-    one of its class, which is created if need be. With `singleton` the collection is the name of
-    this one record. `derived` names fields whose dates or numbers stand in no cited entry, each
-    with the reason: "nights" with "from check-in and check-out".
+    collection of its class, which is created if need be. With `singleton` the collection is the
+    name of this one record. `derived` names fields whose dates or numbers occur in no cited entry,
+    each with the reason: "nights" with "from check-in and check-out".
     """
 
     op: ClassVar = "add"
@@ -173,8 +173,8 @@ class Note:
 class Conflict:
     """Mark records that contradict each other: they stay, and a constraint fires for them.
 
-    `about` says in a few words what they disagree on. The mark is a record of `conflicts`, in the
-    domain of that name; retiring it resolves the conflict.
+    `about` says in a few words what they disagree on. The mark is a record in the collection
+    `conflicts` of the domain of the same name; retiring it resolves the conflict.
     """
 
     op: ClassVar = "conflict"
@@ -231,7 +231,7 @@ def edit_to_json(edit: Edit) -> dict[str, Any]:
 
 
 def check_sources(edit: Edit) -> None:
-    """Refuse an edit of records without sources, or with sources that are no entry's seq."""
+    """Refuse an edit of records without sources, or with sources that are not entry numbers."""
     _sources(list(edit.sources), f"{edit.op}.sources")
     if isinstance(edit, _NEED_SOURCES) and not edit.sources:
         raise EditError(
@@ -320,7 +320,7 @@ def _kind(value: object, where: str) -> str:
 
 def _sources(value: object, where: str) -> tuple[int, ...]:
     numbers: list[Any] = value if isinstance(value, list) else [None]
-    # In JSON 5.0 is an integer.
+    # In JSON, 5.0 is an integer.
     if not all(
         (type(number) is int or (type(number) is float and number.is_integer())) and number > 0
         for number in numbers

@@ -1,7 +1,7 @@
-"""The library of English plurals, imported without the part of its import that takes seconds.
+"""The library for English plurals, imported without the part of its import that takes seconds.
 
-It decorates its functions to check the types of their arguments, which parses its source again for
-each of them. We check our arguments ourselves.
+It decorates its functions to check the types of their arguments, which parses the library's source
+again for each function. We check our arguments ourselves.
 """
 
 from unittest.mock import patch
@@ -11,7 +11,8 @@ with patch("typeguard.typechecked", lambda function: function):
 
 ENGINE = inflect.engine()
 
-# Singulars that it takes for plurals ("lens" of "len", "regimen" of "regiman"), or turns into men.
+# Singulars that the library mistakes for plurals ("lens" for that of "len", "regimen" for that of
+# "regiman"), or whose plural it forms like that of "man".
 NOUNS = {
     **{
         word: f"{word}s"

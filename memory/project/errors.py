@@ -2,7 +2,7 @@
 
 
 class EditError(Exception):
-    """An edit or a record that the project refuses; it names the field and the fix.
+    """An edit or a record that the project refuses; the message names the field and the fix.
 
     `code` is stable and meant for programs, `message` for people and models.
     """

@@ -1,8 +1,8 @@
-"""Whole files as a change: edited files of a project as edits, and whole projects to take over.
+"""Changes given as whole files: edited files of a project, or a whole project to take over.
 
 The files are in the project's own form. They are compared with the version, and every difference
-has to be an edit; a difference that no edit can express is refused, never dropped. So a file that
-has accidentally lost a record retires nothing.
+becomes an edit; a difference that no edit can express is refused, never dropped. So a file that has
+accidentally lost a record retires nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,7 +47,7 @@ def edits_of_files(project: Project, files: Mapping[str, str | None]) -> list[Ed
         _read(project, name, {path: files[path] for path in files if _domain_of(path) == name})
         for name in sorted({name for name in map(_domain_of, files) if name})
     ]
-    # All classes come before all records, which may refer to those of other domains.
+    # All domains' classes come before any records, which may refer to other domains.
     edits = _applied(project, [edit for one in domains for edit in _of_schema(one.old, one.new)])
     for one in domains:
         edits += _applied(project, _of_records(one.new, one.before, one.after))
@@ -82,8 +82,9 @@ def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[
     """Add another project to this one, and return the edits that do so.
 
     The records cite `sources`, since their own sources are entries of another log; everything else
-    stays as it was, including the order of things. Raises EditError for names that exist already or
-    are not allowed, and ProjectError for classes that no edits can make.
+    stays as it was, including the order of classes, fields and collections. Raises EditError for
+    names that exist already or are not allowed, and ProjectError for classes that edits cannot
+    produce.
     """
     outline = whole.outline
     for kind, names in (
@@ -129,9 +130,9 @@ def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[
 
 
 def _unambiguous(edit: DefineClass, outline: Outline) -> DefineClass:
-    """Return the edit with the domain before names of its own classes that another domain also has.
+    """Return the edit, prefixing its domain's classes with the domain if another has them too.
 
-    As long as the domain's own class does not exist, the plain name would mean the other one.
+    Until the domain's own class exists, the plain name would mean the other domain's class.
     """
     others = {
         name
@@ -151,7 +152,7 @@ def _unambiguous(edit: DefineClass, outline: Outline) -> DefineClass:
 
 
 def _take_over_order(project: Project, domain: Domain) -> None:
-    """Give a domain's classes, fields and collections the order that they had."""
+    """Give a domain's classes, fields and collections their original order."""
     made = project.outline.domains[domain.name]
     for class_ in domain.classes.values():
         known = made.classes[class_.name]
@@ -182,7 +183,7 @@ def _take_over_record(
         singleton=singleton,
     )
     apply(project, add)
-    # If a field has several types, an edit takes a text that looks like a date for a date.
+    # If a field has several types, an edit turns a text that looks like a date into a date.
     record_id = RecordId(domain.name, name, record.key)
     written, exact = project.record(record_id), replace(record, sources=sources)
     if written is None or record_literal(written, Uses()) != record_literal(exact, Uses()):
@@ -191,9 +192,9 @@ def _take_over_record(
 
 
 def _applied(project: Project, edits: Iterable[Edit]) -> list[Edit]:
-    """Apply edits in a possible order, and return them in it.
+    """Apply edits in an order that works, and return them in that order.
 
-    Classes may refer to each other. If no order works, a reference becomes a field of its own.
+    Classes may refer to each other. If no order works, references are added as fields afterwards.
     """
     waiting = list(edits)
     done: list[Edit] = []
@@ -214,7 +215,10 @@ def _applied(project: Project, edits: Iterable[Edit]) -> list[Edit]:
 
 
 def _without_references(edit: Edit, refusal: EditError) -> list[Edit]:
-    """Return the edit of a class, then one for each reference; raises the refusal if none is."""
+    """Return the edit of a class without its references, then one edit for each of these.
+
+    Raises the refusal if there are none.
+    """
     if not isinstance(edit, DefineClass):
         raise refusal
     references = [field for field in edit.fields if "Ref[" in field.type]
@@ -231,7 +235,7 @@ def _without_references(edit: Edit, refusal: EditError) -> list[Edit]:
 
 
 def _is_generated(path: str, text: str | None) -> bool:
-    """Tell whether a file is generated: it follows from the others, or is empty."""
+    """Return whether a file is generated: it follows from the others, or is empty."""
     return path == "manifest.py" or (path.endswith("__init__.py") and not (text or "").strip())
 
 
@@ -252,7 +256,7 @@ class _Read:
 
 
 def _read(project: Project, name: str, files: Mapping[str, str | None]) -> _Read:
-    """Parse a domain from its files, some of which are new; all records must be there."""
+    """Parse a domain from its files, some of which are new; none of its records may be missing."""
     old = project.outline.domains.get(name) or Domain(name)
     texts: dict[str, str] = {}
     if name in project.outline.domains:
@@ -368,7 +372,7 @@ def _of_records(
 
 
 def _changed(class_: Class, old: Record, new: Record) -> dict[str, object]:
-    """Return the fields that changed; one that is left out has its default."""
+    """Return the fields that changed; a field that is left out has its default."""
     values = {
         field.name: (
             old.fields.get(field.name, field.default),

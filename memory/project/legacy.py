@@ -2,11 +2,11 @@
 
 An old-style constraint is a module with `check(project_path)` or `check_constraints(current_time)`
 that returns a list of dictionaries. It runs unchanged, only in the sandbox, and no policy applies
-to it. The files that it sees in the folder of its project depend on where they are kept:
+to it. The files that it sees in its project's folder depend on where they are kept:
 
 - `legacy/live/`: the project's current state, in place of the state that came with it;
-- `legacy/frozen/`: all files as they came. An import chooses this if the constraints would not
-  find the same on the translated state; they do not see anything learned later.
+- `legacy/frozen/`: all files as they came. An import chooses this if the constraints would make
+  different findings on the translated state; they do not see anything learned later.
 """
 
 import ast
@@ -19,12 +19,12 @@ FROZEN = "legacy/frozen/"
 
 
 def is_legacy(path: str) -> bool:
-    """Tell whether a path of the tree is that of a legacy file."""
+    """Return whether a path of the tree is that of a legacy file."""
     return path.startswith((LIVE, FROZEN))
 
 
 def is_old_constraint(source: str) -> bool:
-    """Tell whether a source is an old-style constraint; today's constraints import `uac`."""
+    """Return whether a source is an old-style constraint; today's constraints import `uac`."""
     try:
         tree = parse_python(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -34,7 +34,7 @@ def is_old_constraint(source: str) -> bool:
 
 
 def imports_uac(tree: ast.Module) -> bool:
-    """Tell whether a module uses the library of today's projects."""
+    """Return whether a module uses the library of today's projects."""
     modules = {
         name.partition(".")[0]
         for node in ast.walk(tree)

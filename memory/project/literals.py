@@ -29,8 +29,8 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 class Uses:
     """The names that a piece of source uses, collected while it is written.
 
-    `classes` holds "Trip" for a class of the own domain and "identity.Passport" for one of another;
-    `aliases` maps some of them to the name that is written.
+    `classes` holds "Trip" for a class of the same domain and "identity.Passport" for one of another
+    domain; `aliases` maps some of them to the names that are written instead.
     """
 
     modules: set[str] = field(default_factory=set)
@@ -45,7 +45,7 @@ class Uses:
 
 
 class LiteralError(ValueError):
-    """An expression that is no value of a project, with its line."""
+    """An expression that is not a value of a project, with its line."""
 
     def __init__(self, node: ast.AST, expected: str) -> None:
         text = ast.unparse(node)
@@ -68,7 +68,7 @@ def record_literal(record: Record, uses: Uses) -> str:
 
 
 def same(left: object, right: Value) -> bool:
-    """Tell whether two values are equal and of equal types (1 is neither 1.0 nor True)."""
+    """Return whether two values are equal and of equal types (1 is neither 1.0 nor True)."""
     if type(left) is not type(right):
         return False
     return left is None or literal(left) == literal(right)
@@ -175,7 +175,7 @@ def parse_literal(text: str) -> Value:
 
 
 def value_from_node(node: ast.expr, names: Mapping[str, str]) -> Value:
-    """Return the value of a syntax tree; raises LiteralError if it is none.
+    """Return the value of a syntax tree; raises LiteralError if it has none.
 
     `names` maps the names of imported classes to the classes ("identity.Passport").
     """

@@ -49,7 +49,7 @@ def manifest_text(
     """Return the manifest as plain text, with the open alerts as (severity, message).
 
     `failing` are the constraints that fail, by name, with their errors. With `brief` it has names
-    and counts only, as that of a large project always has.
+    and counts only, as the manifest of a large project always does.
     """
     brief = brief or _is_brief(outline)
     lines = [f"Domains ({_legend(brief)}):"]

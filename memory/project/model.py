@@ -20,9 +20,9 @@ from memory.project.parse import documentation, parse_state, uses_of_name
 from memory.project.render import FileRecords, record_size, render_schema, render_state
 from memory.project.values import Location, Record, RecordId
 
-# No file is larger than 64 KiB: 60 for the records of a shard, the rest for its imports. In
-# state.py half is reserved for the list of shards, which grows over the user's life. Two
-# exceptions: a record that is larger by itself, and one that an update makes larger in its place.
+# No file is larger than 64 KiB: 60 KiB for the records of a shard, the rest for its imports. In
+# state.py, half is reserved for the list of shards, which grows over time. Two exceptions: a record
+# that is larger by itself, and one that an update enlarges in place.
 SHARD_BYTES = 60 * 1024
 STATE_BYTES = 32 * 1024
 
@@ -40,15 +40,15 @@ class PlacedRecord:
 
 @dataclass(frozen=True)
 class Change:
-    """The changes of a project since it was opened.
+    """The changes to a project since it was opened.
 
     `files` has the new text of every file that changed, None for a deleted one. `records` has every
     record that was added or updated. `transient` are records both added and retired since: they are
-    in no file, but their keys are used up like those of `retired`. `retired_by` has the entries
-    cited by the edits that retired a record, `set_by` by field those cited by the edits that set
-    it. `derived` has the fields of records that an edit marked as derived, each with the reason.
-    `as_named` has records in their earlier state under the current names of their fields, unless an
-    old name belongs to another field now.
+    in no file, but their keys cannot be used again, like those of `retired`. `retired_by` has the
+    entries cited by the edits that retired a record; `set_by` has, by field, the entries cited by
+    the edits that set it. `derived` has the fields of records that an edit marked as derived, each
+    with the reason. `as_named` has the earlier states of records under the current names of their
+    fields; it is empty if an old name now belongs to another field.
     """
 
     files: Mapping[str, str | None]
@@ -107,10 +107,10 @@ class Project:
 
     @classmethod
     def from_files(cls, files: Mapping[str, str]) -> "Project":
-        """Return the project made up of a tree's files, all of it parsed.
+        """Return the project made up of a tree's files, parsing all of them.
 
         Raises ProjectError for a file that cannot be read. Keys of retired records are not in the
-        files: open the project with `locate` where they matter.
+        files: use `open`, with its `locate`, where they matter.
         """
         outline, records = load(files)
         places = {
@@ -127,10 +127,10 @@ class Project:
 
     @classmethod
     def open(cls, outline: Outline, read: Read, locate: Locate) -> "Project":
-        """Return a stored project, of which nothing is read before it is needed.
+        """Return a stored project; its files are read only when they are needed.
 
-        `read(path)` returns a file's source; `locate(domain, collection, key)` returns the file of
-        a record, also of a retired one, and None for a key that was never used.
+        `read(path)` returns a file's source; `locate(domain, collection, key)` returns the location
+        of a record, even of a retired one, and None for a key that was never used.
         """
         return cls(outline, read, locate, outline.paths())
 
@@ -291,13 +291,13 @@ class Project:
         set_by |= {name: (*set_by.get(name, ()), *sources) for name in fields}
 
     def note_set_renamed(self, record_id: RecordId, name: str, new_name: str) -> None:
-        """Move the recorded entries of a field to the field's new name."""
+        """Move the entries recorded for a field to the field's new name."""
         set_by = self._set_by.get(record_id, {})
         if name in set_by:
             set_by[new_name] = set_by.pop(name)
 
     def rename_in(self, record_id: RecordId, rename: Callable[[Record], Record]) -> None:
-        """Replace a record by the same with renamed fields, also inside its values."""
+        """Rename fields of a record, including those inside its values."""
         record = self.record(record_id)
         assert record is not None, f"{record_id} does not exist"
         renamed = rename(record)
@@ -350,9 +350,9 @@ class Project:
     # Bookkeeping
 
     def _is_named_anew(self) -> bool:
-        """Tell whether an old name of a field now belongs to another one.
+        """Return whether the old name of a field now belongs to another field.
 
-        Then renamed records are not the same to a reader.
+        If so, a record with renamed fields no longer means the same to a reader.
         """
         classes = [(self.outline.domains[domain], name, old) for domain, name, old in self._renamed]
         return any(

@@ -16,11 +16,11 @@ from typing import Any
 from memory.project.errors import EditError
 from memory.texts import with_few_marks
 
-# Added by `site`, hence not the same in every interpreter.
+# Added by `site`, so not the same in every interpreter.
 _SITE = {"copyright", "credits", "exit", "license", "quit"}
 _BUILTINS = {name for name in dir(builtins) if not name.startswith("_")} - _SITE
 _MODULES = {"builtins", "dataclasses", "datetime", "decimal", "domains", "enum", "typing", "uac"}
-# Names that queries have without an import, and constraints import.
+# Names that queries can use without an import, and that constraints import.
 _QUERY = {
     *("now", "today", "date", "timedelta", "defaultdict", "math", "statistics", "re"),
     *("itertools", "info", "warning", "critical"),
@@ -32,13 +32,13 @@ _LIBRARY = {
 
 RESERVED_LOWER = frozenset(_BUILTINS | _MODULES | _QUERY)
 RESERVED_CLASSES = frozenset(_BUILTINS | _LIBRARY)
-# A field may be called `list` or `date`, but not like a name in its class's annotations.
+# A field may be called `list` or `date`, but must not share a name used in its class's annotations.
 RESERVED_FIELDS = frozenset({"key", "sources", "Ref", "PartialDate"} | _MODULES)
 
 _SHARD_SUFFIX = re.compile(r"_[0-9]{4,}$")
 _WORD_START = re.compile(r"(?<=[^\W_])(?=[A-Z][a-z])|(?<=[a-z0-9])(?=[A-Z])")
 MAX_LENGTH = 100
-# The domain of typed entries that name none.
+# The domain of typed entries that do not name one.
 DEFAULT_DOMAIN = "general"
 
 
@@ -85,7 +85,7 @@ def escape_field_name(name: str, where: str) -> str:
     """Return the field name for a key of a client's data: `class` becomes `class_`.
 
     Leading underscores are dropped, since names that begin with one are the system's own. Raises
-    EditError if it is no identifier even after Unicode normalisation (NFKC).
+    EditError if the key is not an identifier even after Unicode normalisation (NFKC).
     """
     normal = unicodedata.normalize("NFKC", with_few_marks(name))
     bare = normal.lstrip("_")
@@ -139,7 +139,7 @@ def camel(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def singular(word: str) -> str:
-    """Return `flight_leg` for `flight_legs`, and a word that is no plural unchanged."""
+    """Return `flight_leg` for `flight_legs`, and a word that is not a plural unchanged."""
     head, last = _split_last_word(word)
     found = _inflect().singular_noun(last) if _looks_plural(last) else last
     return head + str(found).lower()
@@ -147,7 +147,7 @@ def singular(word: str) -> str:
 
 @lru_cache(maxsize=1024)
 def default_collection(class_name: str) -> str:
-    """Return `medical_visits` for `MedicalVisit`, escaped if the name is taken by Python."""
+    """Return `medical_visits` for `MedicalVisit`, escaped if the name is reserved."""
     head, last = _split_last_word(snake(class_name))
     plural = last if _looks_plural(last) else str(_inflect().plural_noun(last)).lower()
     # Leave room for the suffix that makes it unique.
@@ -184,7 +184,7 @@ def _split_last_word(name: str) -> tuple[str, str]:
 
 
 def _looks_plural(word: str) -> bool:
-    # inflect takes "bus" and "analysis" for plurals of "bu" and "analysi".
+    # inflect mistakes "bus" and "analysis" for plurals of "bu" and "analysi".
     if word.endswith(("us", "ss", "is")) or not word or word in _singulars():
         return False
     found = _inflect().singular_noun(word)

@@ -127,7 +127,7 @@ class Domain:
         return {*self.enums, *self.classes, *self.collections, *self.singletons}
 
     def has_part(self, name: str) -> bool:
-        """Tell whether a field can hold `name`: an enum, or a class that is no record."""
+        """Return whether a field can hold `name`: an enum, or a class that is not a record."""
         return name in self.enums or (name in self.classes and not self.classes[name].is_record)
 
     def collections_of(self, class_name: str) -> list[str]:
@@ -135,7 +135,7 @@ class Domain:
         return [c.name for c in self.collections.values() if c.class_name == class_name]
 
     def schema_differs(self, other: "Domain | None") -> bool:
-        """Tell whether schema.py of the two domains differs, even if only in order."""
+        """Return whether the schema.py of the two domains differs, even if only in order."""
         return other is None or [*self.enums.values(), *self.classes.values()] != [
             *other.enums.values(),
             *other.classes.values(),
@@ -225,9 +225,9 @@ class Outline:
         return sorted(paths)
 
     def resolve(self, class_name: str, domain: str) -> tuple[Domain, Class] | None:
-        """Return the record class that "Passport" or "identity.Passport" means in a domain.
+        """Return the record class to which "Passport" or "identity.Passport" refers in a domain.
 
-        For a plain name the domain's own class comes first, then the only one of that name.
+        A plain name refers to the domain's own class or else to the only class of that name.
         """
         prefix, _, bare = class_name.rpartition(".")
         places = [prefix] if prefix else [domain] if self._defines(domain, bare) else self.domains

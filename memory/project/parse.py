@@ -1,4 +1,4 @@
-"""Parsing a project's files by their syntax trees; nothing is executed."""
+"""Parsing a project's files from their syntax trees; nothing is executed."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from memory.project.types import Named, dotted_name, parts, type_from_node
 from memory.project.values import Record, Struct, Value
 from memory.texts import parse_expression, parse_python
 
-PIECE = 2048  # characters that are parsed at a time
+PIECE = 2048  # the number of characters that are parsed at a time
 
 
 @dataclass
@@ -108,7 +108,7 @@ def documentation(source: str) -> str:
 
 
 def uses_of_name(source: str, name: str) -> Iterator[int]:
-    """Yield the lines on which source reads `.name`, or passes it by keyword."""
+    """Yield the lines on which the source reads `.name`, or passes `name` as a keyword argument."""
     for node in ast.walk(parse_python(source)):
         if isinstance(node, ast.Attribute) and node.attr == name:
             yield node.lineno
@@ -128,9 +128,9 @@ def _parse(path: str, source: str) -> ast.Module:
 def _parse_lists(source: str) -> list[ast.stmt]:
     """Parse a file whose lists are laid out as rendered, with an item on each line.
 
-    Python's parser holds the interpreter's lock until it is done, for a large file long enough to
-    delay all other requests of the process. So it is given a few lines at a time. Returns nothing
-    if the layout differs, or the source is not valid Python.
+    Python's parser holds the interpreter's lock until it is done, which for a large file is long
+    enough to delay all other requests in the process. So it is given a few lines at a time. Returns
+    nothing if the layout differs, or the source is not valid Python.
     """
     lines = source.split("\n")
     if len(source) <= PIECE or "]" not in lines:
@@ -150,14 +150,14 @@ def _parse_lists(source: str) -> list[ast.stmt]:
         match node:
             case ast.AnnAssign(value=ast.List(elts=[]) as value) if node.lineno in lists:
                 value.elts = lists.pop(node.lineno)
-    return [] if lists else body  # one that was opened within a text is no list
+    return [] if lists else body  # one that begins within a string is not a list
 
 
 def _parse_items(lines: list[str], start: int, end: int) -> list[ast.expr]:
-    """Parse these lines of a list, a few at a time; raises ValueError if they are no items.
+    """Parse these lines of a list, a few at a time; raises ValueError if they are not items.
 
-    Lines that end within an item or a text are not valid Python by themselves. A number appended to
-    them shows whether a comma ends them.
+    Lines that end within an item or a string are not valid Python by themselves. A number appended
+    on a line of its own shows whether they end with a comma.
     """
     items: list[ast.expr] = []
     while start < end:
@@ -166,7 +166,7 @@ def _parse_items(lines: list[str], start: int, end: int) -> list[ast.expr]:
             size += len(lines[stop])
             stop += 1
         text = "\n".join(lines[start:stop])
-        # Give them their own line numbers.
+        # Give them the line numbers that they have in the file.
         match parse_expression("\n" * (start - 1) + f"[\n{text}\n0]").body:
             case ast.List(elts=[*found, ast.Constant(value=0, col_offset=0)]):
                 items += found
@@ -177,7 +177,7 @@ def _parse_items(lines: list[str], start: int, end: int) -> list[ast.expr]:
 
 
 def _imported_names(path: str, body: list[ast.stmt], domain: str) -> dict[str, str]:
-    """Return the classes that imported names mean: "Passport", or "identity.Passport"."""
+    """Return the classes to which imported names refer: "Passport", or "identity.Passport"."""
     names: dict[str, str] = {}
     for node in body:
         if isinstance(node, ast.If):
@@ -279,7 +279,7 @@ def _number(node: ast.expr) -> int:
 def _normal(
     fields: Mapping[str, Value], class_: Class, domain: Domain, node: ast.expr
 ) -> dict[str, Value]:
-    """Return fields in the form of records; raises LiteralError if they do not fit their class."""
+    """Return fields as records hold them; raises LiteralError if they do not fit their class."""
     unknown = fields.keys() - {field_.name for field_ in class_.fields}
     missing = {f.name for f in class_.fields if f.default is REQUIRED} - fields.keys()
     if unknown or missing:

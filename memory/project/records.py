@@ -1,4 +1,4 @@
-"""Compilation of a typed entry of the log into edits, without a model.
+"""Compilation of a typed log entry into edits, without a language model.
 
 The types come from the data. A field keeps its type; if a value does not fit, the type is widened
 if there is a common type that loses nothing, and otherwise the entry is refused.
@@ -69,11 +69,11 @@ class RecordEntry:
 
 
 def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
-    """Return the edits that bring an entry into the project, which is not changed.
+    """Return the edits that would add an entry to the project, which is not changed.
 
-    A new key becomes an Add and a known one an Update of what differs, after the edits of the
-    schema that it needs. Raises EditError for an entry that clashes with the schema, is malformed,
-    or uses a retired key.
+    A new key becomes an Add and a known one an Update of what differs, preceded by the schema edits
+    that it needs. Raises EditError for an entry that clashes with the schema, is malformed, or uses
+    a retired key.
     """
     check_lower_name(entry.domain, "domain")
     check_class_name(entry.type, "type")
@@ -249,8 +249,8 @@ class _Draft:
     def _new_classes(self) -> Iterable[Class]:
         """Return the new classes, each after those that it contains.
 
-        That is not the order in which they were met: the second object of a list may have parts
-        that the first has not.
+        This is not the order in which they were encountered: the second object in a list may have
+        parts that the first one lacks.
         """
         ordered: dict[str, Class] = {}
 

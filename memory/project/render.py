@@ -11,7 +11,7 @@ from memory.project.types import ListOf, RefTo, Scalar, bare_name, classes_in, f
 from memory.project.values import Record
 
 FileRecords: TypeAlias = Mapping[str, Mapping[str, Record]]
-"""The contents of a state or shard file: the records by key of each collection or singleton."""
+"""The contents of a state or shard file: each collection's or singleton's records, by key."""
 
 _SHADOWABLE = ("str", "int", "float", "bool", "object", "list")
 
@@ -62,9 +62,9 @@ def render_state(domain: Domain, path: str, records: FileRecords) -> str:
 
 
 def render_state_stub(domain: Domain) -> str:
-    """Return the part of state.py that a type checker needs: names and classes, no record.
+    """Return the part of state.py that a type checker needs: names and classes, but no records.
 
-    It is a few lines, whatever the number of records.
+    It is a few lines long, however many records there are.
     """
     held = [(c.name, c.class_name, True) for c in domain.collections.values()]
     held += [(s.name, s.class_name, False) for s in domain.singletons.values()]
@@ -82,7 +82,7 @@ def render_state_stub(domain: Domain) -> str:
 
 
 def _aliases(class_names: Iterable[str]) -> dict[str, str]:
-    """Return aliases for classes of other domains whose own name is taken in this file."""
+    """Return aliases for classes of other domains whose plain name is taken in this file."""
     taken = [bare_name(name) for name in class_names]
     return {
         name: name.replace(".", "_")
@@ -124,7 +124,8 @@ def render_schema(domain: Domain) -> str:
     """Return a domain's schema.py: enums first, then classes, each in order of definition.
 
     A class that is defined further down, or in another domain, is named in quotes, and imported for
-    the type checker only: so no order and no cycle of references can break an import.
+    the type checker only: so neither the order of classes nor a cycle of references can break an
+    import.
     """
     imports, quoted = _Imports(), _Imports()
     blocks = [_render_enum(enumeration) for enumeration in domain.enums.values()]
@@ -182,7 +183,7 @@ def _class_block(head: str, doc: str, lines: list[str]) -> str:
 def _names_in_body(class_: Class, domain: Domain) -> dict[str, str]:
     """Return the names for a class's annotations where the plain name would mean something else.
 
-    Inside the class a field hides any outer name that is the same.
+    Inside the class, a field shadows any identical outer name.
     """
     fields = {field_.name for field_ in class_.fields}
     names = {name: f"builtins.{name}" for name in _SHADOWABLE if name in fields}

@@ -47,7 +47,7 @@ def define_class(project: Project, edit: DefineClass) -> None:
         raise EditError("malformed", 'define_class.members are allowed only for the kind "enum"')
     is_record = edit.kind == "record"
     where = f"{edit.domain}.{edit.name}"
-    # The class is known to its own fields, for a reference to another record of it.
+    # The class's own fields know the class, so that they may refer to other records of it.
     known = domain.with_class(Class(edit.name, is_record=is_record))
     fields = tuple(_field(project, known, spec, where) for spec in edit.fields)
     class_ = Class(edit.name, fields, is_record, " ".join(edit.doc.split()))
@@ -170,7 +170,7 @@ def widen_field(project: Project, edit: WidenField) -> None:
 
 
 def rename_field(project: Project, edit: RenameField) -> None:
-    """Rename a field of a class, also in all of its records. Raises EditError."""
+    """Rename a field of a class, including in all of its records. Raises EditError."""
     domain, class_ = existing_class(project, edit.domain, edit.class_name)
     old = _existing_field(class_, edit.name, edit.domain)
     where = f"{edit.domain}.{edit.class_name}"
@@ -217,7 +217,7 @@ def rename_field(project: Project, edit: RenameField) -> None:
 
 
 def _classes_containing(domain: Domain, class_name: str) -> set[str]:
-    """Return the class and all classes whose objects can contain one of it."""
+    """Return the class and all classes whose objects can contain an instance of it."""
     found: set[str] = set()
     new = {class_name}
     while new:
@@ -263,7 +263,7 @@ def existing_domain(project: Project, name: str) -> Domain:
 
 
 def places_of(project: Project, name: str) -> str:
-    """Return the places of the records that somebody looks for by this name; empty if unclear.
+    """Return where the records are that somebody may mean by this name; empty if unclear.
 
     The name may be a class, its singular or plural, or a collection of another domain.
     """

@@ -93,9 +93,9 @@ class Match:
 
     `bindings` map each parameter to the collections and singletons whose records it gets, as JSON:
     `{"domain", "name", "class", "fields": {field of the shape: field of the user}, "not_none":
-    fields of the shape}`. `not_none` may be None in the user's record but not in the shape's: the
-    shape's default replaces None there, and a record is left out if the shape has none. `reasons`
-    say why the constraint does not apply, `notes` what is left out if it does.
+    fields of the shape}`. The fields in `not_none` may be None in the user's records but not in the
+    shape's: the shape's default replaces None, and if it has no default, records with None are left
+    out. `reasons` say why the constraint does not apply, `notes` what is left out if it does.
     """
 
     bindings: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -104,12 +104,12 @@ class Match:
 
     @property
     def applies(self) -> bool:
-        """Tell whether everything that is needed is there."""
+        """Return whether all needs are met."""
         return not self.reasons
 
 
 def needs_of(source: str) -> Needs:
-    """Return what the source of a workspace constraint declares; ShapeError if it is unclear."""
+    """Return the needs that a workspace constraint's source declares; ShapeError if unclear."""
     try:
         body = parse_python(source).body
     except SyntaxError as error:
@@ -377,7 +377,7 @@ def _candidates(shape: Shape, outline: Outline) -> Iterator[tuple[Domain, Class]
 def _fit(
     shape: Shape, domain: Domain, class_: Class
 ) -> tuple[dict[str, UserField], list[str], list[str]]:
-    """Return the user's fields by the shape's, the problems, and the fields that are not used."""
+    """Return the user's fields by the shape's names, the problems, and the unused fields."""
     where = f"{domain.name}.{class_.name}"
     if not class_.is_record:
         return {}, [f"{where} is only a part of records, not a record class"], []
@@ -413,7 +413,7 @@ def _named(wanted: ShapeField, class_: Class) -> Iterator[UserField]:
 
 
 def _fits(user: Type, shape: Type, domain: Domain) -> bool:
-    """Tell whether every value of a user's field, except None, is valid for the shape's."""
+    """Return whether every value of a user's field, except None, is valid for the shape's field."""
     alternatives = members_of(shape)
     return all(
         member in (NONE, UNKNOWN)
@@ -425,7 +425,7 @@ def _fits(user: Type, shape: Type, domain: Domain) -> bool:
 def _fits_one(user: Type, shape: Type, domain: Domain) -> bool:
     match user, shape:
         case ListOf(element), ListOf(wanted):
-            # None in a list, and an enum's member, would have to be checked in each record.
+            # None or an enum's member within a list would have to be checked in every record.
             plain = not is_optional(element) or is_optional(wanted)
             return (
                 plain

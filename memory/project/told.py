@@ -1,4 +1,4 @@
-"""The project of somebody who was told less, or in another order: computed from typed entries."""
+"""The project as it would be after fewer typed entries, or after entries in another order."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,10 +12,10 @@ from memory.project.values import Location, RecordId
 
 
 def edits_up_to(edits: Iterable[Edit], seq: int) -> Iterator[Edit]:
-    """Yield those of a batch's edits that its typed entries up to `seq` were compiled into.
+    """Yield the edits of a batch into which its typed entries up to `seq` were compiled.
 
-    The batch was compiled entry by entry. The edit of a record cites its entry; the edits of the
-    schema that it needs come before it and cite none.
+    The batch was compiled entry by entry. The edit of a record cites its entry; the schema edits
+    that it needs come before it and cite none.
     """
     schema: list[Edit] = []
     for edit in edits:
@@ -30,14 +30,15 @@ def edits_up_to(edits: Iterable[Edit], seq: int) -> Iterator[Edit]:
 
 
 class Telling:
-    """A project that is told typed entries, some at a time, with its files after each time."""
+    """A project built up from typed entries, some at a time, with its files after each step."""
 
     def __init__(
         self, files: Mapping[str, str] | None = None, widened: Sequence[WidenField] = ()
     ) -> None:
         """Start with these files, which hold no records: constraints and their tests.
 
-        Fields in `widened`, widened by hand in this order, are widened as soon as they exist.
+        The fields in `widened`, in the order in which they were widened by hand, are widened as
+        soon as they exist.
         """
         project = Project.from_files(files or {})
         self.outline = project.outline
@@ -47,10 +48,10 @@ class Telling:
         self._widened = widened
 
     def tell(self, entries: Sequence[RecordEntry]) -> dict[int, str]:
-        """Tell the entries in this order; return seq → reason of those that are rejected.
+        """Add the entries in this order; return seq → reason for those that are rejected.
 
-        They are compiled as the server compiles them. Only the compiler judges them, not the gate,
-        which also runs tests.
+        They are compiled as the server compiles entries. Only the compiler judges them, not the
+        gate, which also runs tests.
         """
         rejected: dict[int, str] = {}
         while True:
@@ -82,7 +83,7 @@ class Telling:
 
     def _widen(self, project: Project, domain: str) -> None:
         for edit in self._widened:
-            # Its class or field may come later, or have become wider otherwise.
+            # Its class or field may not exist yet, or may be wider already for another reason.
             with suppress(EditError):
                 if edit.domain == domain:
                     apply(project, edit)

@@ -18,8 +18,9 @@ _MAX_JSON_INT = 2**53 - 1
 def encode(value: object, domain: Domain | None = None) -> Any:
     """Return a value as typed JSON.
 
-    With the domain whose classes it uses, the result is like a sandbox's dump: defaults filled in,
-    enum members with their values. Without it, the value is encoded as it is written, for `decode`.
+    Given the domain whose classes the value uses, the result is like a sandbox's dump: defaults
+    filled in, enum members with their values. Without a domain, the value is encoded as it is
+    written, for `decode`.
     """
     match value:
         case None | bool() | str() | float():

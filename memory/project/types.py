@@ -1,4 +1,4 @@
-"""Type expressions of fields: parsing, formatting, and their order by width."""
+"""Type expressions of fields: parsing, formatting, and ordering by width."""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Named:
-    """An enum, or a dataclass that is no record, of the same domain."""
+    """An enum, or a dataclass that is not a record, of the same domain."""
 
     name: str
 
@@ -48,8 +48,8 @@ class Union:
 Type: TypeAlias = Scalar | Named | RefTo | ListOf | Union
 
 NONE = Scalar("None")
-# The type of a field that was only null so far, or of a list without elements so far. It holds no
-# value, so that the first value can still determine the type.
+# The type of a field that has only been null so far, or of the elements of a list that has only
+# been empty. It holds no value, so that the first value can still determine the type.
 UNKNOWN = Scalar("object")
 
 _BUILTIN = ("str", "int", "float", "bool", "object")
@@ -86,7 +86,7 @@ def optional(type_: Type) -> Type:
 
 
 def is_optional(type_: Type) -> bool:
-    """Tell whether a type allows None."""
+    """Return whether a type allows None."""
     return type_ == NONE or (isinstance(type_, Union) and NONE in type_.members)
 
 
@@ -103,7 +103,7 @@ def members_of(type_: Type) -> tuple[Type, ...]:
 
 
 def is_wider(new: Type, old: Type) -> bool:
-    """Tell whether every value of `old` is also one of `new`."""
+    """Return whether every value of `old` is also a value of `new`."""
     if old == UNKNOWN or new == old:
         return True
     if isinstance(old, Union) or isinstance(new, Union):
@@ -119,7 +119,7 @@ def is_wider(new: Type, old: Type) -> bool:
 def join(left: Type, right: Type) -> Type | None:
     """Return the type that holds both values of `left` and values of `right`.
 
-    None if only a union of unlike types would: that is for somebody to decide, not to infer.
+    None if only a union of unlike types would: that has to be decided, not inferred.
     """
     if is_optional(left) or is_optional(right):
         core = join(without_none(left), without_none(right))

@@ -16,7 +16,7 @@ PARTIAL_DATE = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 
 @dataclass(frozen=True)
 class PartialDate:
-    """A date of which perhaps only the year, or year and month, is known: "2021", "2021-11"."""
+    """A date of which possibly only the year, or year and month, is known: "2021", "2021-11"."""
 
     text: str
 
@@ -48,7 +48,7 @@ class Ref:
 
 @dataclass(frozen=True)
 class Struct:
-    """An instance of a dataclass that is no record.
+    """An instance of a dataclass that is not a record.
 
     As in a record, `fields` are in the order of the class and without those that equal their
     default.

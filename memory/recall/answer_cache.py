@@ -19,7 +19,7 @@ from memory.texts import with_few_marks
 
 # The version of the format and computation of answers: a new number invalidates all of them.
 RULES = 3
-# They also match in a text or a comment, which costs no more than an evaluation.
+# They also match inside a string or a comment, which costs one evaluation at most.
 _NOW, _TODAY = re.compile(r"\bnow\b"), re.compile(r"\btoday\b")
 
 _EARLIER = Statement(
@@ -37,7 +37,8 @@ def key_of(
 ) -> str:
     """Return the cache key of that code at that instant, whatever the version.
 
-    `place` distinguishes a state computed from a version from others (`history.Known.place`).
+    `place` identifies a state computed from a version (`history.Known.place`); it is empty for the
+    version itself.
     """
     clock = [user.time_zone]
     names = unicodedata.normalize("NFKC", with_few_marks(code))  # as Python reads them

@@ -1,10 +1,10 @@
-"""Context for an agent's prompt: what is known of a user, in one block under a token budget.
+"""Context for an agent's prompt: what is known about a user, in one block within a token budget.
 
 The parts that do not depend on the question (manifest, open alerts) come first, so that a
-provider's prompt cache can keep them; then the records, facts and messages that matter to it. Each
-line ends with the numbers of the entries that it rests on. What people said stands on one line
-each, and text in a record that could be read as another field is quoted: nothing that was said can
-pass for another part of the block.
+provider's prompt cache can keep them; then come the records, facts and messages relevant to it.
+Each line ends with the numbers of the entries behind it. Each statement by a person is kept on one
+line, and text in a record that could be read as another field is put in quotation marks: nothing
+that anybody said can pass for another part of the block.
 """
 
 import json
@@ -41,25 +41,25 @@ from memory.temporal.history import Known
 CHARACTERS_PER_TOKEN = 4
 MAX_TOKENS = 100_000
 # The share of the budget that each part may take; the last two are shares of what is left by then.
-# Records take whatever the others leave.
+# Records take whatever the other parts leave.
 ALERTS, MANIFEST = 0.25, 0.4
 FACTS, ARCHIVE = 0.35, 0.45
 MAX_LINE = 600
-# At most this many entries are named for a line, the newest; a line that does not fit is shortened
-# if at least this many characters are left.
+# The maximum number of entries (the newest) cited on a line; and the minimum room, in characters,
+# for shortening a line that does not fit instead of leaving it out.
 MAX_CITED = 8
 WORTH_IT = 80
-# Limits on the collections that are searched for records, and on the records shown of each.
+# Limits on the collections that are searched for records, and on the records shown from each.
 MAX_COLLECTIONS = 8
 MAX_RECORDS = 20
 # Limits on the files read per collection (the newest, and others with hits), and on the hits.
 MAX_FILES = 2
 MAX_HITS = 100
-# Text that is closer to the query than this matters without any of its words; at most this many
-# records of a collection are compared, the newest.
+# Text that is closer to the query than this is relevant without any of the query's words; at most
+# this many records of a collection, the newest, are compared.
 NEAR = 0.05
 MAX_COMPARED = 300
-# The number of files read of a collection that a critical constraint reads.
+# The maximum number of files read from a collection that a critical constraint reads.
 MAX_WATCHED_FILES = 8
 
 PREAMBLE = (
@@ -67,7 +67,7 @@ PREAMBLE = (
     " Numbers in brackets are entries of the log."
 )
 _MOMENT = re.compile(r"[0-9T:.+-]+")
-# The characters that separate fields, values and numbers of entries.
+# The characters that separate fields, values and entry numbers.
 _SIGNS = re.compile(r'[][();:,"]')
 
 
@@ -137,7 +137,7 @@ def tokens_in(text: str) -> int:
 
 
 def compose(known: Known, question: Question, tokens: int) -> Context:
-    """Return the context of what is or was known; without a question, what always matters.
+    """Return the context from what is or was known; without a question, only what always matters.
 
     The block takes at most `tokens`; lines that do not fit are left out and counted.
     """
@@ -218,7 +218,7 @@ def _alert_lines(alerts: Sequence[Alert]) -> Iterator[Line]:
 
 
 def _said(known: Known, hits: Sequence[Hit], corpus: CorpusName) -> Iterator[Line]:
-    """Yield the hits in the log with their newest corrections, except typed records."""
+    """Yield the hits in a corpus, each as last corrected; typed records are left out."""
     zone = ZoneInfo(known.user.time_zone)
     found = [hit for hit in hits if hit.corpus == corpus and hit.entry.kind != EntryKind.RECORD]
     corrected: Mapping[int, LogEntry] = {}
@@ -245,10 +245,10 @@ def _record_lines(
     hits: Sequence[Hit],
     alerts: Sequence[Alert],
 ) -> tuple[list[Line], list[Line], int]:
-    """Return the records that must not be missing, those that may matter, and the number not read.
+    """Return the records that are required, those that may matter, and the number of unread ones.
 
     Both lists are sorted, best first; the number counts required records in files that are not
-    read. In the domains of the query, a record is required if an open alert rests on it or a
+    read. In the domains of the query, a record is required if it is evidence of an open alert or a
     critical constraint reads it.
     """
     asked, meant = question.weights(), question.meant
@@ -303,7 +303,7 @@ def _weights(query: str, asked: Mapping[str, float], held: Sequence[Any]) -> lis
 def _collections(
     outline: Outline, query: str, asked: Mapping[str, float], hits: Sequence[Hit]
 ) -> list[tuple[str, str]]:
-    """Return the collections that the query names or means, or with hits, best first."""
+    """Return the collections that the query names or means, or that contain hits, best first."""
     classes = {
         (domain.name, name): held.class_name
         for domain in outline.domains.values()
@@ -323,7 +323,7 @@ def _collections(
     }
     records = [hit for hit in hits if hit.entry.kind == EntryKind.RECORD]
     for hit, close in zip(records, closeness(query, [hit.text for hit in records]), strict=True):
-        # The search also finds records beside a match, which are not what the query means.
+        # The search also finds records next to a match, which are not what the query means.
         if close < NEAR and not asked.keys() & set(terms(hit.text)):
             continue
         for place, class_name in classes.items():

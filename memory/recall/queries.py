@@ -1,4 +1,4 @@
-"""Queries and other runs that an API client or a member of the staff asks for."""
+"""Queries and other runs that an API client or a member of the staff requests."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -28,14 +28,14 @@ class NotAgain(Exception):
 
 @dataclass(frozen=True)
 class Asked:
-    """The run that answers a query, and whether it is a cached one."""
+    """The run that answers a query, and whether it was cached."""
 
     run: Run
     cached: bool = False
 
 
 def version_of(known: Known) -> Checkpoint:
-    """Return the version on which a query rests; raises NoState if there is none."""
+    """Return the version on which a query runs; raises NoState if there is none."""
     if known.stored is None:
         raise NoState(
             "This user has no checkpoint yet, so there is no state to query; append typed records"
@@ -49,7 +49,7 @@ def version_of(known: Known) -> Checkpoint:
 def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "") -> Asked:
     """Run the code on what is known, at that instant, or return the run with the cached answer.
 
-    A query of a member of the `staff` always runs, since the row records who looked. Raises NoState
+    A query by a member of the `staff` always runs, since its row records who looked. Raises NoState
     and `usage.Exceeded`.
     """
     user, checkpoint = known.user, version_of(known)
@@ -74,9 +74,9 @@ class NoSuchConstraint(Exception):
 
 
 def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
-    """Return path and source hash of a constraint: the user's own, else the workspace's live one.
+    """Return a constraint's path and source hash: the user's own, or else the workspace's live one.
 
-    The path of the latter begins with its folder. Raises NoSuchConstraint.
+    A workspace constraint's path begins with its folder. Raises NoSuchConstraint.
     """
     path = f"constraints/{name}.py"
     if not name.isidentifier():  # the database would refuse some other texts
@@ -116,10 +116,11 @@ def try_constraint(known: Known, path: str, source_hash: str, instant: datetime.
 def propose(
     user: MemoryUser, edits: Sequence[Mapping[str, Any]], *, expects: Mapping[str, str], staff: str
 ) -> Run:
-    """Have the gate judge a staff member's edits of a user's newest version.
+    """Have the gate judge a staff member's edits to a user's newest version.
 
-    They are refused unless the files still have these hashes: path → hash, "" for none. Raises
-    `usage.Exceeded`, and the errors that prevent a change of the user's versions.
+    They are refused unless the files still have the hashes in `expects`: path → hash, "" for a file
+    that did not exist. Raises `usage.Exceeded`, and the errors that prevent a change of the user's
+    versions.
     """
     refuse_merged(user)
     history.refuse_being_redacted(user)
@@ -136,9 +137,9 @@ def propose(
 def run_again(run: Run, *, staff: str) -> Run:
     """Repeat a run, on behalf of a member of the staff.
 
-    A query, or the trial of a constraint, runs on the same version and moment; the constraints run
-    on the newest version, now. Raises NotAgain, `usage.Exceeded`, and the errors that prevent
-    reading the version or the user.
+    A query, or the trial of a constraint, runs on the same version as of the same moment; the
+    constraints run on the newest version, now. Raises NotAgain, `usage.Exceeded`, and the errors
+    that prevent reading the version or the user.
     """
     user = MemoryUser.objects.filter(pk=run.user_id).select_related("workspace", "head").first()
     if user is None:

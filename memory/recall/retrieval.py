@@ -48,7 +48,7 @@ def most_severe_first(alerts: Iterable[Alert]) -> list[Alert]:
 
 
 def may_alert(user: MemoryUser) -> bool:
-    """Tell whether the user has a constraint, its own or of the workspace, that could alert."""
+    """Return whether the user has a constraint, their own or the workspace's, that could alert."""
     if user.head is None:
         return False
     known = outline(user.head)
@@ -117,7 +117,7 @@ class RecordPage:
 def records(checkpoint: Checkpoint | None, domain_name: str, name: str, page: int) -> RecordPage:
     """Return a page (from 1) of a collection, or a singleton; a page is one file of the project.
 
-    Raises LookupError that names what does not exist.
+    Raises LookupError, which names what does not exist.
     """
     domain = outline(checkpoint).domains.get(domain_name)
     if domain is None or checkpoint is None:

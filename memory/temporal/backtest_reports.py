@@ -75,7 +75,7 @@ def conclusion(backtest: Backtest) -> str:
 
 
 def progress(backtest: Backtest) -> tuple[int, int]:
-    """Return the numbers of users that are done, and of all users."""
+    """Return the number of users that are done, and the number of all users."""
     counted = backtest.users.aggregate(
         of=Count("pk"), done=Count("pk", filter=~Q(state=UserState.WAITING))
     )

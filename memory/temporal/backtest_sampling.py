@@ -17,7 +17,7 @@ BATCH = 500
 
 
 def in_order(version: WorkspaceConstraintVersion) -> QuerySet[Any]:
-    """Order the users with a project by the hash of version and user, as `place`.
+    """Return the users with a project, ordered by a hash of version and user (`place`).
 
     The order is the same each time, and nobody can influence it.
     """
@@ -37,7 +37,7 @@ def pick(backtest: Backtest) -> None:
     assert backtest.version is not None
     try:
         needs = needs_of(backtest.version.source)
-    except ShapeError:  # judged by an earlier release: it fits nobody
+    except ShapeError:  # judged by an earlier release: the version fits nobody
         needs = None
     rest = in_order(backtest.version).filter(place__gt=backtest.cursor)
     room = backtest.most_users - backtest.users.count()
@@ -52,7 +52,7 @@ def pick(backtest: Backtest) -> None:
         }
         found = [pk for pk in places if pk in fits][:room]
         last = len(places) < BATCH
-        if len(found) == room:  # the users after the last one were not matched
+        if len(found) == room:  # the users after the last one found do not count as matched
             places = {pk: place for pk, place in places.items() if place <= places[found[-1]]}
         room -= len(found)
         with transaction.atomic():

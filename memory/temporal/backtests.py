@@ -75,11 +75,11 @@ def start(
     most_users: int = USERS,
     times: By = By.RECORDED,
 ) -> Backtest:
-    """Start a backtest of a version over the histories of the users whom it fits; return it.
+    """Start and return a backtest of a version over the histories of the users whom it fits.
 
-    A history follows what was known at each moment, or, with the `times` at which entries occurred,
-    what was the case; a user for whom that cannot be computed counts as failed. A running backtest
-    with the same arguments is returned; any other of this constraint is cancelled. Raises
+    A history is what was known at each moment or, if `times` are those at which entries occurred,
+    what was the case; a user whose history cannot be computed counts as failed. A running backtest
+    with the same arguments is returned; any other running one of this version is cancelled. Raises
     BadBacktest or NotTestable.
     """
     _check("days", days, MAX_DAYS)
@@ -119,7 +119,7 @@ def start_own(
     source: str | None = None,
     times: By = By.RECORDED,
 ) -> Backtest:
-    """Start a backtest of a constraint of the user's newest version over the user's history.
+    """Start a backtest of a constraint in the user's newest version over the user's history.
 
     `source` is run in place of that constraint's text; a worker checks it against the policy first.
     `path` is the constraint's path, or its name. Raises BadBacktest, and states.CannotBeTold if the
@@ -210,7 +210,7 @@ def supersede(constraint: WorkspaceConstraint, number: int) -> None:
 
 
 def _cancel(backtests: QuerySet[Backtest], reason: str) -> int:
-    """Cancel these backtests: workers lose the lease with its token, so they write nothing."""
+    """Cancel these backtests: as the tokens change, workers lose their leases and write nothing."""
     return backtests.filter(state__in=GOING_ON).update(
         state=BacktestState.CANCELLED,
         reason=reason[:300],
@@ -222,10 +222,10 @@ def _cancel(backtests: QuerySet[Backtest], reason: str) -> int:
 
 
 def purge(limit: int) -> int:
-    """Delete backtests that ended long ago, in pieces of `limit` findings; return the rows deleted.
+    """Delete backtests that ended long ago, `limit` findings at a time; return the number of rows.
 
-    A backtest without findings is deleted itself. The backtest on which the approval of the newest
-    or live version of a constraint rests is kept.
+    A backtest without findings is deleted itself. The backtest that justifies the approval of a
+    constraint's newest or live version is kept.
     """
     newer = WorkspaceConstraintVersion.objects.filter(
         constraint=OuterRef("version__constraint"), number__gt=OuterRef("version__number")
@@ -243,7 +243,7 @@ def purge(limit: int) -> int:
     oldest = old.order_by("finished_at").first()
     if oldest is None:
         return 0
-    # What is left of it meanwhile must not look like its complete findings.
+    # Meanwhile, the remaining findings must not look complete.
     told = {"state": BacktestState.CANCELLED, "reason": f"deleted after {KEPT.days} days"}
     Backtest.objects.filter(pk=oldest.pk).update(**told)
     findings = BacktestFinding.objects.filter(result__backtest=oldest)
@@ -307,7 +307,7 @@ def finish(backtest: Backtest) -> None:
 def give_up(backtest: Backtest, reason: str, *, ours: bool = False) -> None:
     """End a backtest that cannot read any user's history. Raises LeaseLost.
 
-    With `ours` the server failed, so that the staff may retry it.
+    With `ours`, the server was to blame, so the staff may retry the backtest.
     """
     _end(backtest, reason, dead_since=timezone.now() if ours else None)
 

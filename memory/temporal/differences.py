@@ -16,7 +16,7 @@ from memory.project.typed import encode
 class RecordChange:
     """The change of one record in typed JSON: before, after (None: absent), and its entries.
 
-    These are the entries that the edits cite which made the change.
+    Its entries are those cited by the edits that made the change.
     """
 
     record: RecordId

@@ -1,9 +1,9 @@
 """Forecasts: future findings of the constraints if nothing changes but the clock.
 
 After each run of the constraints a worker computes a forecast (`workers/execution/forecasting.py`),
-and the constraints run again when the next change is forecast, instead of daily. A forecast is
-never taken for a finding: at that moment the constraints run. Without a forecast the daily run
-stays.
+and the constraints run again when the next change is forecast, instead of daily. A forecast never
+counts as a finding: at the forecast moment, the constraints run. Without a forecast, they keep
+running daily.
 """
 
 import datetime
@@ -30,8 +30,8 @@ from memory.work.hints import hint
 TASK = "workers.tasks.forecast"
 # For all constraints together; later events are left to a later forecast.
 MAX_EVENTS = 5000
-# Part of the hash of a forecast: raise it when the way of counting days or comparing moments
-# changes.
+# Part of the hash of a forecast's inputs: raise it when days are counted or moments compared in a
+# different way.
 RULES = 1
 
 
@@ -67,7 +67,7 @@ def after_run(
 ) -> None:
     """Schedule the next run of the constraints by the forecast, or request a new forecast.
 
-    `instant` is that of the run just done. Call it in the transaction of that run, after
+    `instant` is that of the run that has just ended. Call it in the transaction of that run, after
     `reconcile.apply`.
     """
     if not settings.UAC_FORECAST_DAYS:
@@ -80,7 +80,7 @@ def after_run(
 
 
 def want(user: MemoryUser) -> None:
-    """Request a forecast, at once if no run waits; one that is under way is computed again."""
+    """Request a forecast, at once if no run is waiting; one that is under way is computed again."""
     now = timezone.now()
     Forecast.objects.update_or_create(user=user, defaults={"due_at": now, "wakes_at": None})
     if not runs.are_waiting():  # otherwise the dispatcher sends the hint when there is room
@@ -90,7 +90,7 @@ def want(user: MemoryUser) -> None:
 def is_fresh(
     forecast: Forecast, checkpoint: Checkpoint, instant: datetime.datetime, basis: str
 ) -> bool:
-    """Tell whether a forecast is of this version and covers half its horizon after the instant."""
+    """Return whether a forecast has this version and basis, and the instant in its first half."""
     if forecast.due_at is not None or forecast.start is None or forecast.known_until is None:
         return False
     return (forecast.checkpoint_id, forecast.basis) == (
@@ -115,11 +115,11 @@ def wake(user: MemoryUser, forecast: Forecast, after: datetime.datetime) -> None
     forecast.next_change = datetime.datetime.fromisoformat(events[0]["at"]) if events else None
     # Never before the daily hour: a run at midnight would report the new day too early.
     renewal = next_daily_run(user, renewed_at(forecast) - datetime.timedelta.resolution)
-    # A forecast that ends soon must not make the constraints run more often than no forecast would.
+    # A forecast that ends soon must not make the constraints run more often than without it.
     soon = after + datetime.timedelta(minutes=settings.UAC_INSTANT_MINUTES)
     known = min(max(forecast.known_until, soon), renewal)
     due = known if forecast.next_change is None else min(known, forecast.next_change)
-    if forecast.needs_daily:  # or sooner, if the run wanted that
+    if forecast.needs_daily:  # or sooner, if the run requested that
         current = MemoryUser.objects.values_list("constraints_due_at", flat=True).get(pk=user.pk)
         due = min(due, current or next_daily_run(user, timezone.now()))
     forecast.wakes_at = due
@@ -291,7 +291,7 @@ _Told = Mapping[str, tuple[str, int, ConstraintFinding, str]]
 def _gravest(
     found: Sequence[Sequence[Any]], findings: Sequence[tuple[ConstraintFinding, str]]
 ) -> _Told:
-    """Return by fingerprint the highest severity, and the index and content of that finding."""
+    """Return, by fingerprint, the highest severity, and the index and content of that finding."""
     by_fingerprint: dict[str, tuple[str, int, ConstraintFinding, str]] = {}
     for place, severity in found:
         finding, fingerprint = findings[place][0], findings[place][1]

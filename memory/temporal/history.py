@@ -1,6 +1,6 @@
 """Past knowledge: the state at an earlier moment.
 
-A version is *what we knew* when the newest entry that it considered was the newest there was.
+A version is *what we knew* when the newest entry that it considered was the newest in the log.
 Entries that it did not contain yet are pending. States between versions, and states by the entries'
 own times, are computed (`memory.temporal.states`). Nothing here writes to the log.
 """
@@ -24,7 +24,7 @@ from memory.privacy import redaction
 from memory.temporal import states
 from memory.temporal.instants import MOMENT_FORMS, BadMoment, instant_of
 
-# The number of entries not in a version yet that are named.
+# The maximum number of pending entries that are named.
 PENDING_NAMED = 1000
 # A number, a version such as v7, or a moment.
 _SEQ = re.compile(r"[0-9]{1,18}")
@@ -36,11 +36,11 @@ FORMS = (
 
 
 class UnknownMoment(BadMoment):
-    """The user has no such entry or version, or nothing is known of that moment."""
+    """The user has no such entry or version, or nothing is known about that moment."""
 
 
 class NotByOccurred(BadMoment):
-    """By the entries' own times only moments have a state, not entries or versions."""
+    """When ordering by entries' own times, only moments have a state, not entries or versions."""
 
 
 class BeingRedacted(Exception):
@@ -55,10 +55,10 @@ class Known:
     """The state of knowledge at the time when the entry `seq` was the newest.
 
     That is a version, if there was one, and the entries up to `seq` that it did not contain yet:
-    their number and the first of them. For the present these are not counted.
+    their number and the first ones. For the present, these entries are not counted.
 
-    With `up_to` the state is that of the version up to this entry only; `by` occurred, it is what
-    was the case at `moment` by the entries' own times.
+    With `up_to`, the state is that of the version up to this entry only; if `by` is OCCURRED, it is
+    what was the case at `moment` by the entries' own times.
     """
 
     user: MemoryUser
@@ -84,12 +84,12 @@ class Known:
 
     @property
     def is_now(self) -> bool:
-        """Tell whether this is the present state."""
+        """Return whether this is the present state."""
         return self.pending_count is None
 
     @property
     def is_computed(self) -> bool:
-        """Tell whether the state is computed from a version rather than stored."""
+        """Return whether the state is computed from a version rather than stored."""
         return self.by == By.OCCURRED or self.up_to is not None
 
     @property
@@ -131,7 +131,7 @@ def place_of(told: Mapping[str, Any] | None) -> list[str | int]:
 
 
 def state_of(run: Run) -> Checkpoint:
-    """Return the state that a run reads: its version, or the state computed from it again.
+    """Return the state that a run reads: its version, or the state computed anew from that version.
 
     Raises states.CannotBeTold.
     """
@@ -154,10 +154,10 @@ def now(user: MemoryUser) -> Known:
 def as_of(user: MemoryUser, text: str) -> Known:
     """Return what was known of the user as of an entry's number, a version or a moment.
 
-    As of a number, it is what somebody knows who was told the entries up to it, however they were
-    batched. As of a moment, it is what was known right then: the entries that had arrived and the
-    versions that existed. Raises BadMoment if the text is none of these, before the first entry or
-    in the future, and Redacted if the answer would reveal something redacted since; also
+    As of a number, it is what somebody would know who had been told the entries up to it, however
+    they were batched. As of a moment, it is what was known right then: the entries that had arrived
+    and the versions that existed. Raises BadMoment if the text is none of these, before the first
+    entry or in the future, and Redacted if the answer would reveal something redacted since; also
     BeingRedacted and states.CannotBeTold.
     """
     refuse_being_redacted(user)
@@ -179,9 +179,9 @@ def as_of(user: MemoryUser, text: str) -> Known:
 def by_occurred(user: MemoryUser, text: str | None = None) -> Known:
     """Return what was the case at a moment, or is now, by the entries' own times.
 
-    It includes all typed entries known by now that had occurred. Raises BadMoment for a moment that
-    is invalid or in the future, and NotByOccurred for an entry or a version; also BeingRedacted and
-    states.CannotBeTold.
+    It includes all typed entries known by now that had occurred by then. Raises BadMoment for a
+    moment that is invalid or in the future, and NotByOccurred for an entry or a version; also
+    BeingRedacted and states.CannotBeTold.
     """
     refuse_being_redacted(user)
     if text is not None and (_SEQ.fullmatch(text) or _VERSION.fullmatch(text)):
@@ -215,7 +215,7 @@ def _as_of_seq(user: MemoryUser, seq: int, versions: QuerySet[Checkpoint]) -> Kn
     before = versions.filter(seen_seq__lte=seq).order_by("-version").first()
     whole = states.version_with(user, seq, before)
     found = before if whole is None else whole
-    # An entry that was rejected beside later ones is in no state, and waits for nothing.
+    # An entry that was rejected along with later ones is in no state, and is not pending.
     settled = Q(outcome=Outcome.REJECTED)
     known = _known(user, seq, found, _until(user, seq, found), settled=settled)
     return known if whole is None else replace(known, up_to=seq)
@@ -224,7 +224,7 @@ def _as_of_seq(user: MemoryUser, seq: int, versions: QuerySet[Checkpoint]) -> Kn
 def _until(user: MemoryUser, seq: int, checkpoint: Checkpoint | None) -> datetime.datetime:
     """Return when the entry had arrived and the version existed.
 
-    For a typed entry that no version holds, it is when that was decided.
+    For a typed entry that no version holds, also when its outcome had been decided.
     """
     (entry,) = LogEntry.objects.filter(user=user, seq=seq).only("kind", "recorded_at")
     moments = [entry.recorded_at, *([checkpoint.created_at] if checkpoint else [])]
@@ -260,9 +260,9 @@ def _known(
     *,
     settled: Q = Q(pk=None),  # noqa: B008 - it is not changed
 ) -> Known:
-    """Return what was known; entries settled after `until` count as pending.
+    """Return what was known at `until`.
 
-    That holds if no newer version settled them, and they are not `settled`.
+    Entries settled later, or by a newer version, count as pending unless they match `settled`.
     """
     decided = Q(checkpoint=None)
     if checkpoint is not None:
@@ -275,7 +275,7 @@ def _known(
 
 
 def _pending(user: MemoryUser, entries: QuerySet[LogEntry]) -> tuple[int, list[int]]:
-    """Return the number of these entries of the user, and the first of them."""
+    """Return the number of these entries of the user, and the first ones."""
     entries = entries.filter(user=user)
     named = list(entries.order_by("seq").values_list("seq", flat=True)[:PENDING_NAMED])
     return (len(named) if len(named) < PENDING_NAMED else entries.count()), named
@@ -288,7 +288,7 @@ def refuse_being_redacted(user: MemoryUser) -> None:
 
 
 def refuse_redacted(checkpoint: Checkpoint) -> None:
-    """Raise Redacted for a version that rests on an entry redacted since."""
+    """Raise Redacted for a version that is based on an entry redacted since."""
     seq = redaction.first_since(checkpoint, redaction.moments(checkpoint.user_id))
     if seq is not None:
         raise Redacted(

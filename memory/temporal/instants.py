@@ -23,13 +23,13 @@ class BadMoment(ValueError):
 def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
     """Return the moment that a text names; for a day, its noon. Raises BadMoment.
 
-    Without an offset it is local time of the user.
+    Without an offset it is the user's local time.
     """
     return instant_in(user.time_zone, text)
 
 
 def instant_in(time_zone: str, text: str) -> datetime.datetime:
-    """Return the same in a given time zone; raises BadMoment."""
+    """Return the same for a given time zone; raises BadMoment."""
     try:
         zone = zoneinfo.ZoneInfo(time_zone)
         if _DAY.fullmatch(text):
@@ -39,7 +39,7 @@ def instant_in(time_zone: str, text: str) -> datetime.datetime:
             moment = parse_datetime(text)
         if moment is not None:
             moment = moment.replace(tzinfo=moment.tzinfo or zone)
-            moment.astimezone(zone)  # the calendar may end before
+            moment.astimezone(zone)  # the calendar may end before that
             return moment.astimezone(datetime.UTC)
     except (ValueError, OverflowError):
         pass

@@ -19,10 +19,10 @@ from memory.temporal.differences import difference, differing_paths, records_in
 from memory.temporal.history import refuse_being_redacted, refuse_redacted
 from memory.work import lanes
 
-# The reason of entries that a rollback has excluded.
+# The reason given for entries that a rollback has excluded.
 UNDONE = "excluded by the rollback to version"
-# The key of a verdict with the entries that a version reopened; and the reason of those of them
-# that were not covered when the reopening is undone.
+# The key in a verdict for the entries that a version reopened; and the reason given, when the
+# reopening is undone, for those of them that had not been covered.
 REOPENED = "reopened"
 AS_BEFORE = "as it was before it was reopened"
 
@@ -39,9 +39,10 @@ class NoSuchVersion(NothingToRestore):
 class Excluded:
     """The effects of a rollback to an earlier version.
 
-    `records` are those that the version does not hold. `alerts` are live and rest on them, or
-    belong to constraints that it does not have: they will resolve. `may_resolve` rest on records
-    that differ in it. `entries` are those that later versions took in.
+    `records` are those that the version does not hold. `alerts` are live alerts that are based on
+    these records, or belong to constraints that the version does not have: they will resolve.
+    `may_resolve` are alerts based on records that differ in the version. `entries` are those that
+    later versions took in.
     """
 
     records: Sequence[RecordId]
@@ -51,7 +52,7 @@ class Excluded:
 
 
 def excluded_by_restoring(user: MemoryUser, version: int) -> Excluded:
-    """Return what a rollback to this version would exclude, without doing it.
+    """Return what a rollback to this version would exclude, without performing it.
 
     Further alerts may resolve: the constraints run on the restored records. Raises
     NothingToRestore, Redacted and BeingRedacted.
@@ -100,9 +101,9 @@ def restore(
     """Roll back: make an earlier version the newest one again, as a new version; the log stays.
 
     Entries that later versions took in are dismissed, with the reason. With `reopen` they are
-    pending again instead and are worked on anew, with the keys that they had; of messages, their
-    facts are. Entries that were reopened since get their earlier outcomes back. Work under way is
-    done again on the restored version.
+    pending again instead and are processed anew, with the keys that they had; instead of messages,
+    the facts derived from them are. Entries that were reopened since get their earlier outcomes
+    back. Work under way is done again on the restored version.
 
     Raises NothingToRestore, Redacted and BeingRedacted.
     """
@@ -123,7 +124,7 @@ def restore(
             seen_seq=head.seen_seq,
             origin=Origin.RESTORED,
             edits=[],
-            # This one does not undo what that version reopened.
+            # This version did not itself reopen what the target reopened.
             verdict={
                 **{name: part for name, part in target.verdict.items() if name != REOPENED},
                 "restored": restored,
@@ -154,7 +155,7 @@ def _move_records(
         row = locations.filter(domain=record.domain, collection=record.collection, key=record.key)
         if not (reopen and row.filter(added_version__gt=target.version).delete()[0]):
             row.update(retired_version=checkpoint.version)
-    if reopen:  # those that were retired again before
+    if reopen:  # those that had been retired again before
         locations.filter(
             added_version__gt=target.version, retired_version__lt=checkpoint.version
         ).delete()
@@ -172,7 +173,7 @@ def _undone(target: Checkpoint) -> QuerySet[EntryOutcome]:
 
 
 def _reopenings_since(target: Checkpoint) -> list[Checkpoint]:
-    """Return later versions that reopened entries (`memory.reopening`), if not rolled back."""
+    """Return later versions that reopened entries (`memory.reopening`) and are not rolled back."""
     later = Checkpoint.objects.filter(user=target.user_id, version__gt=target.version)
     returns = later.filter(origin=Origin.RESTORED).exclude(verdict__has_key=REOPENED)
     undone = list(returns.values_list("version", "verdict__restored__version"))
@@ -211,7 +212,7 @@ def _undo_reopenings(
 
     decided = []
     for seq, (was, version) in sorted(were.items()):
-        if was is not None:  # and not pending
+        if was is not None:  # that is, not pending
             outcome, reason = again(was, version)
             made_by = versions.get(version)
             decided.append(
@@ -231,7 +232,7 @@ def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:
     made = states.within(states.lineage(target), "checkpoint__")
     outcomes = EntryOutcome.objects.filter(user=target.user_id, checkpoint__isnull=False)
     undone = _undone(target)
-    # Entries of the target may have been excluded before: that is undone in turn.
+    # Entries of the target may have been excluded by an earlier rollback: that is undone in turn.
     outcomes.filter(made, outcome=Outcome.DISMISSED, reason__startswith=UNDONE).update(
         outcome=Outcome.COVERED, reason=""
     )

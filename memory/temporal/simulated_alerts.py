@@ -24,7 +24,7 @@ class BacktestIssue:
     message: str
 
     def to_json(self, at: datetime.datetime, version: int) -> dict[str, Any]:
-        """Return it with its time and version, as JSON."""
+        """Return the issue with its time and version, as JSON."""
         told = {"kind": self.kind, "message": self.message[:1000]}
         return {"at": at.isoformat(), "version": version, **told}
 
@@ -61,10 +61,10 @@ class UserResult:
 
 
 def put_together(moments: Iterable[Evaluation], limits: EffectiveSettings) -> UserResult:
-    """Return what moments, in the order of time, come to by the rules of alerts.
+    """Combine evaluations, in chronological order, by the rules of alerts.
 
-    While the constraint has a problem it yields nothing, and its alerts stay open. Where it would
-    have been paused, that is a problem of this moment alone, as if it was resumed at once.
+    While the constraint has a problem it yields nothing, and its alerts stay open. If it would have
+    been paused, that is a problem at this moment only, as if it had been resumed at once.
     """
     told = UserResult()
     live: dict[str, Episode] = {}

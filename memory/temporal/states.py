@@ -1,10 +1,10 @@
 """States that no version holds: computed exactly from typed entries, or not at all.
 
-Entries that are settled together share one version. The state as of one of them is the version
-before, with the edits of the entries up to it, which are on record entry by entry. *What was the
+Entries that are settled together share one version. The state as of one of them is the previous
+version plus the edits of the entries up to it, which are recorded entry by entry. *What was the
 case* at a moment, by the entries' own times, is the project of somebody who had been told each
 typed entry when it occurred. Edits that a language model or a person made from several entries
-cannot be taken apart: then `CannotBeTold` names what to ask for instead.
+cannot be taken apart: in that case, `CannotBeTold` names what to ask for instead.
 """
 
 import datetime
@@ -38,7 +38,7 @@ _RULES = {"write_constraint", "delete_constraint", "dismiss"}
 _NAMED = 3
 
 
-# The limit of typed entries that are compiled again for a question: some five seconds of a process.
+# The limit on typed entries that are compiled again for one question: some five seconds of work.
 MAX_TOLD = 20_000
 
 
@@ -99,9 +99,9 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def up_to(version: Checkpoint, seq: int) -> Checkpoint:
-    """Return the state of a version of typed entries as if it ended at this entry.
+    """Return the state of a version of typed entries as if the version ended at this entry.
 
-    It is the version before, with some of the edits; raises CannotBeTold if these do not apply.
+    It is the previous version plus some of the edits; raises CannotBeTold if these do not apply.
     """
     parent = version.parent
     edits = list(edits_up_to(map(edit_from_json, version.edits), seq))
@@ -155,7 +155,7 @@ def _computed(
 
 
 def with_own(state: Checkpoint, path: str, source_hash: str) -> Checkpoint:
-    """Return an unsaved copy of a version or state with this text as a constraint of the user's."""
+    """Return an unsaved copy of a version or state whose constraint at a path has this source."""
     own = Checkpoint(
         user=state.user,
         version=state.version,
@@ -193,9 +193,9 @@ def by_occurred(head: Checkpoint, moment: datetime.datetime) -> Checkpoint:
     """Return what was the case at a moment, by the times at which the typed entries occurred.
 
     It is the project of somebody who had been told each typed entry behind this version at the
-    moment at which it occurred, and entries of the same moment in the order of the log. The
-    constraints are those of the version. Raises CannotBeTold if the version is made of anything
-    else.
+    moment at which it occurred, with entries of the same moment in the order of the log. The
+    constraints are those of the version. Raises CannotBeTold if the version is made of anything but
+    typed entries.
     """
     telling, entries = _telling(head), _occurred(head, moment)
     rejected = telling.tell([log.record_entry(entry) for entry in entries])
@@ -207,8 +207,8 @@ def occurrences(
 ) -> Iterator[tuple[datetime.datetime, Checkpoint]]:
     """Yield the states of a period by occurred time, each with its moment. Raises CannotBeTold.
 
-    The first is that at the beginning, if there was one; then one follows for each moment at which
-    something occurred, until the end.
+    The first is the state at the beginning, if there was one; another follows for each moment at
+    which something occurred, until the end.
     """
     telling, entries = _telling(head), _occurred(head, until)
     rejected: dict[int, str] = {}
@@ -276,8 +276,8 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
 def refuse_untyped(head: Checkpoint) -> None:
     """Raise CannotBeTold for a version that is not made of typed entries alone.
 
-    That is one in which a language model, an import or proposed edits have changed classes or
-    records, except by widening fields.
+    In such a version, a language model, an import or proposed edits have changed classes or records
+    other than by widening fields.
     """
     _widened_by_hand(head)
 

@@ -1,8 +1,8 @@
-"""Foreign projects: from the graph of objects of an executed project to edits that import it.
+"""Foreign projects: turn the object graph of an executed project into edits that import it.
 
 The input is the graph that `sandbox_image.foreign_objects` reads, which the foreign code may have
-forged: nothing in it is trusted. The output are edits, exact records, and a report of everything
-that is different afterwards: a name that had to change, a set that became a list.
+forged: nothing in it is trusted. The output is edits, exact records, and a report of everything
+that differs afterwards, such as a name that had to change or a set that became a list.
 
     layout(files)                           # which modules hold state, and for which domain
     graph = read(data)                      # ForeignError: no graph, or nothing in it

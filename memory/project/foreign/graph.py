@@ -22,12 +22,12 @@ from memory.project.values import (
     Value,
 )
 
-# The number of keys that a dictionary may have to become a class with these fields.
+# The maximum number of keys with which a dictionary becomes a class with these fields.
 MAX_FIELDS = 60
-# The number of digits of an integer that a field can hold.
+# The maximum number of digits of an integer that a field can hold.
 MAX_DIGITS = 300
-# The number of different sets of keys that dictionaries in one place may have before they become
-# lists of entries.
+# The maximum number of different sets of keys that dictionaries in one place may have; further ones
+# become lists of entries.
 MAX_SHAPES = 8
 MAX_NOTES = 500
 
@@ -61,7 +61,7 @@ Node: TypeAlias = "Value | Pointer | Member | list[Node]"
 
 @dataclass
 class ForeignClass:
-    """A class of the foreign project, or one made up for its dictionaries of the same form."""
+    """A class of the foreign project, or one made up for its dictionaries with the same keys."""
 
     name: str
     is_record: bool = False
@@ -101,7 +101,7 @@ class Graph:
     notes: "Notes"
 
     def pointers(self, node: Node) -> Iterator[int]:
-        """Yield the objects that a value holds directly, not those within these."""
+        """Yield the objects that a value holds directly, not those inside other objects."""
         if isinstance(node, Pointer):
             yield node.number
         elif isinstance(node, list):
@@ -353,7 +353,7 @@ def _is_field(key: str) -> bool:
 
 
 def is_key(key: str) -> bool:
-    """Tell whether a text can be the key of a record."""
+    """Return whether a text can be the key of a record."""
     try:
         check_key(key)
     except EditError:

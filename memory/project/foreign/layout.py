@@ -16,8 +16,9 @@ from memory.project.names import (
 class Layout:
     """The roles of the files of a foreign project.
 
-    `modules` hold state, each with its target domain; `constraints`, by name, are in today's form
-    and can stay; `keeps_old` tells whether there are old-style ones.
+    `modules` maps each file that holds state to its target domain; `constraints` maps the names of
+    constraints in today's form, which can stay, to their files; `keeps_old` is set if there are
+    old-style constraints.
     """
 
     modules: Mapping[str, str]
@@ -60,7 +61,7 @@ def _domain_name(folders: Sequence[str], name: str) -> str:
 
 
 def is_lower(name: str) -> bool:
-    """Tell whether a name is valid for a domain, a collection or a singleton."""
+    """Return whether a name is valid for a domain, a collection or a singleton."""
     try:
         check_lower_name(name, "name")
     except EditError:

@@ -20,7 +20,7 @@ from memory.project.names import MAX_LENGTH, default_collection, snake, unused
 
 @dataclass
 class Home:
-    """The target of an object: a collection or singleton of a domain, and its key there."""
+    """The target of an object: a collection or singleton of a domain, and the key in it."""
 
     domain: str
     holder: str
@@ -31,7 +31,7 @@ class Home:
 class Placement:
     """The places of a graph's objects: their homes, in order, and the classes of records.
 
-    `domains` maps the file of each module to its target domain. `taken` are the names given so far
+    `domains` maps the file of each module to its target domain. `taken` has the names given so far
     in each domain.
     """
 
@@ -141,7 +141,7 @@ class Placement:
         return keys
 
     def _place_names(self, rest: Sequence[ModuleValue]) -> None:
-        """Place named objects; a value that is no record of its own goes to the variables."""
+        """Place named objects; a value that is not a record of its own goes to the variables."""
         for holding in rest:
             domain = self.domains[holding.module]
             node = holding.node
@@ -153,7 +153,7 @@ class Placement:
                 name = self._holder(domain, holding.name)
                 key = self.graph.objects[number].key or name
                 self._settle(number, Home(domain, name, key, singleton=True))
-        for holding in self.graph.holdings:  # a second name of a record
+        for holding in self.graph.holdings:  # a second name for a record
             if not isinstance(holding.node, Pointer) or holding.node.number not in self.homes:
                 continue
             home = self.homes[holding.node.number]
@@ -171,7 +171,7 @@ class Placement:
             self.graph.notes.add("renamed", name, f"is {domain}.variables.{found}")
 
     def _place_others(self) -> None:
-        """Place records that no name and no collection holds into a collection of their class."""
+        """Place records without a name or collection into a collection of their class."""
         graph = self.graph
         overflow: dict[tuple[str, int], tuple[str, list[int]]] = {}
         pending = [(holding.node, self.domains[holding.module]) for holding in graph.holdings]
@@ -195,7 +195,7 @@ class Placement:
             self._settle_all(domain, name, numbers, self._keys(name, numbers, (), {}))
 
     def _gather_variables(self) -> None:
-        """Make one record of the values that a domain's modules hold besides records."""
+        """Combine the values that a domain's modules hold besides records into one record."""
         for domain, values in self.variables.items():
             name = self._holder(domain, "variables", note=False)
             number = len(self.graph.objects)
@@ -215,7 +215,7 @@ class Placement:
         """Place the objects of a collection.
 
         A reference names the class and the key, but not the collection: so a key that a record of
-        the class in another collection has is prefixed with the collection's name.
+        the same class already has in another collection is prefixed with this collection's name.
         """
         for number, key in zip(numbers, keys, strict=True):
             one = self.graph.objects[number]
@@ -252,14 +252,14 @@ class Placement:
 
 
 def _direct(node: Node) -> list[Pointer]:
-    """Return the object that a name holds, or those of its list."""
+    """Return the object that a name holds, or the objects in its list."""
     if isinstance(node, Pointer):
         return [node]
     return [item for item in node if isinstance(item, Pointer)] if isinstance(node, list) else []
 
 
 def _is_uniform(graph: Graph, node: Node) -> bool:
-    """Tell whether a value is a non-empty list of objects of one class."""
+    """Return whether a value is a non-empty list of objects of one class."""
     if not isinstance(node, list) or not node:
         return False
     pointers = _direct(node)

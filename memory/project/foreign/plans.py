@@ -33,10 +33,10 @@ class Plan:
     counts: dict[str, int]
 
     def carry_out(self, project: Project) -> list[Edit]:
-        """Apply the plan to a project; return the edits. EditError leaves it half changed.
+        """Apply the plan to a project; return the edits. EditError leaves the project half changed.
 
-        The records are then exactly those that were read: an edit would take a text that looks like
-        a date for a date if a field has several types, and this does not.
+        The records are then exactly those that were read. An edit, by contrast, turns a text that
+        looks like a date into a date if the field has several types.
         """
         done = list(self.schema)
         for edit in self.schema:

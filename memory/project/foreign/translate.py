@@ -147,7 +147,7 @@ class _Translation:
     # Classes
 
     def _members(self) -> dict[tuple[str, int], list[int]]:
-        """Return the objects of each class, by the domain that they are in."""
+        """Return the objects of each class in each domain."""
         found: dict[tuple[str, int], list[int]] = {}
         for number in self.order:
             domain = self.homes[number].domain
@@ -269,7 +269,7 @@ class _Translation:
         return name if target == domain else f"{target}.{name}"
 
     def _target(self, ref: Ref, domain: str) -> tuple[str, str]:
-        """Return the class and key that a reference of the foreign project means."""
+        """Return the class and key that a reference in the foreign project identifies."""
         found = [
             (home.domain, self.graph.objects[number].class_number)
             for number, home in self.homes.items()
@@ -414,7 +414,7 @@ def _is_list(type_: Type) -> bool:
 
 
 def _settled(type_: Type) -> Type:
-    """Merge the lists of a union, since `list[int] | list[str]` is harder to read than to widen."""
+    """Merge the list types of a union: `list[int | str]` is easier to read than two list types."""
     lists = [part for part in getattr(type_, "members", ()) if isinstance(part, ListOf)]
     if len(lists) < 2:
         return type_

@@ -1,4 +1,4 @@
-"""Requests to index the newest entries of a log. Until then, each search reads them itself."""
+"""Requests to index the newest entries of a log, which each search reads itself until then."""
 
 from collections.abc import Sequence
 
@@ -26,9 +26,9 @@ def appended(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
 
 
 def want(user_pk: int, workspace_pk: int | None = None) -> None:
-    """Request indexing of a user's log; a request that is pending stays.
+    """Request indexing of a user's log; a request that is pending already is kept.
 
-    A worker that gives the index back checks for new entries, and waits for this transaction.
+    Before a worker gives the index back, it checks for new entries, and waits for this transaction.
     """
     with connection.cursor() as cursor:
         cursor.execute(WANTED, [user_pk])

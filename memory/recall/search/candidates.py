@@ -23,7 +23,7 @@ FIRST_READ = 16
 GROWTH = 4
 # The largest group.
 MAX_READ = 5000
-# Number by number: given a list of numbers, the planner might scan the user's whole log.
+# Entries are looked up one by one: given a list, the planner might scan the user's whole log.
 _WANTED = """
 SELECT e.id FROM unnest(%s::bigint[]) AS wanted (seq)
 JOIN memory_logentry e ON e.user_id = %s AND e.seq = wanted.seq
@@ -80,7 +80,7 @@ def list_candidates(
 ) -> Iterator[list[_Candidate]]:
     """Yield groups of entries with a score (corpus, place and seq), best and newest first.
 
-    The first group has this size.
+    `size` is that of the first group.
     """
     corpora = list(rankings)
     places = [
@@ -109,7 +109,7 @@ def list_candidates(
 def _best_first(
     scores: NDArray[np.float64], seqs: NDArray[np.int64], size: int
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield groups of indices in order. Most are rarely needed, and are sorted only then."""
+    """Yield groups of indices in order. Most are rarely needed, and are sorted only if they are."""
     least = np.partition(scores, -size)[-size] if len(scores) > size else 0.0
     for part in (np.flatnonzero(scores >= least), np.flatnonzero(scores < least)):
         order = part[np.lexsort((-seqs[part], -scores[part]))]
@@ -128,7 +128,7 @@ def read_candidates(
     """Read the candidates from the log: those that are not redacted and pass the filter.
 
     A filter that excludes nearly everything makes it read the whole log; if that takes longer than
-    one statement may, it raises an error that `database.took_too_long` recognises.
+    one statement is allowed to, it raises an error that `database.took_too_long` recognises.
     """
     allowed = (
         LogEntry.objects.filter(redacted_at=None)

@@ -24,7 +24,7 @@ MIN_COMPARABLE = 32
 def embed_question(
     user: MemoryUser, question: str
 ) -> tuple[Embedder | None, Floats | None, str | None]:
-    """Return the model and its vector of the question, or the problem."""
+    """Return the model and its vector for the question, or the problem."""
     try:
         model = embedder(user, hurried=True)
         if model is None:
@@ -40,7 +40,7 @@ def embed_question(
 class Comparison:
     """The comparison of a question with passages, each by the model that made its vector.
 
-    An earlier model is called once, when the first of its vectors is met.
+    An earlier model is called once, when the first of its vectors is encountered.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Comparison:
     def of_all(self, found: Sequence[Segment]) -> list[Floats] | None:
         """Return the closeness of the passages of each segment, NaN if it is unknown.
 
-        None if the model failed and no other has compared any.
+        None if the model failed and no other model has compared any passages.
         """
         closeness = [self._of(segment) for segment in found]
         for segment, close in zip(found, closeness, strict=True):
@@ -114,7 +114,7 @@ class Comparison:
 def _put_on_one_scale(
     names: Sequence[str], closeness: list[Floats], models: Mapping[str, int]
 ) -> None:
-    """Scale each model's closeness to the mean and deviation of the model with most passages.
+    """Scale each model's closeness to the mean and deviation of the one with the most passages.
 
     A cosine of 0.7 is high for one model and meaningless for another.
     """
@@ -154,7 +154,7 @@ def describe_meaning(compared: Comparison, rankings: Collection[RankedCorpus]) -
 
 
 def _names(compared: Comparison, close: Sequence[Floats]) -> str | None:
-    """Return the models, that with the most passages first; if none has any, the one that could."""
+    """Return the models, most passages first; if none has compared any, the one that could have."""
     if not close:
         return None
     by_number = sorted(compared.models, key=lambda name: -compared.models[name])

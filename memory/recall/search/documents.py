@@ -30,10 +30,10 @@ KINDS: Mapping[CorpusName, tuple[EntryKind, ...]] = {
 }
 _NAME = re.compile(r"\w+")
 # Values that may be the key of another record. A key with spaces is found by its words, and numbers
-# and moments are no keys.
+# and moments are not keys.
 _KEY = re.compile(r"(?![0-9T:.+-]{1,200}\Z)\S{1,200}")
-# Entries with these roles, or without one like facts and records, were said by or are about the
-# person; others are answers.
+# Entries with these roles, or without one (such as facts and records), were said by the person or
+# are about the person; all others are answers.
 OWN_ROLES = ("user", "", None)
 # The numbers of corpora in an index.
 NUMBERS = {CorpusName.ARCHIVE: 0, CorpusName.FACTS: 1}
@@ -67,12 +67,12 @@ def key_of(entry: LogEntry) -> str:
 
 
 def class_mark(domain: str, name: str) -> str:
-    """Return the index mark of the records of a class; no term begins like it."""
+    """Return the index mark for the records of a class; no term begins with its prefix."""
     return f"%{domain}.{name}"
 
 
 def value_mark(value: str) -> str:
-    """Return the index mark of records with a value by which they may refer to another record."""
+    """Return the index mark for records with a value by which they may refer to another record."""
     return f"={value}"
 
 
@@ -103,8 +103,8 @@ def documents_of(entry: LogEntry, zone: ZoneInfo) -> Iterator[Document]:
 def passages_of(entry: LogEntry) -> Iterator[tuple[int, int, str]]:
     """Yield the place of each passage in an entry's text, and its text.
 
-    For typed records the class and the domain are repeated, since they say what the record is, and
-    compound names are also split: `drugClass` is about drugs.
+    For typed records, the class and the domain are repeated in each passage, since they say what
+    the record is, and compound names are also split: `drugClass` is about drugs.
     """
     text = text_of(entry)
     data = (entry.data or {}) if entry.kind == EntryKind.RECORD else {}
@@ -138,7 +138,7 @@ def _taken_apart(name: re.Match[str]) -> str:
 
 
 def day_of(moment: datetime.datetime, zone: ZoneInfo) -> datetime.date:
-    """Return the day of a moment in a zone; at the ends of the calendar, in its own zone."""
+    """Return the day of a moment in a zone; at the ends of the calendar, in the moment's own."""
     try:
         return moment.astimezone(zone).date()
     except OverflowError:  # at the ends of the calendar

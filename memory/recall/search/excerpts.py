@@ -10,24 +10,24 @@ from memory.recall.search.documents import text_of
 from memory.recall.search.passages import Passage
 from memory.recall.search.words import best_part
 
-# Between passages of a text that do not follow each other.
+# The separator between passages that are not consecutive.
 GAP = "… "
-# The characters that are returned of a long text, and those that are read from its beginning.
+# The number of characters of a long text that are returned, and that are read from its beginning.
 MAX_TEXT = 10_000
 MAX_TEXT_READ = 100_000
-# The length up to which text between two passages is empty.
+# The length up to which the text between two passages counts as empty.
 SHORT_GAP = 2
 
 
 def read_passage(entry: LogEntry, passage: Passage) -> str:
-    """Return the text of a passage; far into a very long text it is read from the log."""
+    """Return the text of a passage; one far into a very long text is read from the log."""
     start, end = passage
     if entry.kind == EntryKind.RECORD or end <= MAX_TEXT_READ:
         return text_of(entry)[start:end]
     said = LogEntry.objects.filter(pk=entry.pk).annotate(
         passage=Substr("content", start + 1, end - start)
     )
-    # The user may be erased meanwhile.
+    # The user may have been erased meanwhile.
     return said.values_list("passage", flat=True).first() or ""
 
 
@@ -49,5 +49,5 @@ def excerpt_of(
 
 
 def _is_empty(entry: LogEntry, gap: Passage) -> bool:
-    """Tell whether the text between two passages is empty; a very short one counts as empty."""
+    """Return whether the text between two passages is empty; a very short text counts as empty."""
     return gap[1] - gap[0] <= SHORT_GAP or not read_passage(entry, gap).strip()

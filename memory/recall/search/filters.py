@@ -1,11 +1,11 @@
-"""Filters of a search: conditions over entries, written as JSON.
+"""Search filters: conditions on entries, written as JSON.
 
     {"AND": [{"speaker": "Ada"},
              {"occurred_at": {"gte": "2026-03-01", "lt": "2026-04-01"}},
              {"NOT": {"metadata.channel": {"in": ["mail", "chat"]}}}]}
 
-An object with several keys means all of them. A value without an operator means `eq`. If an entry
-lacks the key, only `ne` is true.
+An object with several keys requires all of them. A value without an operator means `eq`. If an
+entry lacks the key, only `ne` is true.
 """
 
 import datetime
@@ -25,8 +25,8 @@ OPERATORS = ("eq", "ne", *COMPARISONS, "in", "contains")
 METADATA = "metadata."
 MAX_DEPTH = 8
 MAX_CONDITIONS = 100
-# The limit of all lists of a filter together: each value goes to the database with each group of
-# entries.
+# The limit on the values in all lists of a filter together: each value is sent to the database with
+# each group of entries.
 MAX_LISTED = 2000
 MAX_TEXT = 1000
 
@@ -77,9 +77,10 @@ KEYS = (*COLUMNS, f"{METADATA}<name>")
 
 
 def condition(filters: Any, time_zone: str, columns: Mapping[str, Column] = COLUMNS) -> RawSQL:
-    """Return the condition by which a queryset of entries is filtered; raises BadFilter.
+    """Return the condition for filtering a queryset of entries; raises BadFilter.
 
-    Days are the user's, in this time zone. `columns` are the keys besides those of the metadata.
+    Days are the user's: those of this time zone. `columns` are the keys besides those of the
+    metadata.
     """
     compiler = _Compiler(zoneinfo.ZoneInfo(time_zone), columns)
     compiled = compiler.object(filters, "filters", 1)
@@ -192,7 +193,7 @@ def _joined(word: str, parts: Sequence[_Sql]) -> _Sql:
 
 
 def _metadata(path: str, operator: str, value: Any, here: str) -> _Sql:
-    """Compare as JSON: a value of another type is neither equal, nor more, nor less."""
+    """Compare as JSON: a value of another type is neither equal nor greater nor less."""
     names = path.split(".")
     if not all(names):
         raise BadFilter(f"{here}: give a key of the metadata, such as {METADATA}channel.")

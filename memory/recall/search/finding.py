@@ -24,10 +24,10 @@ from memory.recall.search.results import Explanation, Found, Hit, Term
 from memory.recall.search.segments import SPEAKER_PREFIX, Segment, corpus_of
 from memory.recall.search.words import identity, number_of_words
 
-# Limits on the terms that are looked for, and on the hits in a row that may not fit.
+# Limits on the terms that are looked for, and on the hits in a row that do not fit.
 MAX_TERMS = 100
 MAX_MISSED = 100
-# The passages returned of an entry.
+# The maximum number of passages returned per entry.
 MAX_PASSAGES = 20
 
 
@@ -47,12 +47,12 @@ def find(
     """Return the entries that answer a question best, by words, by meaning and by their speakers.
 
     Passages are ranked; an entry is returned once, with its matching passages. At most `top_k`
-    entries are returned, with no more than `words` words together: an entry that does not fit is
-    left out, and later ones that fit are taken. `where` is made by `filters.condition`; entries
-    after `up_to` or with a score below `threshold` are not returned. The first 100 different terms
-    of a question are used, and after 100 entries in a row that do not fit the search stops.
-    Redacted entries are never found, and all others can be. The completion of a `Question` is
-    looked for, too, with less weight. `outline` is that of the newest version, which is read if not
+    entries are returned, with no more than `words` words in total: an entry that does not fit is
+    left out, and later ones that fit are taken instead. `where` is made by `filters.condition`;
+    entries after `up_to` or with a score below `threshold` are not returned. Only the first 100
+    distinct terms of a question are used, and the search stops after 100 hits in a row that do not
+    fit. Redacted entries are never found, and all others can be. The completion of a `Question` is
+    searched for, too, with less weight. `outline` is that of the newest version; it is read if not
     given.
 
     If the model fails, only words are used, and `meaning` says so. Passages that have only an
@@ -82,7 +82,7 @@ def find(
 
 @dataclass(frozen=True)
 class _Terms:
-    """The terms looked for, their identities and weights, and the identities of speakers' names."""
+    """The terms sought, their identities and weights, and the identities of speakers' names."""
 
     asked: Sequence[str]
     identities: Sequence[int]
@@ -98,7 +98,7 @@ def _read_terms(question: Question) -> _Terms:
         asked,
         identities=[identity(term) for term in asked],
         weights={identity(term): weights[term] for term in asked},
-        # Not whoever else was named before the question, but of whom a pronoun in it speaks.
+        # Of the people named before the question, only the one to whom a pronoun in it refers.
         names=[identity(SPEAKER_PREFIX + term) for term in asked if weights[term] >= REFERENT],
     )
 
@@ -147,7 +147,7 @@ def _rank_corpora(
 
 @dataclass(frozen=True)
 class _Chosen:
-    """An entry, and the places of those of its passages that are returned, the best first."""
+    """An entry, and the places of its passages that are returned, best first."""
 
     corpus: CorpusName
     entry: LogEntry

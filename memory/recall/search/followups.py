@@ -34,10 +34,10 @@ WORDS, MODEL = "words", "model"
 # Limits on the turns read (the newest) and on the characters of each (its last).
 MAX_TURNS = 8
 MAX_CHARACTERS = 2000
-# A longer question is taken to be complete, and a model needs no more to complete one.
+# A longer question is taken to be complete; and the limit for a question completed by a model.
 MAX_QUESTION = 400
 MAX_COMPLETED = 2 * MAX_QUESTION
-# Limits on the words taken in all and from one turn; an exchange with this many suffices.
+# Limits on the words taken in all and from one turn; and the number of words that suffice.
 MAX_TAKEN = 8
 MAX_OF_TURN = 5
 ENOUGH = 2
@@ -64,7 +64,7 @@ class Leaning(Enum):
     TIME = auto()
     THING = auto()
     GOES_ON = auto()
-    """It replaces a part of the question before: "And in May?"."""
+    """It replaces a part of the previous question: "And in May?"."""
     IS_SHORT = auto()
 
 
@@ -134,9 +134,9 @@ def understand(question: str, turns: Sequence[Turn] = ()) -> Question:
 
 
 def may_lean(question: str, turns: Sequence[Turn]) -> bool:
-    """Tell whether a question depends on the turns before it.
+    """Return whether a question may depend on the turns before it.
 
-    In a language whose function words are unknown it may.
+    In a language whose function words are unknown, any question may.
     """
     if not _can_lean(question, shortened(turns)):
         return False
@@ -149,7 +149,7 @@ def _can_lean(question: str, said: Sequence[Turn]) -> bool:
 
 
 def shortened(turns: Sequence[Turn]) -> list[Turn]:
-    """Return the newest non-empty turns, each cut to the end of a long text."""
+    """Return the newest non-empty turns, each cut to its end if it is long."""
     said = [one for one in turns if one.content.strip()]
     return [
         Turn(one.role, with_few_marks(one.content)[-MAX_CHARACTERS:]) for one in said[-MAX_TURNS:]
@@ -174,7 +174,7 @@ def _leanings(asked: Utterance) -> set[Leaning]:
         is_whole = asked.at(begins) in language.questions and asked.at(begins + 1)
         if not is_whole and len(own) <= MAX_OWN_WORDS:
             found.add(Leaning.GOES_ON)
-    # "Side effects?" asks for those of something.
+    # "Side effects?" asks for those of something that was mentioned before.
     is_fragment = len(asked.folded) == 3 and asked.at(2) == "?" and not names - {0}
     stands = (
         (len(own) >= 2 and not is_fragment)
@@ -187,9 +187,9 @@ def _leanings(asked: Utterance) -> set[Leaning]:
 
 
 def _is_about_oneself(asked: Utterance, own: Sequence[int]) -> bool:
-    """Tell whether "I" and one word suffice: in "Where do I live?", not in "What did I pay?".
+    """Return whether "I" and one more word make a question complete, as in "Where do I live?".
 
-    Nor do they in "Which seat did I have?".
+    They do not in "What did I pay?" and "Which seat did I have?".
     """
     return (
         any(word in asked.language.first_person for word in asked.folded)
@@ -252,7 +252,7 @@ def _has_plural_before(asked: Utterance, place: int) -> bool:
 
 
 def _is_existential(asked: Utterance, place: int) -> bool:
-    """Tell "is there a pool" from "who was there"."""
+    """Distinguish "is there a pool" from "who was there"."""
     before, after = asked.at(place - 1), asked.at(place + 1)
     return after in BE or (before in BE and after not in BREAKS and after != "with")
 
@@ -294,7 +294,7 @@ def _thing(asked: Utterance, place: int) -> Leaning | None:
 
 
 def _has_thing_before(asked: Utterance, place: int) -> bool:
-    """Tell whether an earlier clause of the question contains what "it" may refer to."""
+    """Return whether an earlier clause of the question contains what "it" may refer to."""
     known = False
     for one in range(place):
         if asked.at(one) in CLAUSES and known:
@@ -321,7 +321,7 @@ class _Said:
 
     @property
     def is_own(self) -> bool:
-        """Tell whether the person whose memory is searched said it."""
+        """Return whether the person whose memory is searched said it."""
         return self.turn.role == USER
 
     @cached_property
@@ -358,7 +358,7 @@ class _Taking:
         return dict(ordered[:MAX_TAKEN])
 
     def _refer(self, words: Sequence[str], *, others: float = REFERENT) -> bool:
-        """Take the referent of a pronoun, the likeliest first; tell whether there is one."""
+        """Take a pronoun's possible referents, likeliest first; return whether there are any."""
         for number, one in enumerate(words):
             self._take(one, others if number else REFERENT)
         return bool(words)
@@ -373,7 +373,7 @@ class _Taking:
     def _persons(self) -> Sequence[str]:
         """Return the last person named, and others named with or before them.
 
-        The others are named in the same turn, or in one before "That is your sister."
+        The others are named in the same turn, or in the turn before one like "That is your sister."
         """
         for number, one in enumerate(self._turns):
             said = one.words
@@ -409,7 +409,7 @@ class _Taking:
         """Take the topic of the newest turns, exchange by exchange, until that is enough."""
         factor, taken = 1.0, 0
         goes_on = Leaning.GOES_ON in self._leanings and Leaning.THING not in self._leanings
-        # The answer to the question before is not what is asked now.
+        # The answer to the previous question is not what is asked now.
         own_alone = goes_on and any(one.is_own for one in self._turns)
         for exchange in _exchanges(self._turns):
             for said in exchange:
@@ -423,8 +423,8 @@ class _Taking:
     def _topic(self, said: Utterance) -> list[str]:
         """Return the first words of a turn's topic, in order.
 
-        Names come before numbers and dates, and these before other words, of which longer ones are
-        rarer.
+        Names come before numbers and dates, and these before other words, the longest first, since
+        longer words are rarer.
         """
         left_out = self._replaced(said)
         in_names = {place for one in said.names for place in range(one.start, one.end)}
@@ -444,7 +444,7 @@ class _Taking:
         return [word for _, word in sorted(first)]
 
     def _replaced(self, said: Utterance) -> set[int]:
-        """Return where the names of a turn begin that the question replaces."""
+        """Return where those names in a turn begin that the question replaces."""
         own = self._asked.names
         if Leaning.GOES_ON not in self._leanings:
             return set()
@@ -470,7 +470,7 @@ def _exchanges(newest_first: Sequence[_Said]) -> Iterator[list[_Said]]:
 
 
 def _of_other_script(asked: Utterance, question: str, said: Sequence[Turn]) -> Mapping[str, float]:
-    """Take the words of the last turn, and of the person's last, if the question is short."""
+    """Take words from the last exchange if the question is short."""
     is_unspaced = _UNSPACED.search(question) is not None
     most = SHORT_CHARACTERS if is_unspaced else SHORT_WORDS
     if number_of_words(question) - is_unspaced > most:

@@ -30,16 +30,16 @@ from memory.recall.search.vectors import Vectors
 
 logger = structlog.get_logger(__name__)
 
-# Characters of the unindexed tail, the newest, that a search embeds.
+# The number of characters, the newest of the unindexed tail, that a search embeds.
 LIVE_CHARACTERS = 60_000
-# A search indexes the unindexed tail itself, at half a second per million characters. A larger tail
-# than the first limit is indexed by two searches at a time, one per workspace; one larger than the
-# second must wait for a worker.
+# A search indexes the unindexed tail itself, at half a second per million characters. A tail larger
+# than the first limit is indexed by at most two searches at a time, one per workspace; one larger
+# than the second limit must wait for a worker.
 QUICK_CHARACTERS = 200_000
 MAX_LIVE_CHARACTERS = 20_000_000
 _places = Places(2, factor=1)
 LIVE_RETRY_SECONDS, INDEX_RETRY_SECONDS = 1.0, 10.0
-# Vectors that a process caches, of the users that were searched last.
+# The maximum bytes of vectors that a process caches, for the most recently searched users.
 CACHED_BYTES = 64 * 1024 * 1024
 # Vectors are the last block, and by far the largest: cached ones are not read again.
 _READ = """
@@ -65,10 +65,11 @@ def read(
 ) -> list[Segment]:
     """Return segments that cover the whole log, in its order, with the postings of these terms.
 
-    With a model, or `with_vectors` if it has just failed, they include their vectors, as far as
-    there are any, even an earlier model's. Entries that the user's index does not cover are read
-    from the log and embedded with the model; `live` caches them for the next call. Raises
-    `usage.Exceeded` if they are too many, or too many searches do so.
+    With a model, or `with_vectors` if it has just failed, the segments include their vectors, as
+    far as there are any, even an earlier model's. Entries that the user's index does not cover are
+    read from the log and embedded with the model; `live` caches them for the next call. Raises
+    `usage.Exceeded` if there are too many of these entries, or too many searches are reading such
+    entries.
     """
     live = {} if live is None else live
     with_vectors = with_vectors or embedder is not None
@@ -112,7 +113,7 @@ def read(
 
 
 def _is_behind(tail: Segment) -> bool:
-    """Tell whether the tail is too long or lacks vectors: an older server indexed the log."""
+    """Return whether the tail is too long or lacks vectors: an older server has indexed the log."""
     has_all = tail.vectors is None or bool(np.isfinite(tail.vectors.factors).all())
     return not has_all or len(np.unique(tail.seqs)) > TAIL
 
@@ -128,7 +129,7 @@ def _vectors(
 
 
 class _Cache:
-    """The vectors of the segments that were read last, which never change.
+    """The vectors of the most recently read segments, which never change.
 
     A deleted segment is not requested again, and is dropped at the next search of its user.
     """
@@ -199,7 +200,7 @@ def _too_much(user: MemoryUser, seconds: float) -> Exceeded:
 
 
 def _embedded_live(documents: Sequence[Document], embedder: Embedder) -> Vectors:
-    """Return the vectors of the newest of these documents; closeness of others is unknown."""
+    """Return the vectors of the newest of these documents; the others' closeness is unknown."""
     room = LIVE_CHARACTERS
     first = len(documents)
     while first and room >= len(documents[first - 1].text):
@@ -216,7 +217,7 @@ def _embedded_live(documents: Sequence[Document], embedder: Embedder) -> Vectors
 def uncovered_ranges(covered: Sequence[Range], last: int | None) -> list[Range]:
     """Return the ranges of the log that are not covered, up to `last`.
 
-    Without `last` the log has no end.
+    Without `last`, the final range has no end.
     """
     missing = []
     expected = 1

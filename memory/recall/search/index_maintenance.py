@@ -1,9 +1,10 @@
 """Maintenance of the stored index by workers.
 
-Segments keep the vectors of an earlier model until a worker has embedded them again, which the
-first search that meets them requests; the new vectors of a large segment are stored step by step,
-behind those that still answer. Segments of one model are merged so that each has at least twice the
-postings of the next: so few are read, and an entry is merged only a few times.
+Segments keep the vectors of an earlier model until a worker has embedded them again, at the request
+of the first search that encounters them; the new vectors of a large segment are stored step by
+step, behind the old ones, which are still in use. Segments of one model are merged so that each has
+at least twice as many postings as the next: so few segments are read, and an entry is merged only a
+few times.
 """
 
 import datetime
@@ -38,11 +39,11 @@ BUILD_ENTRIES = 2048
 BUILD_CHARACTERS = 4_000_000
 MERGE_POSTINGS = 4_000_000
 # Passages or characters of a stored segment that are embedded between two commits; a new segment
-# with no more is embedded before it is stored. So vectors that a provider was paid for survive a
-# later failure.
+# with no more than these is embedded before it is stored. So vectors that a provider was paid for
+# survive a later failure.
 STEP_PASSAGES = 512
 STEP_CHARACTERS = 50_000
-# The range of an index's wait, if all threads that embed indexes are busy.
+# The range of an index's wait if all threads that embed indexes are busy.
 BUSY_SECONDS = (10.0, 30.0)
 _MODELS = """
 SELECT s.id, substring(b.data FOR %s), EXISTS (
@@ -54,10 +55,10 @@ WHERE s.user_id = %s AND s.version = %s
 
 
 def keep_up(user_pk: int) -> None:
-    """Index the due part of a user's log, and merge, unless another worker does.
+    """Index the due part of a user's log, and merge segments, unless another worker is doing so.
 
-    Each step commits by itself, and only under a lease that is still held: a killed worker leaves
-    what it has done, and repeating a step does no harm.
+    Each step commits by itself, and only under a lease that is still held: what a killed worker has
+    done is kept, and repeating a step does no harm.
     """
     index = leases.claim(waiting().filter(user_id=user_pk))
     if index is None:
@@ -237,7 +238,7 @@ def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
 def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
     """Embed the next passages of a stored segment; after the last, store it with its vectors.
 
-    Raises EmbeddingFailed; ValueError if the log has other passages; LeaseLost.
+    Raises EmbeddingFailed, LeaseLost, and ValueError if the log has different passages.
     """
     made_by = embedder(_user(index), lease=index)
     if made_by is None:
@@ -268,7 +269,7 @@ def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
 def _made_so_far(index: SearchIndex, row: SearchSegment, model: str) -> list[Vectors]:
     """Return the vectors of a segment's first passages that are stored behind it.
 
-    Those of another model, or that cannot be read, are removed.
+    Vectors of another model, or that cannot be read, are removed.
     """
     found = SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1).order_by("number")
     try:
@@ -296,7 +297,7 @@ def _step_size(documents: Segment, first: int) -> int:
 
 
 def _passages(index: SearchIndex, documents: Segment, first: int, last: int) -> list[str]:
-    """Return the text of some passages of a segment; ValueError if the log has others."""
+    """Return the text of some passages of a segment; raises ValueError if the log has others."""
     wanted = documents.seqs[first:last]
     if not len(wanted):
         return []

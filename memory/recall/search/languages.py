@@ -1,4 +1,4 @@
-"""The function words of four languages that mark follow-up questions.
+"""The function words that mark follow-up questions, in four languages.
 
 They are lists, not grammars: a question that they miss is searched for as it is.
 """
@@ -18,14 +18,14 @@ class Language:
     """A language's function words, and those of them that refer to something else."""
 
     function_words: frozenset[str]
-    """Words that say nothing about a text's topic; all sets below are among them."""
+    """Words that say nothing about a text's topic, including all sets below but the last two."""
     questions: frozenset[str]
     """Words that begin a complete question: question words and auxiliaries."""
     first_person: frozenset[str]
     openers: frozenset[str]
-    """Words that continue the question before: and, but."""
+    """Words that continue the previous question: and, but."""
     phrases: tuple[tuple[str, ...], ...]
-    """The same as phrases: what about."""
+    """Phrases that do the same: what about."""
     persons: frozenset[str]
     things: frozenset[str]
     places: frozenset[str]
@@ -182,7 +182,7 @@ SPANISH = _language(
 )
 LANGUAGES = (ENGLISH, GERMAN, SPANISH, FRENCH)
 
-# Words that people say without a topic.
+# Words that belong to no topic.
 FILLERS = words_of(
     """
     yes no yeah ok okay sure thanks thank please hello hi hey well really lot lots thing
@@ -203,7 +203,7 @@ BARE_VERBS = words_of(
     drink see meet use bring leave start end finish return arrive last happen
     """
 )
-# Verbs that "that" and a statement may follow.
+# Verbs that may be followed by "that" and a statement.
 SAYING = words_of(
     """
     say says said tell told think thought know knew mean meant true hope hoped so
@@ -219,7 +219,7 @@ WEATHER = words_of(
     """
 )
 IMPERSONAL = words_of("true possible ok okay hard easy safe important take takes")
-# "This week" is the present one; "that week" one that was mentioned.
+# "This week" is the current one, "that week" one that was mentioned before.
 SPANS = words_of(
     """
     day night morning afternoon evening week weekend month year time summer winter spring
@@ -238,6 +238,6 @@ VERBS = words_of(
     saw ran left knew found brought sold won lost sent kept wrote spoke told fell broke drove flew
     """
 )
-# English words that are months, and other words too.
+# English words for dates that are also other words.
 AMBIGUOUS_DATES = words_of("may march spring")
 BEFORE_DATES = words_of("in of last next since until by this early late mid during")

@@ -1,7 +1,7 @@
 """Passages of texts: the units in which a long text is ranked, embedded and returned.
 
-Of an assistant's 400 words, usually one sentence matters. A text of fewer than 120 words is one
-passage; a longer one is cut evenly into passages of 60 words, or a few more.
+In an assistant's answer of 400 words, usually one sentence matters. A text of fewer than 120 words
+is one passage; a longer one is cut evenly into passages of 60 words, or a few more.
 """
 
 import re
@@ -10,18 +10,18 @@ from itertools import pairwise
 from memory.recall.search.words import UNSPACED
 
 WORDS = 60
-# Per text. A longer text has longer passages.
+# The maximum per text. A longer text has longer passages.
 MAX_PASSAGES = 1000
 
-# In scripts without spaces each character counts as a word; in runs longer than any word, each 64
-# characters do.
+# In scripts without spaces each character counts as a word; in runs longer than any word, every 64
+# characters count as one.
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]{{1,64}}")
 
 Passage = tuple[int, int]
 
 
 def cut(text: str) -> list[Passage]:
-    """Return the start and end of each passage in a text, in their order: at least one."""
+    """Return the start and end of each passage in a text, in order; there is at least one."""
     words = [match.span() for match in _WORD.finditer(text)]
     number = max(1, min(len(words) // WORDS, MAX_PASSAGES))
     if number == 1:

@@ -1,14 +1,14 @@
-"""Ranking of a corpus' passages for a question: one formula, without a database.
+"""Ranking of a corpus's passages for a question: one formula, without a database.
 
 Two signals are added: words, and meaning, which is the closeness of a passage's vector to the
-question's. Each is measured by how much it differs between passages: what is common to all carries
-no information. The person's own words count for more than others' answers, and the second passage
-of a text for less than the first of another.
+question's. Each is measured by how much it differs between passages: what they have in common
+carries no information. The person's own words count for more than others' answers, and the second
+passage of a text for less than the first of another.
 
-The signal of words is BM25 over the surroundings of each passage: a word counts fully where it
-stands, and half, a quarter … at the adjacent passages of the same session. The answer to a question
-often stands next to its words, and single entries of a conversation are too short to be judged by
-the words that they lack.
+The signal of words is BM25 over the surroundings of each passage: a word counts fully in its own
+passage, and half, a quarter … in the adjacent passages of the same session. The answer to a
+question is often found next to the question's words, and single entries of a conversation are too
+short to be judged by the words that they lack.
 """
 
 import math
@@ -26,16 +26,17 @@ SATURATION = 1.2
 LENGTH = 0.75
 # The weight of a word at this distance in entries.
 HEARD = (1.0, 0.5, 0.25, 0.125, 0.0625)
-# The bonus of an entry whose speaker is named in the question.
+# The bonus for an entry whose speaker is named in the question.
 SPEAKER = 0.5
-# The factor, in rankings by words alone, of what others than the person said.
+# The factor, in rankings by words alone, for what anybody but the person said.
 OTHERS = 0.5
 # A passage that is less close than this, and has none of the words, is not found. Low, since one in
 # five answers that share no word with their question is less close than 0.12:
 # benchmarks/paraphrases.py.
 FLOOR = 0.05
-# Short messages are about their surroundings: closeness carries over, halved at each of this many
-# characters. Whole passages of long texts get hardly any from each other.
+# Short messages are about their surroundings, so closeness carries over to adjacent passages,
+# halved with every such number of characters. Full passages of long texts get hardly any from each
+# other.
 REACH = 150
 # The weight of words beside meaning; the bonus for the person's own words; and the deduction for
 # each earlier passage of the same text, up to five. All in standard deviations of closeness, chosen
@@ -43,11 +44,11 @@ REACH = 150
 WORDS = 0.9
 OWN = 3.0
 AGAIN = 1.0
-# The deviations of few passages tell little: they are computed as if there were a hundred more with
-# these deviations.
+# The deviation of a few passages means little: it is computed as if there were a hundred more
+# passages with these deviations.
 USUAL_NUMBER = 100
 USUAL_CLOSENESS, USUAL_WORDS = 0.1, 0.05
-# The number of deviations above the rest that scores a half.
+# The number of deviations above the rest that gives a score of 0.5.
 HALF = 8.0
 
 
@@ -67,7 +68,7 @@ class Corpus:
     lengths: Floats
     sessions: NDArray[np.uint32]
     postings: Mapping[int, Postings]
-    """By identity of the term; for speakers' names, of `segments.SPEAKER_PREFIX` and name."""
+    """By identity of the term; for speakers' names, that of `segments.SPEAKER_PREFIX` and name."""
     begins: NDArray[np.uint32]
     ends: NDArray[np.uint32]
     is_users: NDArray[np.bool_]
@@ -93,7 +94,7 @@ class Ranking:
     spoken: NDArray[np.bool_]
     shares: Mapping[int, Share]
     meaning: Floats | None = None
-    """Its part of each score; None for a ranking by words alone."""
+    """The part of each score due to meaning; None for a ranking by words alone."""
 
 
 def rank(
@@ -104,11 +105,11 @@ def rank(
     *,
     explain: bool = True,
 ) -> Ranking:
-    """Score passages by the terms looked for, and by whether the speaker has one of the names.
+    """Score passages by the terms searched for, and by whether the speaker has one of the names.
 
-    1 would be a passage that is full of all the terms, said by a named speaker. `weights` has the
-    terms that count for less than 1. The shares of the terms, each as large as the corpus, are only
-    kept to `explain`.
+    A passage full of all the terms and said by a named speaker would score 1. `weights` has the
+    terms that count for less than 1. The shares of the terms, each as large as the corpus, are kept
+    only to `explain`.
     """
     number = len(corpus.seqs)
     lengths = _heard_of_all(corpus.lengths, corpus.sessions)
@@ -147,7 +148,7 @@ def prefer_own(corpus: Corpus, ranking: Ranking) -> Ranking:
 def fuse(ranked: Sequence[tuple[Corpus, Ranking]]) -> list[Ranking]:
     """Return the rankings with meaning and speakers added to words.
 
-    A score is not a share of the words any more: 0.5 stands out by `HALF` deviations.
+    A score is no longer a share of the words: 0.5 stands out by `HALF` deviations.
     """
     close = [_close(corpus) for corpus, _ in ranked]
     by_closeness = deviation_of(close, USUAL_CLOSENESS)
@@ -165,7 +166,7 @@ def _fused(corpus: Corpus, ranking: Ranking, meaning: Floats, words: Floats) -> 
     total -= AGAIN * np.minimum(_earlier(corpus.seqs, total), 5)
     total = np.where(is_found, np.maximum(total, 0.01), 0.0)
     scores = total / (total + HALF)
-    # The part of each signal in the score; the rest is for the speaker.
+    # The factor that turns a signal into its part of the score; the rest is for the speaker.
     unit = 1 / (total + HALF)
     shares = {
         term: Share(one.heard, one.score / np.maximum(ranking.scores, 1e-6) * words * unit)
@@ -178,8 +179,8 @@ def _close(corpus: Corpus) -> Floats:
     """Return the closeness of passages; in a conversation, including that of their surroundings."""
     assert corpus.closeness is not None
     near = corpus.closeness.astype(np.float64)
-    # A passage without a vector is neither close nor far: for some models all texts are close to
-    # each other.
+    # A passage without a vector gets the mean, since for some models all texts are close to each
+    # other.
     is_unknown = np.isnan(near)
     if is_unknown.any():
         near[is_unknown] = near[~is_unknown].mean() if not is_unknown.all() else 0.0
@@ -206,7 +207,7 @@ def deviation_of(signals: Sequence[Floats], usual: float) -> float:
 
 
 def _earlier(seqs: NDArray[np.int64], scores: Floats) -> Places:
-    """Return for each passage how many of the same entry have a higher score."""
+    """Return, for each passage, how many passages of the same entry have a higher score."""
     order = np.lexsort((-scores, seqs))
     places = np.arange(len(order))
     is_first = np.append(True, seqs[order][1:] != seqs[order][:-1])[: len(order)]
@@ -230,13 +231,13 @@ def _heard(places: Places, amounts: Floats, sessions: NDArray[np.uint32]) -> Flo
     for distance, weight in enumerate(HEARD[1:], 1):
         for here, there in _apart(places, distance, len(sessions)):
             same = sessions[places[here]] == sessions[there]
-            # Each place occurs once, so that += adds to all of them.
+            # Each place occurs once, so += adds to all of them.
             heard[there[same]] += weight * amounts[here][same]
     return heard
 
 
 def _heard_of_all(amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
-    """Return the same for amounts at every place."""
+    """Return the same as `_heard`, for amounts at every place."""
     heard = amounts.copy()
     for distance, weight in enumerate(HEARD[1:], 1):
         same = weight * (sessions[distance:] == sessions[:-distance])
@@ -246,7 +247,7 @@ def _heard_of_all(amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
 
 
 def _apart(places: Places, distance: int, number: int) -> Iterator[tuple[slice, Places]]:
-    """Yield the places with another one at this distance after, or before, them, and that one."""
+    """Yield the places with another at this distance, first after and then before, and that one."""
     last = int(np.searchsorted(places, number - distance))
     yield slice(0, last), places[:last] + distance
     first = int(np.searchsorted(places, distance))

@@ -2,8 +2,8 @@
 
 A record is also found by the name of its collection, its class's docstring, and, with less weight,
 the words of the records that it refers to. All of this is read at search time, from the current
-newest version and index; only marks are indexed with an entry for it. So nothing of one entry is in
-another's index, where a redaction would have to find it.
+newest version and index; only marks for it are indexed with an entry. So no content of one entry is
+in another's index, where a redaction would have to find it.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from memory.recall.search.ranking import Corpus, Places, Postings
 from memory.recall.search.segments import Segment, corpus_of
 from memory.recall.search.words import identity, terms
 
-# The weight of a record's words for records that refer to it, and the number of records, the best,
+# The weight of a record's words for records that refer to it, and the number of the best records
 # for which this is done.
 REFERRED = 0.5
 MAX_REFERRED = 5
@@ -31,9 +31,9 @@ MAX_REFERRED = 5
 def classes_described(
     user: MemoryUser, asked: Sequence[str], outline: Outline | None = None
 ) -> dict[int, set[int]]:
-    """Return mark of a class → those of these terms in its description; other classes are left out.
+    """Return class mark → terms found in the class's description, without classes that have none.
 
-    `outline` is that of the newest version, which is read if not given.
+    `outline` is that of the newest version; it is read if not given.
     """
     if user.head_id is None or not asked:
         return {}
@@ -63,7 +63,7 @@ def with_context(
     described: Mapping[int, set[int]],
     live: dict[index.Range, Segment],
 ) -> Corpus:
-    """Return a corpus whose records have the terms of records they refer to and of their class.
+    """Return the corpus with the terms of its class and of its referents added to each record.
 
     `live` is the cache of `index.read`.
     """
@@ -88,7 +88,7 @@ def _referring(
     asked: Sequence[int],
     live: dict[index.Range, Segment],
 ) -> Iterator[tuple[int, Places]]:
-    """Yield terms of records, with the places of other records that refer to these."""
+    """Yield terms of records, with the places of other records that refer to those."""
     said = {term: corpus.postings[term] for term in asked if term in corpus.postings}
     weights = np.zeros(len(corpus.seqs))
     for found in said.values():

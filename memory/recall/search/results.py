@@ -26,7 +26,7 @@ class Explanation:
     """An explanation of a hit's position.
 
     It has the rank of its best passage among the entries of its corpus, whether its speaker is
-    named in the question, the terms, and the part of the score that meaning has.
+    named in the question, the terms, and the part of the score due to meaning.
     """
 
     rank: int
@@ -38,10 +38,10 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Hit:
-    """An entry that was found, and the numbers of the entries that it rests on.
+    """An entry that was found, and the numbers of the entries that it is based on.
 
-    `score`, from 0 to 1, is that of its best passage. Of a long text only the matching passages are
-    returned, and `is_cut` is set.
+    `score`, from 0 to 1, is that of its best passage. For a long text, only the matching passages
+    are returned, and `is_cut` is set.
     """
 
     entry: LogEntry
@@ -62,7 +62,7 @@ class Hit:
 class Meaning:
     """The model that compared meanings, the number of passages compared, and the problem, if any.
 
-    While segments of an earlier model are left, both models are named.
+    While there are segments with an earlier model's vectors, both models are named.
     """
 
     model: str | None
@@ -74,8 +74,8 @@ class Meaning:
 class Found:
     """The result of a search.
 
-    It has the hits, best first; the terms looked for; the number of entries ranked; the part that
-    meaning had; and the question, as it was completed.
+    It has the hits, best first; the terms searched for; the number of entries ranked; how far
+    meaning was compared; and the question, as it was completed.
     """
 
     hits: Sequence[Hit]

@@ -1,7 +1,7 @@
 """Segments: the format of an index. Immutable, mergeable, and readable in part.
 
-A segment covers consecutive entries of one log, passage by passage: each is a document. The data of
-the documents themselves is one block; the postings are spread over others by the number of their
+A segment covers consecutive entries of one log, passage by passage: each passage is a document. The
+documents' own data is one block; the postings are spread over other blocks by the number of their
 term, so that a question reads only the few blocks with its terms; the last block has the documents'
 vectors. This module does not use a database.
 """
@@ -39,25 +39,25 @@ class Document:
     corpus: int
     session: int
     terms: Mapping[int, int]
-    """Term → count. Their sum is its length."""
+    """Term → count. The sum of the counts is the document's length."""
     marks: Sequence[int] = ()
     """Names of speakers, and marks of records: searchable, but not part of the length."""
     start: int = 0
     end: int = 0
     """The position of the passage in the entry's text."""
     is_users: bool = False
-    """Whether the person remembered said it, or somebody without a known role."""
+    """Whether the remembered person said it, or somebody without a known role."""
     text: str = field(default="", compare=False)
-    """The text of which its vector is made; not stored."""
+    """The text from which its vector is made; not stored."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """An index of some entries, or the part that was read: documents, and terms' postings.
+    """An index of some entries, or the part of it that was read: documents, and terms' postings.
 
-    `starts` has one number more than `terms`: the postings of the n-th term begin at the n-th and
-    end before the next. Places count the documents of this segment from 0. Without a model, or
-    before it has answered, there are no vectors.
+    `starts` has one number more than `terms`: the postings of the n-th term begin at the n-th start
+    and end before the next one. Places count the documents of this segment from 0. Without a model,
+    or before it has answered, there are no vectors.
     """
 
     seqs: NDArray[np.int64]
@@ -158,7 +158,7 @@ def corpus_of(
     close = np.concatenate(closeness) if closeness else None
     segments = [build([]), *segments]
     mine = np.concatenate([one.corpora for one in segments]) == corpus
-    # Maps the place of a document among all to its place in its corpus.
+    # Maps the place of a document among all documents to its place in its corpus.
     renumbered = np.cumsum(mine) - 1
     offsets = np.cumsum([0, *(len(one.seqs) for one in segments)])
     postings = {}

@@ -47,12 +47,12 @@ class Name:
 
     @property
     def may_be_place(self) -> bool:
-        """Tell whether a preposition before it may introduce a place."""
+        """Return whether a preposition before it may introduce a place."""
         return self.is_at or self.is_towards
 
     @property
     def may_be_person(self) -> bool:
-        """Tell whether nothing marks it as a place or a thing."""
+        """Return whether nothing marks it as a place or a thing."""
         return not self.is_at and not self.has_determiner and not self.is_alone
 
 
@@ -69,13 +69,13 @@ class Utterance:
         """Parse a text."""
         written = _TOKEN.findall(unicodedata.normalize("NFC", with_few_marks(text)))
         folded = [word.casefold() for word in written]
-        # Of several that match equally, English comes first.
+        # If several match equally, English comes first.
         language = max(LANGUAGES, key=lambda one: sum(w in one.function_words for w in folded))
         return cls(written, folded, language)
 
     @property
     def is_of_known_language(self) -> bool:
-        """Tell whether it has a function word of its language."""
+        """Return whether it has a function word of its language."""
         return any(word in self.language.function_words for word in self.folded)
 
     def at(self, place: int) -> str:
@@ -83,11 +83,11 @@ class Utterance:
         return self.folded[place] if 0 <= place < len(self.folded) else ""
 
     def is_initial(self, place: int) -> bool:
-        """Tell whether a sentence begins at a place."""
+        """Return whether a sentence begins at a place."""
         return place == 0 or self.at(place - 1) in ENDS | {":"}
 
     def has_content(self, place: int) -> bool:
-        """Tell whether a word belongs to the text's topic."""
+        """Return whether a word belongs to the text's topic."""
         word = self.at(place)
         if word in BREAKS or word in self.language.function_words or word in FILLERS:
             return False
@@ -96,7 +96,7 @@ class Utterance:
         return len(word) > 1 or word.isdigit()
 
     def is_date(self, place: int) -> bool:
-        """Tell whether a word is part of a date: a month, a day, a year."""
+        """Return whether a word is part of a date: a month, a day, a year."""
         word = self.at(place)
         if _ISO_DAY.fullmatch(word) or _YEAR.fullmatch(word):
             return True
@@ -169,7 +169,7 @@ class Utterance:
 
     @cached_property
     def persons(self) -> Sequence[tuple[int, str]]:
-        """The persons named in it, or called sister or boss, with their places."""
+        """The persons in the text, named or called sister or boss, with their places."""
         called = [
             (place, self.written[place])
             for place, word in enumerate(self.folded)
@@ -181,5 +181,5 @@ class Utterance:
 
     @cached_property
     def dates(self) -> Sequence[str]:
-        """The words of dates in it."""
+        """The words in the text that are parts of dates."""
         return [word for place, word in enumerate(self.written) if self.is_date(place)]

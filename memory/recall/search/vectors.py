@@ -61,7 +61,7 @@ def quantised(model: str, vectors: Floats) -> Vectors:
 def joined(parts: Sequence[Vectors | None]) -> Vectors | None:
     """Return the vectors of several segments as one; None if they are of different models."""
     found = [part for part in parts if part is not None]
-    # Vectors of blank texts alone have no dimensions.
+    # Vectors of nothing but blank texts have no dimensions.
     filled = [part for part in found if len(part.values) and part.dimensions] or found[:1]
     kinds = {(part.model, part.dimensions) for part in filled}
     if not found or len(found) < len(parts) or len(kinds) > 1:
@@ -77,7 +77,7 @@ def joined(parts: Sequence[Vectors | None]) -> Vectors | None:
 
 
 def encode(vectors: Vectors | None) -> bytes:
-    """Return the block of a segment's vectors, which exists even without any."""
+    """Return the block of a segment's vectors, which exists even if there are none."""
     if vectors is None:
         return _HEADER.pack(_VERSION, 0, 0, 0)
     name = vectors.model.encode()[:MAX_NAME]

@@ -17,7 +17,7 @@ import Stemmer
 
 from memory.texts import with_few_marks
 
-# English words without a topic; the last are remainders of apostrophes.
+# English words that belong to no topic; the last line has the remainders of contractions.
 _STOP_TEXT = """
     a about above after again against all am an and any are as at be because been before being
     below between both but by can could did do does doing down during each few for from further had
@@ -38,7 +38,7 @@ UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"
     "\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 )
-# The marks of Indian scripts are not letters for the library, but parts of words.
+# The library does not count the marks of Indian scripts as letters, but they are parts of words.
 LETTER = rf"(?:[^\W_{UNSPACED}]|[\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(
     rf"(?P<day>(?<!\d)\d{{4}}-\d{{2}}-\d{{2}}(?!\d))|(?P<unspaced>[{UNSPACED}]+)|(?P<word>{LETTER}+)"
@@ -53,7 +53,7 @@ _local = threading.local()  # a stemmer serves one thread
 
 
 def terms(text: str) -> list[str]:
-    """Return the terms of a text in its order, without stop words."""
+    """Return the terms of a text in order, without stop words."""
     return [_term(word) for word in _words(text) if word not in STOP_WORDS]
 
 
@@ -70,12 +70,12 @@ def identity(term: str) -> int:
 
 
 def number_of_words(text: str) -> int:
-    """Return how many words a text has; of scripts without spaces each character is one."""
+    """Return how many words a text has; in scripts without spaces, each character is one."""
     return len(text.split()) + sum(len(run) for run in _UNSPACED_RUNS.findall(text))
 
 
 def best_part(text: str, wanted: Collection[str], length: int) -> str:
-    """Return the text; if it is longer than `length`, the part with most of these terms."""
+    """Return the text; if it is longer than `length`, the part with the most of these terms."""
     if len(text) <= length:
         return text
     places = [
@@ -119,7 +119,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _named(day: str) -> list[str]:
-    """Return the terms of a day written as 2026-03-01; of an invalid one, its numbers."""
+    """Return the terms of a day written as 2026-03-01; of an invalid day, its numbers."""
     try:
         date = datetime.date.fromisoformat(day)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Embedding models: they map texts to vectors, which are close if the texts mean the same.
+"""Embedding models: they map texts to vectors, which are close if the texts mean nearly the same.
 
 `embedder` returns the configured model. A model may fail at any time: then a search uses words
 only, and says so.
@@ -31,8 +31,8 @@ def embedder(
 
     A local model is loaded at its first use, once per process. A provider's model is used on behalf
     of the user, whose workspace pays; `hurried` is for requests that somebody waits for, and
-    `lease` is the work that the texts belong to: once it is taken away no text is sent, since they
-    may have been redacted.
+    `lease` is the work that the texts belong to: once this work is taken away, no text is sent,
+    since the texts may have been redacted.
     """
     from memory.recall.search.embeddings import remote
 
@@ -42,7 +42,7 @@ def embedder(
 
 
 def find_earlier(name: str, user: "MemoryUser") -> Embedder | None:
-    """Return the model that made vectors of this name, if it can be used beside the configured one.
+    """Return the model whose vectors have this name, if it can be used beside the configured one.
 
     It must be named by UAC_EMBEDDINGS_PREVIOUS, be the configured model with other dimensions, or
     be part of the installation. Raises EmbeddingFailed.
@@ -67,7 +67,7 @@ def find_earlier(name: str, user: "MemoryUser") -> Embedder | None:
 
 
 def is_remote(named: str) -> bool:
-    """Tell whether this is a provider's model."""
+    """Return whether this is a provider's model."""
     return named.startswith("openai:")
 
 
@@ -91,7 +91,7 @@ def closeness(question: str, texts: Sequence[str]) -> list[float]:
 
 
 def validate(named: str) -> str | None:
-    """Return the problem of a value of UAC_EMBEDDINGS, None if it is valid."""
+    """Return what is wrong with a value of UAC_EMBEDDINGS, None if it is valid."""
     from memory.recall.search.embeddings import remote, static
 
     if named in (OFF, WORDLLAMA):
@@ -112,7 +112,7 @@ def validate(named: str) -> str | None:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    """Return what is wrong with each invalid setting, by the setting's name."""
     from memory.recall.search.embeddings import remote
 
     found = remote.validate_server_settings()

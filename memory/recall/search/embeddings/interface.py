@@ -14,7 +14,7 @@ class EmbeddingFailed(Exception):
 
 
 class EmbedderBusy(EmbeddingFailed):
-    """The maximum number of threads of this process wait for the model; this is no failure."""
+    """The maximum number of this process's threads wait for the model; this is not a failure."""
 
 
 class Embedder(Protocol):
@@ -25,7 +25,7 @@ class Embedder(Protocol):
         """The name that distinguishes its vectors from those of other models."""
 
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
-        """Return a vector of length 1 for each text, of length 0 for a text without tokens.
+        """Return a vector of length 1 for each text, or of length 0 for a text without tokens.
 
-        Raises EmbeddingFailed; LeaseLost if the texts belong to work that was taken away.
+        Raises EmbeddingFailed, or LeaseLost if the texts belong to work that was taken away.
         """

@@ -16,9 +16,9 @@ from memory.llm.language_models import Connection, Usage
 from memory.models.llm import LlmOutcome
 from memory.recall.search.embeddings.interface import Floats
 
-# As many numbers as any model gives a text.
+# At least as many numbers as any model returns for a text.
 MAX_DIMENSIONS = 16_384
-# Limits of a response, fixed and per text, whose numbers are written out in decimal.
+# The limit on a response's size: a fixed part, and a part per text, for its numbers in decimal.
 ANSWER_BYTES, ANSWER_BYTES_OF_TEXT = 1024 * 1024, 24 * MAX_DIMENSIONS
 _SUMMARIES = {
     LlmOutcome.TIMEOUT: "did not answer in time",
@@ -48,7 +48,7 @@ _PASSING = (
     LlmOutcome.RATE_LIMITED,
     LlmOutcome.UNAVAILABLE,
 )
-# Other texts may succeed.
+# Failures after which other texts may succeed.
 _OF_TEXTS = (LlmOutcome.REJECTED, LlmOutcome.INVALID_ANSWER)
 
 
@@ -57,7 +57,7 @@ def _summary(outcome: LlmOutcome, name: str, detail: str = "") -> str:
 
 
 class CallFailed(Exception):
-    """A call that returned no vectors. The message is ours: a provider's may quote texts."""
+    """A call that returned no vectors. The message is ours, as a provider's might quote texts."""
 
     def __init__(
         self,
@@ -79,7 +79,10 @@ class CallFailed(Exception):
 
     @property
     def may_be_of_texts(self) -> bool:
-        """Tell whether other texts may succeed. On some texts servers fail instead of refusing."""
+        """Return whether other texts may succeed.
+
+        On some texts, servers fail instead of refusing them.
+        """
         has_failed = self.status == 500 and self.retry_after is None
         return self.outcome in _OF_TEXTS or has_failed
 
@@ -169,7 +172,7 @@ def _seconds(retry_after: str) -> float | None:
 
 
 def read_usage(answer: Mapping[str, Any]) -> Usage | None:
-    """Return the tokens that the provider reports; None if there are none, or nonsense."""
+    """Return the tokens that the provider reports; None if it reports none, or nonsense."""
     told = answer.get("usage")
     tokens = told.get("prompt_tokens") if isinstance(told, dict) else None
     if not isinstance(tokens, int) or isinstance(tokens, bool) or not 0 <= tokens < 10**12:

@@ -1,4 +1,4 @@
-"""Caches of a process for hurried requests: recent vectors, and recent failures."""
+"""A process's caches for hurried requests: recent vectors, and recent failures."""
 
 import hashlib
 import threading
@@ -8,40 +8,41 @@ from collections.abc import Mapping, Sequence
 
 from memory.recall.search.embeddings.interface import Floats
 
-# After a question or tail that could not be embedded, no other is sent for this many seconds: for
-# anybody if the provider failed, else for the user or workspace whose text or budget it was.
+# After a failure to embed a question or a log's tail, no other is sent for this many seconds: for
+# anybody if the provider failed, otherwise for the user or workspace whose text or budget was the
+# cause.
 REST_SECONDS = 10.0
-# Vectors of questions and of tails of logs that a process caches.
+# The maximum bytes of vectors, of questions and of logs' tails, that a process caches.
 RECENT_BYTES = 16 * 1024 * 1024
 
 
 class RecentFailures:
-    """Recent failures and their reasons: the same is not tried again for a moment."""
+    """Recent failures and their reasons: what failed is not tried again for a short while."""
 
     def __init__(self) -> None:
         self._until: dict[str, tuple[float, str]] = {}
 
     def rest(self, place: str, reason: str) -> None:
-        """Let the place rest for REST_SECONDS, for this reason."""
+        """Try nothing at this place for REST_SECONDS, for this reason."""
         now = time.monotonic()
         # Replaced as a whole: other threads read it meanwhile.
         kept = {of: one for of, one in self._until.items() if one[0] > now}
         self._until = {**kept, place: (now + REST_SECONDS, reason)}
 
     def reason(self, place: str) -> str | None:
-        """Return why the place rests now; None if it does not."""
+        """Return why nothing is tried at this place now; None if it may be tried."""
         until, reason = self._until.get(place, (0.0, ""))
         return reason if time.monotonic() < until else None
 
     def clear(self) -> None:
-        """Let nothing rest any more."""
+        """Forget all failures."""
         self._until = {}
 
 
 class RecentVectors:
     """Cached vectors of questions and of entries not indexed yet, by the digest of their texts.
 
-    A vector is returned to a caller that has its text; nobody has the text of a redacted entry.
+    A vector is returned only to a caller that has its text; nobody has a redacted entry's text.
     """
 
     def __init__(self) -> None:
@@ -60,7 +61,7 @@ class RecentVectors:
         return found
 
     def keep(self, place: str, made: Mapping[str, Floats]) -> None:
-        """Cache vectors by text; the ones used longest ago make room."""
+        """Cache vectors by text; the least recently used ones make room."""
         with self._lock:
             for text, vector in made.items():
                 gone = self._vectors.pop(_digest(place, text), None)

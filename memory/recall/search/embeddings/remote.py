@@ -1,13 +1,13 @@
-"""Embeddings of a provider over HTTP (`memory.recall.search.embeddings.provider_api`).
+"""A provider's embeddings over HTTP (`memory.recall.search.embeddings.provider_api`).
 
 Every attempt is a row among the calls of language models (`memory.llm.llm_calls`), with a budget of
-its own. The row holds only the number and length of the texts: they are people's words, one by one,
-and a short one can be guessed from its hash.
+its own. The row holds only the number and length of the texts: these are people's own words, and a
+short text could be guessed from its hash.
 
 Indexing is patient: it works in batches, retries each, and a text that the provider refuses does
-not keep the others from their vectors. Searches are hurried: one attempt within
-UAC_EMBEDDINGS_QUERY_SECONDS, and none for a moment after a failure, so that a provider that hangs
-does not occupy every thread that answers searches.
+not keep the others from being embedded. Searches are hurried: one attempt within
+UAC_EMBEDDINGS_QUERY_SECONDS, and none for a short while after a failure, so that a provider that
+hangs does not occupy every thread that answers searches.
 """
 
 import json
@@ -41,25 +41,25 @@ logger = structlog.get_logger(__name__)
 
 PROVIDER = "openai"
 PREFIX = f"{PROVIDER}:"
-# Of a longer text only the beginning is embedded.
+# Only the beginning of a longer text is embedded.
 MAX_CHARACTERS = 8000
-# A refused text is retried with ever shorter beginnings, down to this many characters; and a text
-# that every model accepts tells whether the provider refuses the text, or everything.
+# After a refusal, ever shorter beginnings of the text are tried, down to this many characters; and
+# a text that every model accepts shows whether the provider refuses only that text, or everything.
 SHORTEST_BEGINNING = 500
 PROBE = "text"
-# Characters sent at a time, but at least one text.
+# The maximum number of characters sent at a time, except in a single longer text.
 BATCH_CHARACTERS = 100_000
-# A lower bound of the bytes per token in any text sent.
+# A lower bound on the bytes per token in any text sent.
 BYTES_PER_TOKEN = 3
-# Concurrent calls of one workspace.
+# The maximum number of concurrent calls for one workspace.
 MAX_CALLS = 64
-# So many threads of a process embed indexes at a time: a provider that hangs must leave threads for
-# the other work of the queue.
+# The maximum number of threads per process that embed indexes at a time: a provider that hangs must
+# leave threads for the other work in the queue.
 MAX_INDEXING = 4
 
 
 def validate(named: str) -> str | None:
-    """Return the problem of a model's name, None if it is valid."""
+    """Return what is wrong with a model's name, None if it is valid."""
     model = named.removeprefix(PREFIX)
     # The index stores the name with the dimensions in 200 bytes.
     if not 0 < len(model.encode()) <= 180 or model != model.strip() or not model.isprintable():
@@ -73,7 +73,7 @@ def validate(named: str) -> str | None:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    """Return what is wrong with each invalid setting, by the setting's name."""
     found: dict[str, str] = {}
     url, key = settings.UAC_EMBEDDINGS_BASE_URL, settings.UAC_EMBEDDINGS_API_KEY
     if url and (problem := language_models.wrong_url(url)):
@@ -99,7 +99,7 @@ def make(
 def make_earlier(name: str, named: str, user: MemoryUser) -> "RemoteEmbedder | None":
     """Return the model `named`, for questions, if its vectors have this name; otherwise None.
 
-    It may have had other dimensions than those configured now.
+    It may have had different dimensions from those configured now.
     """
     if name == named:
         return _make(named.removeprefix(PREFIX), None, user, hurried=True)
@@ -129,7 +129,7 @@ def _make(
 class RemoteEmbedder:
     """A provider's model, used on behalf of one user, whose workspace pays.
 
-    `lease` is the work that the texts belong to: once it is lost, they are not sent any more.
+    `lease` is the work that the texts belong to: once it is lost, the texts are no longer sent.
     """
 
     connection: Connection
@@ -140,15 +140,15 @@ class RemoteEmbedder:
 
     @property
     def name(self) -> str:
-        """Provider and model, with the dimensions if configured, since these change vectors."""
+        """Provider and model, with the dimensions if configured, since they change the vectors."""
         name = self.connection.name
         return f"{name}@{self.dimensions}" if self.dimensions else name
 
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
         """Return a vector of length 1 for each text.
 
-        It is of length 0 for a text without words, or one that the provider always refuses. Holds
-        no transaction while it waits. Raises EmbeddingFailed; LeaseLost.
+        The vector has length 0 for a text without words, or one that the provider always refuses.
+        Holds no transaction while waiting. Raises EmbeddingFailed or LeaseLost.
         """
         clean = [_clean(text) for text in texts]
         known = recent_vectors.get(self._place, clean) if self.hurried else {}
@@ -175,7 +175,7 @@ class RemoteEmbedder:
         return f"{self.connection.base_url} {self.name}"
 
     def _ask_in_a_hurry(self, texts: Sequence[str], is_question: bool) -> dict[str, Floats]:
-        """Ask once, unless the same failed a moment ago; cache the vectors."""
+        """Make one attempt, unless the same failed a moment ago; cache the vectors."""
         # A question may succeed where the tail of a log, which is longer, does not.
         kind = f"{self._place} {is_question}"
         of_workspace = f"{kind} workspace {self.user.workspace_id}"
@@ -193,7 +193,7 @@ class RemoteEmbedder:
                     raise CallFailed(LlmOutcome.TIMEOUT, self.name)
                 made = dict(zip(batch, self._attempt(work, turn, 1, batch, seconds), strict=True))
             except CallFailed as failure:
-                # The last batches of many texts have less than the whole time.
+                # If there are many texts, their last batches have less than the whole time.
                 is_late = failure.outcome == LlmOutcome.TIMEOUT and turn > 1
                 is_own = failure.may_be_of_texts or is_late
                 recent_failures.rest(of_user if is_own else kind, str(failure))
@@ -231,7 +231,7 @@ class RemoteEmbedder:
         )
 
     def _embed_patiently(self, work: CallSession, turn: int, texts: Sequence[str]) -> list[Floats]:
-        """Return the vectors of a batch; refused texts are embedded apart from the rest."""
+        """Return the vectors of a batch; refused texts are embedded separately from the rest."""
         try:
             return self._try_again(work, turn, texts)
         except CallFailed as failure:
@@ -268,7 +268,7 @@ class RemoteEmbedder:
         return found
 
     def _probe(self, work: CallSession, turn: int, refused: CallFailed) -> Floats:
-        """Return the vector of an acceptable text; EmbeddingFailed if even that is refused.
+        """Return the vector of an acceptable text; raises EmbeddingFailed if even that is refused.
 
         In that case the texts are not to blame.
         """

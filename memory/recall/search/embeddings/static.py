@@ -1,6 +1,6 @@
-"""Static embeddings: each token has a vector, and a text has their mean.
+"""Static embeddings: each token has a vector, and a text's vector is the mean of its tokens'.
 
-They need no network and no GPU, and a thousandth of a transformer's time. The default model comes
+They need no network, no GPU, and only a thousandth of a transformer's time. The default model comes
 with the package `wordllama`; its own loader looks for the tokenizer in a cache folder and on the
 network, so the files are read here.
 """
@@ -24,7 +24,7 @@ from memory.recall.search.embeddings.interface import EmbeddingFailed, Floats
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# Of a longer text only the beginning is embedded. An emoji alone may be four tokens.
+# Only the beginning of a longer text is embedded. A single emoji may be four tokens.
 MAX_CHARACTERS = 10_000
 MAX_TOKENS = 4096
 # Limits on the characters tokenized at a time (but at least one text), and on the tokens whose
@@ -42,7 +42,7 @@ _FOLDERS = ("", "0_StaticEmbedding")
 
 @dataclass(frozen=True)
 class StaticEmbedder:
-    """A model of token vectors; `weights` and `rows` by token if it has them."""
+    """A model of token vectors, with `weights` and `rows` by token if it has any."""
 
     name: str
     tokenizer: "Tokenizer"
@@ -51,14 +51,15 @@ class StaticEmbedder:
     rows: NDArray[Any] | None = None
 
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
-        """Return the mean of each text's token vectors, of length 1."""
+        """Return the mean of each text's token vectors, scaled to length 1."""
         found = np.zeros((len(texts), self.vectors.shape[1]), np.float32)
         cut = [text[:MAX_CHARACTERS] for text in texts]
         for batch in _groups([len(text) for text in cut], _CHARACTERS):
             # JSON may contain lone surrogates, which are not valid Unicode.
             clean = [cut[place].encode("utf-8", "replace").decode() for place in batch]
             encoded = self.tokenizer.encode_batch_fast(clean, add_special_tokens=False)
-            # Each token once: a text that repeats some thousand times costs no more than they do.
+            # Look up each token once: a text that repeats a few tokens many times costs no more
+            # than they do.
             counted = [np.unique(one.ids[:MAX_TOKENS], return_counts=True) for one in encoded]
             filled = [place for place, (ids, _) in enumerate(counted) if len(ids)]
             for group in _groups([len(counted[place][0]) for place in filled], _TOKENS):
@@ -73,7 +74,7 @@ class StaticEmbedder:
         return unit
 
     def _sums(self, texts: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> Floats:
-        """Return the sum of each text's token vectors; a text is its tokens and their numbers."""
+        """Return the sum of each text's token vectors; a text is given as tokens and counts."""
         tokens = np.concatenate([ids for ids, _ in texts])
         factors = np.concatenate([numbers for _, numbers in texts]).astype(np.float32)
         starts = np.cumsum([0, *(len(ids) for ids, _ in texts[:-1])])
@@ -87,7 +88,7 @@ class StaticEmbedder:
 
 
 def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
-    """Yield consecutive indices in groups of at most `most` in total; a larger item is alone."""
+    """Yield groups of consecutive indices, at most `most` in total size; a larger item is alone."""
     start, together = 0, 0
     for place, size in enumerate(sizes):
         if place > start and together + size > most:
@@ -142,7 +143,7 @@ def find_files(folder: Path) -> tuple[Path, Path]:
 
 
 def _load(name: str, weights: Path, tokenizer: Path) -> StaticEmbedder:
-    # One text takes no time, and the library's own threads do not survive a fork.
+    # A single text needs no parallelism, and the library's own threads do not survive a fork.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from tokenizers import Tokenizer
 
@@ -158,7 +159,7 @@ def _load(name: str, weights: Path, tokenizer: Path) -> StaticEmbedder:
         )
     try:
         made = Tokenizer.from_file(str(tokenizer))
-    except Exception as error:  # the library raises bare ones
+    except Exception as error:  # the library raises plain Exceptions
         raise EmbeddingFailed(f"The model {name} cannot be loaded: {error}") from error
     made.no_truncation()
     made.no_padding()
@@ -180,7 +181,7 @@ def _check(model: StaticEmbedder, weights: Path) -> None:
 
 
 def _read_tensors(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the tensors of a safetensors file, memory-mapped: processes share their pages."""
+    """Return the tensors of a safetensors file, memory-mapped so that processes share the pages."""
     size = path.stat().st_size
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
