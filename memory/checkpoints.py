@@ -1,7 +1,7 @@
 """Checkpoints: reading a user's project, and moving its head.
 
-A head moves by compare-and-set, in one short transaction that also writes everything that follows
-from it. Slow work (compiling entries, the gate) is done before, on a candidate that nobody sees.
+A head moves by compare-and-set, in one short transaction that also writes all consequences of the
+move. Slow work (compiling entries, the gate) is done beforehand, on a candidate that nobody sees.
 """
 
 import base64
@@ -38,11 +38,11 @@ from memory.work import lanes, leases, runs
 
 
 class HeadMoved(Exception):
-    """The head is no longer the one that the candidate was built on: build it again."""
+    """The head is no longer the one that the candidate was built on: build the candidate again."""
 
 
 class Redacted(Exception):
-    """The requested content was redacted since, so it is not available any more."""
+    """The requested content has been redacted since, so it is no longer available."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,10 @@ def open_project(
 ) -> Project:
     """Open a version of the project for editing; files are read when an edit needs them.
 
-    The locations of `keys` are fetched in one query, others one by one. The index of records is
-    that of the head: with `as_of` it is read as it was at an earlier version, which is right unless
-    a rollback has rewritten it since. If it is wrong, the project or an edit fails with an error.
+    The locations of the records with these `keys` are fetched in one query, others one by one. The
+    only index of records is the head's: with `as_of` it is read as of the checkpoint's version,
+    which is right unless a rollback has rewritten the index since. If it is wrong, the project or
+    an edit fails with an error.
     """
     if checkpoint is None:
         return Project.empty()
@@ -101,7 +102,7 @@ def open_project(
 def _locations(
     user: MemoryUser, version: int | None, **where: Any
 ) -> dict[tuple[str, str, str], Location]:
-    """Return the locations of records, now, or at a version according to the current index."""
+    """Return the records' locations: the current ones, or a version's according to the index."""
     return {
         (row.domain, row.collection, row.key): Location(
             row.path,
@@ -160,9 +161,9 @@ class Modules:
 def read_modules(
     checkpoint: Checkpoint, image_digest: str, *, without: Collection[str] = ()
 ) -> Modules:
-    """Return the version's files for this image, without those paths; bytecode is base64.
+    """Return the version's files for this image, except those in `without`; bytecode is base64.
 
-    Legacy files are left out, too: they are no part of the program. Raises Redacted.
+    Legacy files are left out, too: they are not part of the program. Raises Redacted.
     """
     tree = {
         path: hash_
@@ -187,10 +188,10 @@ def read_modules(
 def commit(
     work: LeasedWork, user: MemoryUser, candidate: Candidate, decisions: Sequence[Decision]
 ) -> Checkpoint:
-    """Make the candidate the head, with everything that follows from it, in one transaction.
+    """Make the candidate the head, and write all consequences, in one transaction.
 
-    `work` is the work that the caller has claimed. Raises HeadMoved if the head is not the
-    candidate's parent any more, LeaseLost if the claim was lost; then nothing is written.
+    `work` is the work that the caller has claimed. Raises HeadMoved if the candidate's parent is no
+    longer the head, LeaseLost if the claim was lost; in either case nothing is written.
     """
     change = candidate.change
     with transaction.atomic():
@@ -211,7 +212,7 @@ def commit(
             ignore_conflicts=True,
         )
         for blob in Blob.objects.filter(user=locked, hash__in=hashes.values(), content=None):
-            # It was redacted once, and written again by somebody who knows it.
+            # The content was redacted, and has been written again by somebody who knows it.
             blob.content = next(text for path, text in sources.items() if hashes[path] == blob.hash)
             blob.save(update_fields=["content"])
         tree = {**(parent.tree if parent else {}), **hashes}
@@ -239,9 +240,10 @@ def commit(
 
 
 def make_head(user: MemoryUser, checkpoint: Checkpoint) -> None:
-    """Make this version the newest of a user whose row is locked, and queue its constraints.
+    """Make this version the user's newest, and queue a run of its constraints.
 
-    They are also queued if only its parent had constraints: the run resolves their alerts.
+    The user's row must be locked. The run is also queued if only the parent version had
+    constraints: it resolves their alerts.
     """
     user.head = checkpoint
     user.save(update_fields=["head"])
@@ -278,7 +280,7 @@ def _decide(
         )
         for decision in decisions
     )
-    # A lane under work counts the pending entries when it is given back.
+    # A lane that a worker holds counts its pending entries when it is released.
     if decisions and isinstance(work, Run):
         lanes.recount(user.pk)
 
@@ -288,7 +290,7 @@ def _record_rejected(
 ) -> None:
     """Record rejected entries in the feed, all as one event.
 
-    It locks the feed's counter, so it comes last.
+    This locks the feed's counter, so call it last.
     """
     seqs = sorted(one.seq for one in decisions if one.outcome == Outcome.REJECTED)
     if not seqs:
@@ -305,7 +307,7 @@ def _record_rejected(
 
 
 def _actor_of(work: LeasedWork) -> str:
-    """Return who decided: the lane of typed records or of the language model, or a kind of run."""
+    """Return what decided: the lane (typed records or the language model), or the kind of run."""
     match work:
         case Lane():
             return work.name
@@ -335,7 +337,7 @@ def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> N
         )
         for record in change.added
     )
-    # Added and retired in one change: never in a file, but the key is used up.
+    # Added and retired in the same change: the record is in no file, but its key is taken.
     RecordLocation.objects.bulk_create(
         RecordLocation(
             user=user,
@@ -357,7 +359,7 @@ def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> N
 def wants_constraints_run(checkpoint: Checkpoint) -> bool:
     """Tell whether a run of the constraints could open or resolve an alert."""
     if checkpoint.user.merged_into_id is not None:
-        return False  # the constraints of the other user run instead
+        return False  # the constraints of the user it was merged into run instead
     live = Alert.objects.filter(user_id=checkpoint.user_id).exclude(state=AlertState.RESOLVED)
     outline = Outline.from_json(checkpoint.outline)
     return (
@@ -370,7 +372,8 @@ def wants_constraints_run(checkpoint: Checkpoint) -> bool:
 def store_bytecode(checkpoint: Checkpoint, bytecode: Mapping[str, str], image_digest: str) -> None:
     """Store the bytecode of a version's files (path → base64) for this image.
 
-    Nothing is stored for files that were computed for one answer: no redaction would find it.
+    Nothing is stored for files that were computed for one answer: no redaction would find their
+    bytecode.
     """
     Bytecode.objects.bulk_create(
         [

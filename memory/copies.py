@@ -1,7 +1,7 @@
-"""Copies of entries: which entries of which users are the same because of a merge.
+"""Copies of entries: which users' entries are the same because of a merge.
 
-A merge copies entries in their order, so the mapping is stored as ranges. Anything that must affect
-an entry wherever it is (a redaction) finds the copies here.
+A merge copies entries in order, so the mapping is stored as ranges. Whatever must affect all copies
+of an entry (a redaction) finds them here.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -12,7 +12,7 @@ from memory.models import CopiedEntries, MemoryUser, Merge
 
 
 def family(user_pks: Collection[int]) -> list[int]:
-    """Return these users and all that are connected with them by merges, directly or not."""
+    """Return these users and all that merges connect with them, directly or indirectly."""
     found, newest = set(user_pks), set(user_pks)
     while newest:
         merges = Merge.objects.filter(Q(user__in=newest) | Q(merged__in=newest))
@@ -22,7 +22,7 @@ def family(user_pks: Collection[int]) -> list[int]:
 
 
 def merged_into(user: MemoryUser) -> list[MemoryUser]:
-    """Return all users that were merged into this one, directly or not."""
+    """Return all users that were merged into this one, directly or indirectly."""
     found: dict[int, MemoryUser] = {}
     newest = {user.pk}
     while newest:
@@ -46,7 +46,7 @@ def lock_families(user_pks: Collection[int]) -> dict[int, MemoryUser]:
 
 
 def lock(user_pks: Iterable[int]) -> dict[int, MemoryUser]:
-    """Lock the rows of these users in the order of their keys: two orders would deadlock.
+    """Lock the rows of these users in key order: different orders could deadlock.
 
     Raises MemoryUser.DoesNotExist if one was erased meanwhile.
     """
@@ -61,7 +61,7 @@ def lock(user_pks: Iterable[int]) -> dict[int, MemoryUser]:
 def everywhere(
     user: MemoryUser, seqs: Collection[int], closure: Callable[[int, Collection[int]], set[int]]
 ) -> dict[int, set[int]]:
-    """Return user → entries: these, those that `closure` adds, and their copies in the family."""
+    """Return user → entries: these, those that `closure` adds, and all copies in the family."""
     found = {user.pk: closure(user.pk, seqs)}
     todo = [user.pk]
     while todo:
@@ -79,17 +79,17 @@ def everywhere(
 
 
 def became(merge: Merge, seqs: Collection[int]) -> dict[int, int]:
-    """Return the copies of these entries of the merged user, by number; some have none."""
+    """Return the copy's number for each of these entries of the merged user; some have none."""
     return _mapped(merge, seqs, "from_seq", "seq")
 
 
 def came_from(merge: Merge, seqs: Collection[int]) -> dict[int, int]:
-    """Return the originals, in the merged user's log, of these entries, by number."""
+    """Return the original's number in the merged user's log for each of these entries."""
     return _mapped(merge, seqs, "seq", "from_seq")
 
 
 def origins(user: MemoryUser, seqs: Collection[int]) -> dict[int, tuple[Merge, int]]:
-    """Return the originals of a user's entries that are copies: the merge and the number."""
+    """Return, for each of these entries that is a copy, the merge and the original's number."""
     return {
         seq: (merge, original)
         for merge in Merge.objects.filter(user=user).select_related("merged")

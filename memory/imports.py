@@ -22,16 +22,16 @@ MAX_PATH = 200
 MAX_ENTRIES = 20_000
 
 _PART = re.compile(r"[\w][\w.-]*")
-# Parts of a project's folder that are not parts of the project.
+# Folders within a project's folder that are not part of the project.
 _PASSED_OVER = {"__pycache__", ".git", ".venv", "venv", "node_modules", ".mypy_cache"}
 
 
 class ImportRefused(ValueError):
-    """The files are no project that can be imported; the message names the file and the fix."""
+    """The files are not an importable project; the message names the file and the fix."""
 
 
 def check_files(files: Mapping[str, str]) -> None:
-    """Raise ImportRefused for files that are too many, too large, or not within a folder."""
+    """Raise ImportRefused for too many files, and for files too large or outside of the folder."""
     if not files:
         raise ImportRefused("there is no Python file: include at least one module")
     if len(files) > MAX_FILES:
@@ -176,7 +176,8 @@ def _decoded(source: bytes, name: str) -> str:
         text = source.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ImportRefused(f"{name} is not UTF-8: save it in that encoding") from None
-    # As Python reads it. No source, and no text in the database, may contain a null character.
+    # Line ends as Python reads them. Neither a source nor a text in the database may contain a null
+    # character.
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
 
 

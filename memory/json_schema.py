@@ -11,11 +11,11 @@ MAX_TOLD = 300
 
 @functools.cache
 def _validator_class() -> Any:
-    # Imported here: with all its formats installed this takes more than a second, which every
-    # process would pay at its start.
+    # Imported here: with all its formats installed, the import takes more than a second, which
+    # every process would otherwise pay when it starts.
     from jsonschema import Draft202012Validator, validators
 
-    # In JSON Schema 1.0 is an integer, too; in Python and the database it is not.
+    # In JSON Schema, 1.0 is an integer, too; in Python and the database it is not.
     return validators.extend(
         Draft202012Validator,
         type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
@@ -25,7 +25,7 @@ def _validator_class() -> Any:
 
 
 def misfit(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """Return where the arguments of a tool do not fit its schema; an empty text if they do."""
+    """Return where a tool's arguments do not match its schema; an empty text if they do."""
     try:
         errors = sorted(
             _validator_class()(schema).iter_errors(arguments), key=lambda error: error.json_path

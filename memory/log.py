@@ -45,12 +45,12 @@ def _octets(column: str) -> Any:
     return Coalesce(Func(text, function="octet_length", output_field=IntegerField()), 0)
 
 
-# The size of an entry's variable content, in bytes; the rest of it is bounded.
+# The size of an entry's variable content, in bytes; the rest of the entry is bounded.
 BYTES = _octets("content") + _octets("data") + _octets("metadata")
 
 COLUMNS = [field.attname for field in LogEntry._meta.concrete_fields]
 
-# An entry's number and hash follow from those of the last one: appending locks this row.
+# An entry's number and hash follow from the last entry's: appending locks the user's row.
 LOCK = (
     "SELECT last_seq, last_hash, log_bytes, merged_into_id IS NOT NULL FROM memory_memoryuser"
     " WHERE id = %s AND erased_at IS NULL FOR NO KEY UPDATE"
@@ -60,13 +60,13 @@ LOCK = (
 def _read(column: str) -> str:
     """Return the expression that reads a column of an entry given as JSON.
 
-    Columns that are JSON themselves are passed as text: within JSON that it takes apart, PostgreSQL
-    refuses values that it accepts in a column (lone surrogates).
+    Columns that are JSON themselves are passed as text: in JSON that it takes apart, PostgreSQL
+    refuses values that it accepts in a JSON column (lone surrogates).
     """
     return f"({column} #>> '{{}}')::json" if column in ("data", "metadata") else column
 
 
-# One statement for one entry and for a thousand. Typed records are due at once.
+# The same statement appends one entry or a thousand. Typed records are due at once.
 APPEND = f"""
 WITH appended AS (
     INSERT INTO memory_logentry ({", ".join(COLUMNS)}) SELECT {", ".join(map(_read, COLUMNS))}
@@ -96,7 +96,7 @@ class Draft:
     agent_id: str | None = None
     idempotency_key: str | None = None
     derived_from: Sequence[int] = field(default=())
-    source: str | None = None  # of a copy: the source of the original
+    source: str | None = None  # for a copy: the original's source
 
 
 class IdempotencyConflict(Exception):
@@ -167,7 +167,7 @@ def _store(
     log_bytes: int,
     now: datetime.datetime,
 ) -> None:
-    """Write the entries, which end the log, and tell who indexes them or compiles their records."""
+    """Write the entries at the end of the log, and wake whatever indexes or compiles them."""
     typed = any(entry.kind == EntryKind.RECORD for entry in new)
     cursor.execute(
         APPEND,
@@ -193,7 +193,7 @@ def _store(
 
 
 def _announce_messages(user: MemoryUser, new: Sequence[LogEntry], now: datetime.datetime) -> None:
-    """Have those of the entries read that a language model makes facts of."""
+    """Schedule the language model's work on those of the entries that it processes."""
     said = [entry for entry in new if entry.kind in KINDS[LaneName.STRUCTURE]]
     if not said:
         return
@@ -211,9 +211,9 @@ def _entry(
     source: str,
     now: datetime.datetime,
 ) -> tuple[LogEntry, int]:
-    """Build the entry of this number, which follows the one with the hash `previous`.
+    """Build the entry with this number, which follows the entry with the hash `previous`.
 
-    Returns its size in bytes, too.
+    Returns the entry's size in bytes, too.
     """
     values = {
         "id": uuid.uuid4(),
@@ -234,7 +234,7 @@ def _entry(
         "idempotency_key": draft.idempotency_key,
         "salt": secrets.token_bytes(16),
     }
-    # As it will be read: creating a new one takes several times as long.
+    # Build it as if it had been read: creating a new instance takes several times as long.
     entry = LogEntry.from_db(None, COLUMNS, [values.get(name) for name in COLUMNS])
     entry.user = user
     entry.outcome = None
@@ -278,7 +278,7 @@ def payload_hash(entry: LogEntry) -> bytes:
 
 
 def payload(entry: LogEntry) -> bytes:
-    """Return the hashed payload of an entry, whose size is about that of the entry."""
+    """Return the payload of an entry that is hashed; its size is about the entry's."""
     return canonical_json({name: getattr(entry, name) for name in PAYLOAD_FIELDS}).encode()
 
 
@@ -367,7 +367,7 @@ def coverage(user: MemoryUser) -> Coverage:
 
 
 def told_by(entry: LogEntry) -> int:
-    """Return the number of the statement behind an entry: its own, or that which it corrects."""
+    """Return the number of the statement behind an entry: its own, or the one that it corrects."""
     corrects = entry.kind == EntryKind.CORRECTION and entry.derived_from
     return entry.derived_from[0] if corrects else entry.seq
 
@@ -408,7 +408,7 @@ def record_entry(entry: LogEntry) -> RecordEntry:
 def outcomes(user: MemoryUser, seqs: Iterable[int]) -> dict[int, EntryOutcome]:
     """Return the outcomes of these entries by seq; pending entries are left out.
 
-    Of the checkpoint only its version is loaded: a whole one is large, and many entries share it.
+    Only the checkpoint's version is loaded: a whole checkpoint is large, and many entries share it.
     """
     decided = EntryOutcome.objects.filter(user=user, seq__in=list(seqs))
     return {

@@ -2,8 +2,9 @@
 
 In one transaction the anonymous user is closed: its log takes no more entries, work on it ends, and
 its alerts are resolved. Then a worker appends its entries to the other user's log, batch by batch,
-each in one transaction with the position at which to continue: so every entry is copied once,
-whatever is killed. Nothing in the old log changes. `memory.copies` maps entries to their copies.
+each batch in one transaction with the position at which to continue: so every entry is copied
+exactly once, whatever is killed. Nothing in the old log changes. `memory.copies` maps entries to
+their copies.
 """
 
 import re
@@ -52,8 +53,8 @@ class MergeRefused(ValueError):
 def merge(user: MemoryUser, merged: MemoryUser, *, by: str) -> Merge:
     """Merge a user of the same workspace into this one: `merged` is closed, and its entries follow.
 
-    A repetition returns the existing merge. Raises MergeRefused, and BeingRedacted while something
-    of either is being redacted.
+    A repeated call returns the existing merge. Raises MergeRefused, and BeingRedacted while content
+    of either user is being redacted.
     """
     if user.pk == merged.pk:
         raise MergeRefused(f"{user} cannot be merged into itself: name another user.")
@@ -139,7 +140,7 @@ def waiting() -> QuerySet[Merge]:
 
 
 def final(user: MemoryUser) -> MemoryUser:
-    """Return the user that holds the memory in the end: merges may follow each other."""
+    """Return the user that holds the memory in the end: merges may form a chain."""
     while user.merged_into is not None:
         user = user.merged_into
     return user
@@ -191,7 +192,7 @@ def _next(row: Merge) -> list[LogEntry]:
 def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[LogEntry]) -> int:
     """Append the copies of these entries with their outcomes, under the lock of both users.
 
-    Redacted entries are not copied, nor are entries that record a redaction of that log.
+    Redacted entries are not copied, nor are entries that record a redaction.
     """
     said = [one for one in entries if not one.redacted_at and one.kind != EntryKind.REDACTION]
     cited = {seq for one in said for seq in one.derived_from}
@@ -254,7 +255,7 @@ def _named(entry: LogEntry) -> int | None:
 
 
 def _nameless(merged: MemoryUser, seqs: set[int]) -> dict[int, str]:
-    """Return the types of those of these entries that are records without a key."""
+    """Return the types of the entries among these that are records without a key."""
     found = LogEntry.objects.filter(user=merged, seq__in=seqs, kind=EntryKind.RECORD)
     return {one.seq: one.data["type"] for one in found if one.data and not one.data.get("key")}
 
@@ -278,7 +279,7 @@ def _settle(
 ) -> None:
     """Copy final outcomes: those of messages whose facts exist, and of dismissed entries.
 
-    Facts and typed entries are worked on again, since they must reach this user's project.
+    Facts and typed entries are processed again, since they must reach this user's project.
     """
     settled = {}
     outcomes = EntryOutcome.objects.filter(user=merged, seq__in=[one.seq for one in entries])
@@ -309,7 +310,7 @@ def _stays(entry: LogEntry, outcome: EntryOutcome) -> bool:
 
 
 def _used_by_agents(merged: MemoryUser, entries: Sequence[LogEntry]) -> set[int]:
-    """Return the messages from which a product's agent made records, but nobody a fact.
+    """Return the messages from which a product's agent made records, but nobody made a fact.
 
     No other entry contains what the agent understood.
     """

@@ -9,8 +9,8 @@ from memory.project.names import key_of_entry
 from memory.project.values import RecordId
 from memory.temporal import differences
 
-# Older changes of a record that was changed more often are not read: a field from them names all of
-# the record's entries.
+# If a record was changed more often, its older changes are not read: a field that they set names
+# all of the record's entries.
 MAX_VERSIONS = 50
 
 
@@ -36,7 +36,7 @@ class RecordOrigin:
 
 
 def read_records(checkpoint: Checkpoint, records: Collection[RecordId]) -> dict[RecordId, Any]:
-    """Return those of these records that a version has, in typed JSON; raises Redacted."""
+    """Return the records among these that a version has, in typed JSON; raises Redacted."""
     wanted = set(records)
     locations = RecordLocation.objects.filter(
         user=checkpoint.user_id, key__in={record.key for record in wanted}
@@ -82,10 +82,10 @@ def _last_version_of(location: RecordLocation) -> Checkpoint | None:
 def _last_edits(
     user: MemoryUser, record: RecordId, class_name: str, sources: Sequence[int]
 ) -> Mapping[str, list[int]]:
-    """Return by field the entries that the last edit of it cites.
+    """Return, for each field, the entries that the field's last edit cites.
 
-    Edits are searched in the versions with which the record's entries were settled. A field that
-    none of them sets (it is empty, was renamed, or the record imported) is not in the result.
+    Edits are searched in the versions that settled the record's entries. A field that none of them
+    sets (it is empty or was renamed, or the record was imported) is not in the result.
     """
     settled = EntryOutcome.objects.filter(user=user, seq__in=sources, checkpoint__isnull=False)
     versions = Checkpoint.objects.filter(pk__in=settled.order_by().values("checkpoint"))
@@ -102,7 +102,7 @@ def _last_edits(
 def _is_about(edit: Mapping[str, Any], record: RecordId, class_name: str) -> bool:
     """Tell whether an edit sets fields of the record; an `add` need not name collection and key.
 
-    A redacted edit does not show any more what it was about.
+    A redacted edit no longer shows what it was about.
     """
     if edit.get("redacted"):
         return False

@@ -1,8 +1,8 @@
-"""Reopening: entries that were settled wrongly are pending again, and are worked on anew.
+"""Reopening: entries that were settled wrongly become pending again, and are processed anew.
 
-A reopening is a version of its own, with the files of the one before: what was made of the entries
-stays until somebody changes it. So it can be undone like any version, by a rollback
-(`memory.temporal.rollback.restore`), which restores the outcomes of the entries.
+A reopening is a version of its own, with the files of the one before: what was made from the
+entries stays until somebody changes it. Like any version, it can be undone by a rollback
+(`memory.temporal.rollback.restore`), which restores the entries' outcomes.
 
 Typed entries are not reopened: trusted code has settled them, and would do the same again. Facts of
 a reopened message are dismissed, since they are extracted anew, and the other messages behind such
@@ -27,7 +27,7 @@ from memory.work import lanes
 
 # The limit for one reopening.
 MAX_REOPENED = 10_000
-# The reason for which a fact of a reopened message is dismissed.
+# The reason given for dismissing a fact of a reopened message.
 REMEMBERED_ANEW = "its message was reopened and is processed again"
 
 
@@ -44,7 +44,7 @@ class Selection:
     """A selection of a user's outcomes: those that meet all given conditions; by default, all.
 
     `model` is a language model as calls name it ("openai:gpt-5"): it settled what was decided after
-    its call and before any other model's.
+    its call and before a call of any other model.
     """
 
     entries: Collection[int] | None = None
@@ -92,7 +92,7 @@ def _settled_by(outcomes: QuerySet[EntryOutcome], model: str) -> QuerySet[EntryO
         purpose__in=[LlmPurpose.MEMORIZE, LlmPurpose.STRUCTURE],
         started_at__lte=OuterRef("decided_at"),
     )
-    # A version that no model made was decided by whoever made it.
+    # The outcomes of a version that no model made were decided by whoever made it.
     others = Q(decided_at=F("checkpoint__created_at")) & ~Q(checkpoint__origin=Origin.LLM)
     return (
         outcomes.exclude(others)

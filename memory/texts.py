@@ -1,4 +1,4 @@
-"""Foreign texts (of people, models and backends), made safe to show within others."""
+"""Foreign texts (from people, models and backends), made safe to show within other texts."""
 
 import ast
 import re
@@ -22,11 +22,12 @@ _MARKS = "".join(
 MAX_MARKS = 30  # as in Unicode's stream-safe text: no language needs more
 _TOO_MANY_MARKS = re.compile(f"([{_MARKS}]{{{MAX_MARKS}}})[{_MARKS}]+")
 
-# Of one file: signs other than letters, digits, blanks and underscores. Each may be a node of the
-# syntax tree, which takes a kilobyte, and some microseconds in which no other thread runs.
+# The maximum number, per file, of characters other than letters, digits, blanks and underscores.
+# Each may become a node of the syntax tree, which takes a kilobyte, and some microseconds in which
+# no other thread runs.
 MAX_SIGNS = 400_000
-# Python before 3.11.8 counts the depth of syntax trees for all threads together: of two that parse
-# at the same time, one gets a SystemError (https://github.com/python/cpython/issues/106905).
+# Python before 3.11.8 counts the depth of syntax trees for all threads together: if two parse at
+# the same time, one gets a SystemError (https://github.com/python/cpython/issues/106905).
 _parsing = threading.RLock()
 _NO_SIGNS = bytes(
     number for number in range(256) if number >= 128 or re.match(rb"[\w \t]", bytes([number]))
@@ -36,7 +37,7 @@ _NO_SIGNS = bytes(
 def with_few_marks(text: str) -> str:
     """Return the text with at most 30 combining marks in a row.
 
-    Normalisation sorts the marks in a row, in quadratic time and holding the interpreter's lock:
+    Normalisation sorts consecutive marks in quadratic time, while it holds the interpreter's lock:
     100,000 of them would stop a process for seconds.
     """
     return text if text.isascii() else _TOO_MANY_MARKS.sub(r"\1", text)
@@ -45,8 +46,9 @@ def with_few_marks(text: str) -> str:
 def parse_python(source: str, path: str = "<unknown>") -> ast.Module:
     """Parse a module; raises what `ast.parse` does, and SyntaxError if it refuses the text.
 
-    Python normalises each name, so a name of 100,000 combining marks is refused before; so is more
-    code than can be parsed without stopping all other threads for seconds and filling the memory.
+    Python normalises each name, so a name of 100,000 combining marks is refused beforehand; so is
+    code too long to be parsed without stopping all other threads for seconds and filling the
+    memory.
     """
     _refuse_unparsed(source, path)
     with _parsing:

@@ -23,8 +23,8 @@ def _of_id() -> QuerySet[MemoryUser]:
 # Columns of a head that are large and rarely needed.
 _LARGE = ("edits", "verdict")
 
-# Ways to read a user: without the head, with its small columns, or with the columns that a query
-# needs, which is answered many times a second.
+# Ways to read a user: without the head, with its small columns, or with only the columns that a
+# query needs, since queries are answered many times a second.
 WITHOUT_HEAD = Statement(_of_id)
 WITH_HEAD = Statement(
     _of_id,
@@ -123,7 +123,7 @@ def change_user(
 def find_user(
     workspace: Workspace, user_id: str, read: Statement[MemoryUser] = WITHOUT_HEAD
 ) -> MemoryUser | None:
-    """Return the workspace's user of that id, with the columns of `read`; None if there is none."""
+    """Return the workspace's user with that id, read by `read`; None if there is none."""
     return read.first(workspace=workspace.pk, user_id=user_id)
 
 
@@ -135,7 +135,7 @@ def with_head(users: QuerySet[MemoryUser]) -> QuerySet[MemoryUser]:
 def undisturbed() -> Q:
     """Match rows whose `user` has a stable project.
 
-    It excludes users of whom something is being redacted, which has priority, and merged users.
+    It excludes merged users, and users with a redaction under way, which has priority.
     """
     held = Q(redacting_since__isnull=False) | Q(merged_into__isnull=False)
     return Q(~Exists(MemoryUser.objects.filter(held, pk=OuterRef("user_id"))))
@@ -176,7 +176,7 @@ def is_daily(user: MemoryUser, due: datetime.datetime, now: datetime.datetime) -
 def run_daily(user: MemoryUser) -> None:
     """Schedule the constraints for the next daily hour at the latest.
 
-    A later time from a forecast may be outdated, or there is none.
+    A later time set by a forecast may be outdated, and there may be no time at all.
     """
     daily = next_daily_run(user, timezone.now())
     later = Q(constraints_due_at=None) | Q(constraints_due_at__gt=daily)
@@ -187,8 +187,8 @@ def run_daily(user: MemoryUser) -> None:
 def next_run(user: MemoryUser, instant: datetime.datetime, *, soon: bool) -> datetime.datetime:
     """Return when the constraints, which have run as of `instant`, run next by the clock.
 
-    That is some minutes later if it is to be `soon`, because one of them takes the moment,
-    otherwise at the daily hour. What is due already stays due. The user's row must be locked.
+    That is some minutes later if it is to be `soon`, because one of them reads the current time,
+    otherwise at the daily hour. A run that is already due stays due. The user's row must be locked.
     """
     now = timezone.now()
     due = user.constraints_due_at
@@ -197,6 +197,6 @@ def next_run(user: MemoryUser, instant: datetime.datetime, *, soon: bool) -> dat
     if not soon:  # discard the wake-up time of an older version's forecast
         return next_daily_run(user, now)
     step = datetime.timedelta(minutes=settings.UAC_INSTANT_MINUTES)
-    missed = max((now - instant) // step, 0)  # skipped times are not caught up with
+    missed = max((now - instant) // step, 0)  # missed times are not made up for
     following = instant + (missed + 1) * step
     return following if due is None else min(due, following)

@@ -38,7 +38,7 @@ OVERLAP = datetime.timedelta(hours=24)
 
 
 class UnknownUsers(ValueError):
-    """The workspace has no users of these ids; the message names them."""
+    """The workspace has no users with these ids; the message names them."""
 
 
 def create_key(
@@ -103,7 +103,7 @@ def replace_key(key: ApiKey, overlap: datetime.timedelta = OVERLAP) -> tuple[Api
 
 
 def persons(workspace: Workspace, user_ids: Iterable[str]) -> list[int]:
-    """Return the primary keys of the workspace's users of these ids; raises UnknownUsers."""
+    """Return the primary keys of the workspace's users with these ids; raises UnknownUsers."""
     wanted = set(user_ids)
     users = MemoryUser.objects.filter(workspace=workspace, user_id__in=wanted)
     found = dict(users.values_list("user_id", "pk"))
@@ -115,8 +115,8 @@ def persons(workspace: Workspace, user_ids: Iterable[str]) -> list[int]:
 def reach(key: ApiKey, user: str = "", workspace: str = "") -> Q:
     """Match the users that a key may access, or rows that belong to them.
 
-    The arguments are the lookups that lead from a row to its user, and to its workspace unless by
-    way of the user.
+    The arguments are the lookups that lead from a row to its user, and to its workspace if that is
+    not reached through the user.
     """
     path = f"{user}__" if user else ""
     found = Q(**{workspace or f"{path}workspace": key.workspace_id})

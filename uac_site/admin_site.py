@@ -116,6 +116,6 @@ class StaffSite(admin.AdminSite):
 
 
 class StaffAdminConfig(AdminConfig):
-    """Installs the site in the place of Django's own."""
+    """Installs the site in place of Django's own."""
 
     default_site = "uac_site.admin_site.StaffSite"

@@ -1,10 +1,10 @@
-"""The site as an app: it holds no model, only what must happen once Django has its settings."""
+"""The site as an app: it has no models, only the setup that runs once the settings are loaded."""
 
 from django.apps import AppConfig
 
 
 class SiteConfig(AppConfig):
-    """Registers the checks of a safe deployment and sets up structured logs."""
+    """Registers the checks for a safe deployment and sets up structured logs."""
 
     name = "uac_site"
 

@@ -1,7 +1,7 @@
 """Redis as Celery's broker, with queues of limited length.
 
-A message is a hint: one that has waited for long is worthless, and the dispatcher finds its work.
-So if nobody takes them, the oldest are dropped.
+Messages are hints: a hint that has waited for long is worthless, since the dispatcher finds the
+work. So if nobody takes the messages, the oldest are dropped.
 """
 
 from collections import Counter
@@ -9,9 +9,9 @@ from typing import Any
 
 from kombu.transport import redis
 
-# Maximum messages of each priority in a queue: they take some megabytes.
+# The maximum number of messages per priority in a queue: they take some megabytes.
 MAX_WAITING = 10_000
-# A queue is trimmed after this many messages that a process puts there.
+# A process trims a queue whenever it has put this many messages into it.
 EVERY = 100
 
 

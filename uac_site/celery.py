@@ -33,7 +33,7 @@ app = Celery("uac", task_cls="uac_site.celery:TracedTask")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.imports = ("workers.tasks", "workers.service.lifecycle", "workers.service.consuming")
 app.steps["consumer"].add("workers.service.consuming:Consuming")
-# Celery would open a database connection for every task. As in requests, they are kept.
+# Celery would open a database connection for every task. Keep connections, as for requests.
 app.conf.CELERY_DB_REUSE_MAX = sys.maxsize
 
 

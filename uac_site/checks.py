@@ -1,7 +1,7 @@
 """System checks: every process refuses to start with unsafe production settings.
 
 They run with every `manage.py` command, and at the start of the web process and of every worker;
-the one that asks the database runs at those starts and with `check --deploy --database default`.
+the one that queries the database runs at those starts and with `check --deploy --database default`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ EXAMPLES = {
     "REDIS_URL": "redis://:password@host:6379/0",
 }
 TAG = "uac"
-# Each says of settings by name what is wrong, beside the ranges of numbers.
+# Each returns what is wrong with settings, by name, apart from the ranges of numbers.
 VALIDATORS = (
     sandbox_limits.validate_server_settings,
     language_models.validate_server_settings,
@@ -117,7 +117,7 @@ def _always() -> Iterator[CheckMessage]:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Return which of the server's settings are wrong, and what is wrong with them, by name."""
+    """Return what is wrong with the server's settings, by the name of each invalid one."""
     found = overrides.validate_server_settings()
     for validate in VALIDATORS:
         found |= {name: f"{name}: {problem}" for name, problem in validate().items()}
@@ -183,7 +183,10 @@ def check_mail(
         with transaction.atomic():
             if not StaffSubscription.objects.filter(enabled=True).exists():
                 return []
-    except (OperationalError, ProgrammingError):  # another check, or the first `migrate`, tells
+    except (
+        OperationalError,
+        ProgrammingError,
+    ):  # another check reports it, or nothing is migrated yet
         return []
     found: list[CheckMessage] = []
     if settings.EMAIL_BACKEND in NO_MAIL:

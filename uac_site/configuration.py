@@ -24,7 +24,7 @@ COLUMNS = """\
 
 
 def page() -> str:
-    """Return the page as the table has it."""
+    """Return the page, generated from the table."""
     return HEAD + "".join(map(_section, table.GROUPS))
 
 
@@ -57,7 +57,7 @@ def _bounds(setting: Setting) -> str:
 
 
 def _value(value: Any) -> str:
-    """Return a value as the variable has it."""
+    """Return a value as it is written in the variable."""
     if isinstance(value, list):
         return ",".join(map(_value, value))
     if isinstance(value, bool):

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 
-# No script or style in a page, no frame, no plugin, no other server. Data for scripts goes into
-# `json_script` or attributes; images of some hundred bytes are in Django's style sheets.
+# No inline script or style, no frame, no plugin, no other server. Data for scripts goes into
+# `json_script` or attributes; Django's style sheets embed images of some hundred bytes.
 POLICY = "; ".join(
     [
         "default-src 'self'",

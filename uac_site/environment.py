@@ -16,7 +16,7 @@ class FilesWithoutLineEnd(FileAwareMapping):  # type: ignore[misc] # it has no t
     """
 
     def __getitem__(self, key: str) -> str:
-        """Return the value of a variable; raise KeyError if there is neither it nor a file."""
+        """Return the value of a variable; raise KeyError if neither it nor its file is set."""
         value: str = super().__getitem__(key)
         if self.env.get(f"{key}_FILE"):
             value = value.rstrip("\r\n") or self.env[key]

@@ -1,7 +1,7 @@
 """Check the health of a process in this container, as `healthcheck.py [URL]`: status 0 if healthy.
 
-The URL is http://HOST:PORT/PATH, or unix:SOCKET, which is asked for /_ping. It is run by its path
-and imports nothing of the server, so that it costs little.
+The URL is http://HOST:PORT/PATH, or unix:SOCKET, which is asked for /_ping. This script is run by
+its path and imports nothing from the server, so that it costs little.
 """
 
 import http.client

@@ -1,6 +1,6 @@
 """Log-in to the staff's pages: repeated failures impose a wait, even with the right password.
 
-Failures are counted over all processes, by address and by name. An attacker who fails under
+Failures are counted across all processes, by address and by name. An attacker who fails under
 somebody's name locks that person out for a second at a time, while the attack lasts.
 """
 

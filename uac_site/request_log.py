@@ -17,7 +17,7 @@ def request_ids(
 ) -> Callable[[HttpRequest], HttpResponseBase]:
     """Return a middleware that gives each request an id, in the log, in errors and in the answer.
 
-    The id is the caller's own `X-Request-Id`, if that can be put in a line of log.
+    The id is the caller's own `X-Request-Id`, if it is safe to log.
     """
 
     def respond(request: HttpRequest) -> HttpResponseBase:

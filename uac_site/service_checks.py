@@ -19,7 +19,7 @@ from memory.work.hints import redis_client
 # The kind of the process that starts; None if somebody only runs the checks.
 starting: Kind | None = None
 
-# Words in the errors of PostgreSQL or its client, and their causes.
+# Phrases in the errors of PostgreSQL or its client → the cause of each error.
 _CAUSES = {
     "password authentication failed": "The name or the password is wrong.",
     "no password supplied": "The URL has no password: postgres://uac:password@host:5432/uac.",

@@ -1,7 +1,7 @@
-"""Settings, every one of them from the environment.
+"""Settings, all of them read from the environment.
 
 A variable `NAME` may also be given as `NAME_FILE`, the path of a file that holds its value, so that
-secrets can be mounted instead of exported; the end of its last line is not part of it.
+secrets can be mounted instead of exported; a line end at its end is not part of the value.
 `memory/workspace_settings/table.py` lists the variables with their defaults;
 `uac_site/checks.py` refuses combinations that are unsafe in production.
 """
@@ -22,7 +22,7 @@ django_stubs_ext.monkeypatch()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-# The product's own: see the table for each.
+# The product's own settings: see the table for each.
 vars().update({name: read(name) for name in table.SETTINGS if name.startswith("UAC_")})
 # "production" unless somebody says otherwise: forgetting a variable must never weaken a server.
 DEVELOPMENT = read("UAC_ENVIRONMENT") == "development"
@@ -176,7 +176,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 # gives up.
 CELERY_BROKER_POOL_LIMIT = 10
 CELERY_BROKER_POOL_ACQUIRE_TIMEOUT = 2
-# Of pools of processes. Threads cannot be ended; their work can be claimed by others.
+# Time limits for pools of processes. Threads cannot be ended, but others can claim their work.
 CELERY_TASK_SOFT_TIME_LIMIT = read("UAC_WORK_SECONDS")
 CELERY_TASK_TIME_LIMIT = CELERY_TASK_SOFT_TIME_LIMIT + 60
 # Publishing happens in a request's thread, after commit: fail fast, since the dispatcher finds the
@@ -199,7 +199,7 @@ DEFAULT_FROM_EMAIL = SERVER_EMAIL = read("UAC_MAIL_FROM")
 
 # -- HTTP --------------------------------------------------------------------------------------
 DATA_UPLOAD_MAX_MEMORY_SIZE = read("UAC_MAX_REQUEST_BYTES")
-# No form takes files: those that are sent are read past, not stored.
+# No form takes files: any that are sent are skipped, not stored.
 FILE_UPLOAD_HANDLERS: list[str] = []
 
 REST_FRAMEWORK = {
@@ -276,7 +276,7 @@ FORMAT_MODULE_PATH = ["uac_site.formats"]
 
 # -- Transport security: on, unless this is a development server -----------------------------------
 SECURE_SSL_REDIRECT = read("SECURE_SSL_REDIRECT")
-# The load balancer asks over plain HTTP.
+# Load balancers request these over plain HTTP.
 SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$"]
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = not DEVELOPMENT
 SECURE_HSTS_SECONDS = read("SECURE_HSTS_SECONDS")
@@ -284,7 +284,7 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = not DEVELOPMENT
 if read("UAC_BEHIND_PROXY"):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
-# -- Logs: one JSON object a line, with request and task ids and never a person's content ----------
+# -- Logs: one JSON object per line, with request and task ids and never a person's content --------
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

@@ -33,7 +33,7 @@ SECONDS = Histogram(
 
 
 class Telemetry:
-    """The outermost middleware: counts and times each request, and makes a span of it."""
+    """The outermost middleware: counts and times each request, and traces it as a span."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response
@@ -66,8 +66,8 @@ def _lower(request: HttpRequest) -> dict[str, str]:
 def registry() -> CollectorRegistry:
     """Return a registry of this process's metrics and those of requests.
 
-    With PROMETHEUS_MULTIPROC_DIR it has those of all processes that share that folder, whichever of
-    them is asked.
+    With PROMETHEUS_MULTIPROC_DIR it has the metrics of all processes that share that folder,
+    whichever of them is asked.
     """
     registry = serving.own_process()
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):

@@ -31,14 +31,14 @@ alarms.watch()
 share_fairly()
 
 
-# Anybody can send the form of a staff page slowly, without a password, and keep a thread busy: this
-# limit leaves threads for the API.
+# Without a password, anybody can send a staff page's form slowly and keep a thread busy: this limit
+# leaves threads for the API.
 ADMIN_BODIES = 4
 _admin_bodies = threading.BoundedSemaphore(ADMIN_BODIES)
 
 
 def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-    """Answer a request; one with a body for the staff's pages only if there is a free slot."""
+    """Answer a request; if it has a body for the staff's pages, only if there is a free slot."""
     if environ["REQUEST_METHOD"] != "POST" or not environ["PATH_INFO"].startswith(_ADMIN):
         return _answer(environ, start_response)
     text = {"Content-Type": "text/plain; charset=utf-8"}
@@ -59,8 +59,9 @@ def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> 
 def _answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
     """Have Django answer; a chunked body gets a length.
 
-    Django treats a body without a length as absent, and would ignore what the client sent. It gets
-    the maximum allowed length, and is read only when needed: not before the caller is known.
+    Django treats a body without a length as absent, and would ignore what the client sent. So the
+    body gets the maximum allowed length, and is read only when needed: not before the caller is
+    known.
     """
     if "chunked" in environ.get("HTTP_TRANSFER_ENCODING", "").lower():
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE

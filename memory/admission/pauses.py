@@ -1,9 +1,10 @@
 """Pauses: the staff stop the work on a user, or on a whole workspace, for a while.
 
-Entries are accepted and wait; what is known can be read. Until somebody resumes the work, nothing
-is checked, answered by a sandbox or a language model, forecast or backtested. Work under way when
-the pause begins is finished, with the runs that it asks for. Redaction, erasure and merging
-continue, since somebody is entitled to them, and so do webhooks and mails about past events.
+Entries are still accepted, but wait; existing data can still be read. Until somebody resumes the
+work, nothing is checked, forecast or backtested, and neither a sandbox nor a language model answers
+anything. Work under way when the pause begins is finished, including the runs that it requests.
+Redaction, erasure and merging continue, since somebody is entitled to them; so do webhooks and
+mails about past events.
 """
 
 from django.db import IntegrityError, transaction
@@ -19,14 +20,14 @@ def pause(of: MemoryUser | Workspace, *, by: str, reason: str) -> bool:
         with transaction.atomic():
             Pause.objects.create(**_of(of), paused_at=timezone.now(), paused_by=by, reason=reason)
     except IntegrityError:
-        if is_paused(of):  # it failed for this reason, not because the user was erased meanwhile
+        if is_paused(of):  # the cause is an existing pause, not an erasure meanwhile
             return False
         raise
     return True
 
 
 def resume(of: MemoryUser | Workspace, *, by: str) -> bool:
-    """Resume the work: the dispatcher gives out what waits. Return False if it was not paused."""
+    """Resume the work: the dispatcher hands out waiting work. Return False if it was not paused."""
     return bool(
         Pause.objects.filter(resumed_at=None, **_of(of)).update(
             resumed_at=timezone.now(), resumed_by=by
@@ -47,7 +48,7 @@ def of_user(user: MemoryUser) -> Pause | None:
 
 
 def are_paused(user: str, workspace: str) -> Q:
-    """Match rows whose user or workspace is paused; the arguments are lookups that lead to them."""
+    """Match rows whose user or workspace is paused; the arguments are the lookups to both."""
     still = Pause.objects.filter(resumed_at=None)
     return Q(Exists(still.filter(user=OuterRef(user)))) | Q(
         Exists(still.filter(workspace=OuterRef(workspace), user=None))

@@ -1,10 +1,10 @@
-"""Rate limits: the requests and entries that a workspace may send in a minute, over all processes.
+"""Rate limits: the requests and entries that a workspace may send per minute, across all processes.
 
-Each rate is a token bucket that holds a minute's worth, so that a burst is served. Redis stores the
-moment at which the bucket is full again (the generic cell rate algorithm), and the moment at which
-that was written. A process takes a hundredth of a minute's worth at a time and counts it down by
-itself, so few requests ask Redis. If Redis does not answer, each process uses a bucket of its own:
-no request is refused or delayed for that.
+Each rate is a token bucket that holds a minute's worth, so bursts are served. Redis stores the time
+at which the bucket will be full again (the generic cell rate algorithm), and the time of that
+write. A process takes a hundredth of a minute's worth at a time and counts it down locally, so few
+requests query Redis. If Redis does not answer, each process uses a bucket of its own: no request is
+refused or delayed because Redis is down.
 """
 
 import math
@@ -22,13 +22,13 @@ from memory.workspace_settings import table
 logger = structlog.get_logger(__name__)
 
 MINUTE = 60.0
-# A process takes a minute's worth divided by this, beyond what it needs now.
+# Beyond what it needs now, a process takes a minute's worth divided by this.
 SHARE = 100
-# A Redis that did not answer is not asked again for this long.
+# How long Redis is not asked again after it has failed to answer.
 SILENT_SECONDS = 10.0
 
 # Returns the amount taken, the amount left, and the microseconds until the needed amount is there.
-# A bucket that is full enough gives more than it has, so that no single request is too large for
+# A bucket that is full enough grants more than it holds, so that no single request is too large for
 # it. If Redis's clock was set back, the bucket keeps its level.
 TAKE = Script("""
 local rate, need, more = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -71,7 +71,7 @@ class RateStatus:
 
 @dataclass
 class _Held:
-    """Tokens taken by this process and not used yet, and its own bucket without Redis.
+    """Tokens that this process has taken but not used, and its own bucket for when Redis is down.
 
     `left` is the level of the common bucket as last reported.
     """
@@ -88,7 +88,7 @@ _silent_until = 0.0
 
 
 def take(workspace: Workspace, name: str, cost: int = 1) -> RateStatus:
-    """Take so much of a rate of the workspace; nothing is taken where it is not there."""
+    """Take `cost` tokens from a rate of the workspace; take none if there are too few."""
     rate = int(workspace.effective(table.QUOTAS)[name])
     key = (str(workspace.public_id), name)
     held = _held.get(key)
@@ -108,7 +108,7 @@ def take(workspace: Workspace, name: str, cost: int = 1) -> RateStatus:
 
 
 def left_of(name: str, rate: int, key: str, *, take: bool) -> int:
-    """Return what is left of a rate that belongs to no workspace; `take` also takes one token.
+    """Return the tokens left in a rate that belongs to no workspace; `take` also takes one.
 
     `key` identifies the caller; Redis learns nothing else about them.
     """

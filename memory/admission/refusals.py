@@ -1,6 +1,6 @@
-"""Counters of requests refused for a rate or quota, by workspace, in Redis, for Prometheus.
+"""Counters of requests refused because of a rate or quota, per workspace, in Redis for Prometheus.
 
-Like everything there, they may be lost, and then start again at zero.
+Like everything in Redis, they may be lost, and then start at zero again.
 """
 
 from collections.abc import Iterator

@@ -10,9 +10,9 @@ class Places:
     """A limited number of slots for waiting requests; thread-safe.
 
     A caller (a workspace, or a member of the staff) gets a slot while it holds fewer than `factor`
-    times the free ones. Alone, a caller gets two thirds of them with a factor of 2, half of them
-    with 1; some are always left for the next caller, and for the one after that (Choudhury and
-    Hahne, "Dynamic queue length thresholds", 1998).
+    times the free slots. A lone caller gets two thirds of all slots with a factor of 2, half of
+    them with a factor of 1; some are always left for a second caller, and for a third (Choudhury
+    and Hahne, "Dynamic queue length thresholds", 1998).
     """
 
     def __init__(self, number: int, factor: int = 2) -> None:

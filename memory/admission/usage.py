@@ -1,8 +1,8 @@
 """The usage of a workspace, checked against its quotas.
 
-Totals are counted periodically: if each append kept them, the appends of a workspace would wait for
-each other. So a quota may be exceeded by what arrives in between, which the rates bound. Pending
-entries are counted more often. Nothing that is in the log is ever refused for a quota.
+Totals are counted periodically: if each append updated them, a workspace's appends would wait for
+each other. So a quota may be exceeded by what arrives between two counts, which the rates limit.
+Pending entries are counted more often. No quota ever rejects what is already in the log.
 """
 
 import time
@@ -27,14 +27,14 @@ MIB = 2**20
 TOTALS_SECONDS = 60.0
 PENDING_SECONDS = 2.0
 AT_MOST = 0.01
-# Seconds for which a process relies on the last counts. Before it refuses something it counts the
-# workspace itself, unless it did so recently: nobody is refused because a dispatcher is dead.
+# Seconds for which a process relies on the last counts. Before it refuses something, it counts the
+# workspace's usage itself, unless it did so recently: a dead dispatcher causes no refusals.
 BELIEVED_SECONDS = 1.0
 OWN_SECONDS = 5.0
 # Up to this number, users are counted whenever one is created; beyond it, only near the quota.
 FEW_USERS = 10_000
 NEAR = 0.9
-# Up to this share of the limit, waiting runs are admitted by the last count and the runs since.
+# Up to this share of the limit, runs are admitted by the last count plus the runs admitted since.
 FAR = 0.5
 # Seconds after which a client that is refused for the moment should retry.
 PENDING_WAIT = 30.0
@@ -66,8 +66,8 @@ ON CONFLICT (workspace_id) DO UPDATE SET
 WHERE (use.users, use.entries, use.log_bytes)
     IS DISTINCT FROM (excluded.users, excluded.entries, excluded.log_bytes)
 """
-# The backlog of a language model's lane is counted up to a number; beyond it, the entries that came
-# since all was settled are used. Without a model nobody works on it, so it is no backlog.
+# The backlog of a language model's lane is counted up to a limit; beyond it, all entries since the
+# lane's cursor count. Without a model nobody works on the lane, so it has no backlog.
 PENDING = """
 INSERT INTO memory_workspaceuse AS use
     (workspace_id, users, entries, log_bytes, pending_records, pending_structure)
@@ -90,7 +90,7 @@ ON CONFLICT (workspace_id) DO UPDATE SET
 WHERE (use.pending_records, use.pending_structure)
     IS DISTINCT FROM (excluded.pending_records, excluded.pending_structure)
 """
-# Counts no more than matter. Runs of paused users are not executed, so they delay nobody.
+# Counts no further than the limit. Runs of paused users are not executed, so they delay nobody.
 ASKED_FOR = """
 SELECT count(*) FROM (
     SELECT FROM memory_run AS run JOIN memory_memoryuser AS person ON person.id = run.user_id
@@ -104,13 +104,13 @@ SELECT count(*) FROM (
 _count_at = {TOTALS: 0.0, PENDING: 0.0}
 _count_own_at: dict[int, float] = {}
 _believed: dict[int, tuple[float, WorkspaceUse]] = {}
-# By workspace: until when the count is relied on, how many runs are asked for, and up to how many
-# the limit is far away.
+# By workspace: until when the count is relied on, the number of requested runs, and the number up
+# to which no new count is needed.
 _asked_lately: dict[int, tuple[float, int, float]] = {}
 
 
 def count_when_due() -> int:
-    """Count what is due to be counted, for all workspaces; return how many numbers have changed."""
+    """Run the counts that are due, for all workspaces; return the number of changed rows."""
     changed = 0
     for statement, seconds in ((TOTALS, TOTALS_SECONDS), (PENDING, PENDING_SECONDS)):
         began = time.monotonic()
@@ -144,7 +144,7 @@ def of(workspace: Workspace) -> WorkspaceUse:
 
 
 def waiting() -> Iterator[tuple[str, str, int]]:
-    """Yield public id, kind and number of each workspace's waiting and running work."""
+    """Yield each workspace's public id, and the kind and number of its waiting and running work."""
     counted = WorkspaceUse.objects.values_list(
         "workspace__public_id", "pending_records", "pending_structure"
     )
@@ -229,7 +229,7 @@ def check_users(workspace: Workspace) -> None:
 def check_runs(user: MemoryUser) -> None:
     """Raise Exceeded if the user's workspace has as many runs waiting or under way as it may.
 
-    If there is much room left, it is not counted each time: other processes may then admit as many.
+    Far below the limit, runs are not counted each time, so other processes may admit just as many.
     """
     now = time.monotonic()
     until, asked_for, far = _asked_lately.get(user.workspace_id, (0.0, 0, 0.0))

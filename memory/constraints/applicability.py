@@ -36,12 +36,12 @@ class Applicability:
 
     @property
     def applies(self) -> bool:
-        """Tell whether it runs for the user."""
+        """Tell whether the constraint runs for the user."""
         return not self.reasons
 
     @property
     def ended(self) -> str:
-        """The reason that its alerts get when it does not run any more."""
+        """The reason recorded with its alerts when the constraint no longer runs."""
         if not self.constraint.enabled:
             return "constraint disabled"
         if self.match.applies:
@@ -50,9 +50,9 @@ class Applicability:
 
 
 def applicabilities(user: MemoryUser, outline: Outline) -> list[Applicability]:
-    """Return the applicability of every constraint with a live version to the user, by name.
+    """Return the applicability to the user of every constraint with a live version, by name.
 
-    Their sources are not read.
+    The constraints' sources are not read.
     """
     constraints = (
         WorkspaceConstraint.objects.filter(workspace=user.workspace_id, live__isnull=False)
@@ -64,7 +64,7 @@ def applicabilities(user: MemoryUser, outline: Outline) -> list[Applicability]:
 
 
 def live_at(user: MemoryUser, path: str, outline: Outline) -> Applicability:
-    """Return the applicability of the live constraint of this path to the user.
+    """Return the applicability to the user of the live constraint with this path.
 
     Raises WorkspaceConstraint.DoesNotExist if there is none.
     """
@@ -74,7 +74,7 @@ def live_at(user: MemoryUser, path: str, outline: Outline) -> Applicability:
 
 
 def concern(user: MemoryUser, outline: Outline) -> bool:
-    """Tell whether workspace constraints could open or resolve an alert of the user's."""
+    """Tell whether workspace constraints could open or resolve one of the user's alerts."""
     found = applicabilities(user, outline)
     if any(applicability_of.applies for applicability_of in found):
         return True
@@ -115,16 +115,16 @@ def includes(constraint: WorkspaceConstraint, public_id: UUID) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _needs(version_pk: UUID) -> Needs:
-    """Parse the shapes that a version declares, cached: it never changes, and was judged."""
+    """Parse the shapes that a version declares; cached, since a judged version never changes."""
     return needs_of(WorkspaceConstraintVersion.objects.only("source").get(pk=version_pk).source)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """The number of users with a project whom a version fits, and the reasons for the others.
+    """The number of users with a project to whom a version applies, and why not to the others.
 
-    `within` counts those of the fitting users that are within the percentage. `after` is the key
-    after which to continue; it is None if no users are left.
+    `within` counts those to whom it applies and who are within the rollout percentage. `after` is
+    the key after which to continue; it is None if no users are left.
     """
 
     users: int
@@ -137,9 +137,10 @@ class Coverage:
 def coverage(
     version: WorkspaceConstraintVersion, *, after: int = 0, most: int = COVERAGE_BATCH
 ) -> Coverage:
-    """Match a version with the projects of `most` of the workspace's users, after a user's key.
+    """Match a version against the projects of up to `most` of the workspace's users.
 
-    Raises ShapeError if the version declares nothing that could be matched.
+    It starts after the user with the key `after`. Raises ShapeError if the version declares nothing
+    that could be matched.
     """
     constraint = version.constraint
     needs = needs_of(version.source)
@@ -181,7 +182,7 @@ def read_live(constraints: Iterable[WorkspaceConstraint]) -> dict[str, Workspace
 
 
 def version_of(alert: Alert) -> WorkspaceConstraintVersion | None:
-    """Return the version that last found an alert; None if no workspace constraint did."""
+    """Return the version that last raised an alert; None if no workspace constraint did."""
     if alert.last_run is None or not alert.constraint.startswith(FOLDER):
         return None
     ran = (alert.last_run.output or {}).get("workspace", [])

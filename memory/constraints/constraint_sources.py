@@ -1,7 +1,7 @@
 """Static facts about a constraint's source: the severity of its alerts, and what it reads.
 
 Nothing is executed. Sources have passed the gate or came with another project; a source that is not
-valid Python reads nothing.
+valid Python counts as reading nothing.
 """
 
 import ast
@@ -19,7 +19,7 @@ _CRITICAL = re.compile(r"\b(critical|CRITICAL)\b")
 
 
 def may_be_critical(source: str) -> bool:
-    """Tell whether a constraint can yield critical alerts, so that somebody may rely on it."""
+    """Tell whether a constraint can yield critical alerts, on which somebody may rely."""
     return _CRITICAL.search(source) is not None
 
 
@@ -45,8 +45,8 @@ def reads_of(source: str) -> Reads:
 def reads_field(reads: Reads, domain: Domain, class_: Class, field: str) -> bool:
     """Tell whether a constraint may read this field.
 
-    It has an attribute of that name, and reads records of the class, or any of the domain if the
-    class is part of other records.
+    That is, it uses an attribute of that name and reads records of the class, or any records of the
+    domain if the class is part of other records.
     """
     if field not in reads.attributes:
         return False
@@ -59,7 +59,7 @@ def reads_field(reads: Reads, domain: Domain, class_: Class, field: str) -> bool
 def optional_fields_at(
     source: str, line: int | None, outline: Outline
 ) -> list[tuple[Domain, Class, Field]]:
-    """Return the optional fields that a line of a constraint reads, as far as its names tell."""
+    """Return the optional fields that a line of a constraint reads, judging by names alone."""
     statements = _statements(source)
     names = {node.attr for node in _attributes(statements) if node.lineno == line}
     reads = Reads(_imported(statements), names)

@@ -1,4 +1,4 @@
-"""Widened fields: typed entries may make a field optional, or its type wider.
+"""Widened fields: typed entries may make a field optional, or widen its type.
 
 A field becomes optional as soon as one record lacks it. Code that relies on the field fails from
 then on, unless somebody adapts it.
@@ -29,7 +29,7 @@ class Widened:
 
 
 def by_entries(user: MemoryUser, seqs: Collection[int]) -> list[Widened]:
-    """Return what these typed entries have widened, in the order in which they were settled."""
+    """Return the fields that these typed entries have widened, in the order of settlement."""
     settled = EntryOutcome.objects.filter(user=user, seq__in=seqs, outcome=Outcome.COVERED)
     versions = Checkpoint.objects.filter(
         user=user, origin=Origin.RECORDS, pk__in=settled.values("checkpoint")
@@ -46,7 +46,7 @@ def by_entries(user: MemoryUser, seqs: Collection[int]) -> list[Widened]:
 def constraints_that_read(user: MemoryUser, widened: Sequence[Widened]) -> list[str]:
     """Return the names of the user's own constraints that may read one of these fields.
 
-    They are those of the newest version.
+    Only the newest version's constraints are considered.
     """
     head = MemoryUser.objects.select_related("head").get(pk=user.pk).head
     if head is None or not widened:
@@ -69,9 +69,9 @@ def constraints_that_read(user: MemoryUser, widened: Sequence[Widened]) -> list[
 
 
 def _by_version(version: Checkpoint) -> Iterator[Widened]:
-    """Yield the fields that a version of typed entries has widened, each with its entry.
+    """Yield the fields that a version made from typed entries has widened, each with its entry.
 
-    The edit of a record cites the entry; the edits of the schema that it needs come before it.
+    A record's edit cites the entry; the schema edits that the record needs come before it.
     """
     types = _types(Outline.from_json(version.parent.outline)) if version.parent else {}
     waiting: list[WidenField] = []

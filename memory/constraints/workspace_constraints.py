@@ -1,9 +1,10 @@
 """Workspace constraints: written once, judged, approved, and running for all users that they fit.
 
-A version is written and never changed. A worker judges it
-(`workers/checkpointing/workspace_constraints.py`); somebody who may approves it, which makes it
-live. It then runs for its rollout percentage of the users, wherever a user's project has what it
-needs (`memory.constraints.applicability`). Each such change queues a run of the users' constraints.
+Once written, a version never changes. A worker judges it
+(`workers/checkpointing/workspace_constraints.py`); somebody with the permission approves it, which
+makes it live. It then runs for its rollout percentage of the users, provided that their projects
+have what it needs (`memory.constraints.applicability`). Each such change queues a run of the users'
+constraints.
 """
 
 import datetime
@@ -117,7 +118,7 @@ def propose(
 
 
 def approve(version: WorkspaceConstraintVersion, *, by: str) -> WorkspaceConstraint:
-    """Make a version live that has passed and was backtested; an earlier approved one can return.
+    """Make a version live that has passed and was backtested, or that was approved earlier.
 
     Raises NotApprovable.
     """
@@ -150,7 +151,7 @@ def change(
     enabled: bool | None = None,
     description: str | None = None,
 ) -> WorkspaceConstraint:
-    """Change what is given: the percentage, whether it is enabled, and its description.
+    """Change the given values: the percentage, whether it is enabled, and its description.
 
     Raises BadConstraint.
     """

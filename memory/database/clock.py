@@ -1,8 +1,8 @@
-"""Check of this process' clock against the database's, which is the reference.
+"""Check of this process's clock against the database's, which is the reference.
 
-Leases, waits and instants are times that one process writes and others compare with their own. A
-process whose clock has leapt would take over leases that others hold, and schedule work a day off.
-So it does nothing until its clock is right again (`leases`, `dispatching`).
+Leases, waits and instants are times that one process writes and others compare with their own
+clocks. A process whose clock has jumped would take over leases that others hold, and schedule work
+a day off. So such a process does nothing until its clock is right again (`leases`, `dispatching`).
 """
 
 import threading
@@ -15,8 +15,8 @@ from django.utils import timezone
 
 logger = structlog.get_logger(__name__)
 
-# How often the database is asked, in seconds; it is also asked when the wall clock has leapt
-# against the monotonic one.
+# How often the database is asked, in seconds; it is also asked when the wall clock
+# has jumped relative to the monotonic one.
 ASK_SECONDS = 10.0
 LEAP_SECONDS = 1.0
 

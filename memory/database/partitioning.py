@@ -1,13 +1,13 @@
 """Partitioning the log by user on a running server: `manage.py partition_log`.
 
-Beside the *live* table, `public.memory_logentry`, there is a *spare* one of the same name in a
-schema of its own, which only the owner can access. `copy` brings the spare up to the live one,
-`swap` exchanges the two in one transaction. Then the plain table is the spare, so going back is the
-same two steps again; `finish` drops the spare. Run as the role that owns the tables.
+Besides the *live* table, `public.memory_logentry`, there is a *spare* table of the same name in its
+own schema, which only the owner can access. `copy` brings the spare up to date with the live table;
+`swap` exchanges the two in one transaction. The plain table is then the spare, so the same two
+steps lead back; `finish` drops the spare. Run this as the role that owns the tables.
 
-This is simple because a log only grows: the entries of a user that the spare lacks lie between the
-last number copied and the user's `last_seq`. A trigger notes the only change that a row can undergo
-meanwhile, a redaction.
+This is simple because a log only grows: a user's entries that are missing from the spare lie
+between the last number copied and the user's `last_seq`. The only change that a row can undergo
+meanwhile is a redaction, which a trigger records.
 """
 
 import time
@@ -22,7 +22,8 @@ from django.db import OperationalError, connection, transaction
 Result = TypeVar("Result")
 
 TABLE = "memory_logentry"
-# The schema of the partitions and of the notes; and that of the plain table while it is the spare.
+# The schema of the partitions and of the notes, and the one for the plain table while it is the
+# spare.
 SCHEMA = "log_partitions"
 PLAIN = "log_plain"
 LOCK_SECONDS = 2.0  # the time others may wait behind a swap that cannot begin
@@ -51,7 +52,7 @@ SELECT person.id, coalesce(copied.seq, 0), person.last_seq
 FROM public.memory_memoryuser AS person LEFT JOIN {SCHEMA}.copied ON copied.user_id = person.id
 WHERE person.last_seq > coalesce(copied.seq, 0) ORDER BY person.id
 """  # noqa: S608  # nosec B608 # names of our own
-# User by user, by the index: otherwise the planner might read the whole log for each batch.
+# User by user, through the index: otherwise the planner might read the whole log for each batch.
 COPY = """
 INSERT INTO {spare} ({columns}) SELECT {columns} FROM (
     SELECT entry.* FROM unnest(%(users)s::bigint[], %(after)s::bigint[], %(until)s::bigint[])
@@ -90,7 +91,7 @@ class NotNow(Exception):
 
 @dataclass(frozen=True)
 class PartitionProgress:
-    """The progress: whether the live table is partitioned, the spare, and users behind."""
+    """Whether the live table is partitioned, the spare's schema, and the number of users behind."""
 
     partitioned: bool
     spare: str | None
@@ -119,11 +120,11 @@ def prepare(partitions: int) -> None:
 def copy(
     report: Callable[[int], None] = lambda copied: None, *, batch: int = 20_000, jobs: int = 4
 ) -> int:
-    """Bring the spare up to the live table, while others go on writing.
+    """Bring the spare table up to date with the live one while writes continue.
 
-    `batch` is the number of rows of a transaction, `jobs` that of connections. Returns how many
-    entries were copied; `report` is called after each part. It may be stopped at any time, and
-    resumes from there.
+    `batch` is the number of rows per transaction, `jobs` the number of connections. Returns how
+    many entries were copied; `report` is called after each batch with its number. The copy may be
+    stopped at any time, and the next call resumes from there.
     """
     spare = _spare()
     behind = _select(BEHIND)
@@ -139,7 +140,7 @@ def copy(
             connection.close()
         return copied
 
-    # One connection copies the parts of a long log in their order.
+    # A single connection copies the parts of a long log, in order.
     with ThreadPoolExecutor(jobs) as executor:
         done = sum(executor.map(part, (behind[number::jobs] for number in range(jobs))))
     if spare.startswith(SCHEMA):
@@ -220,7 +221,7 @@ def _prepare(partitions: int) -> None:
             )
         for name, kind, definition in _constraints():
             # Keys of a partitioned table must contain the partition key. An entry's id is random,
-            # so no check is needed that no other user has the same.
+            # so nothing needs to check that no other user's entry has the same one.
             if kind == "p":
                 definition = "PRIMARY KEY (id, user_id)"
             elif "user_id" not in definition:
@@ -327,7 +328,7 @@ def _redact(spare: str) -> None:
 
 
 def _batches(behind: Sequence[Missing], most: int) -> Iterator[list[Missing]]:
-    """Split the missing entries into batches of at most `most`; a long log into several."""
+    """Split the missing entries into batches of at most `most`; split long logs, too."""
     part: list[Missing] = []
     room = most
     for user, after, until in behind:

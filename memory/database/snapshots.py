@@ -1,4 +1,4 @@
-"""A consistent view of the whole database at one moment, while others go on writing."""
+"""A consistent view of the whole database at one moment, while writes continue."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from django.db import connection, transaction
 def snapshot() -> Iterator[None]:
     """See the database as it is at the first query of the block; the block cannot write.
 
-    It is a transaction, so it cannot be part of another one.
+    The block is a transaction, so it cannot be nested in another one.
     """
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:

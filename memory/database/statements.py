@@ -14,7 +14,7 @@ Row = TypeVar("Row", bound=Model)
 
 
 class Parameter(Expression):
-    """A placeholder in a queryset for a value given at execution; needs a field for arithmetic."""
+    """A placeholder in a queryset for a value given at execution; arithmetic needs its field."""
 
     def __init__(self, name: str, output_field: "Field[Any, Any] | None" = None) -> None:
         super().__init__(output_field=output_field)
@@ -28,9 +28,10 @@ class Parameter(Expression):
 class Statement(Generic[Row]):
     """A queryset with `Parameter`s, executed with values for them.
 
-    `build` returns the same queryset at every call, ordered only if the order matters. The named
-    columns are read, of the rows and of related ones ("user__time_zone"), with the keys of both;
-    "*" means all of the rows' own columns, and so do no names. Other columns are deferred.
+    `build` returns the same queryset at every call; it is ordered only if the order matters. Only
+    the named columns are read, of the rows and of related rows ("user__time_zone"), plus the keys
+    of both. "*" means all of the rows' own columns; so does naming none. Other columns are
+    deferred.
     """
 
     def __init__(self, build: Callable[[], QuerySet[Row]], *columns: str) -> None:

@@ -1,7 +1,8 @@
-"""Time limits of a process on the database, and the meaning of its errors.
+"""A process's time limits for database statements, and the meaning of database errors.
 
 A request must not hang, a worker may take longer, and an operator's command (`migrate`, `verify`)
-as long as it needs. So the limits depend on the kind of process and are set at each connection.
+may take as long as it needs. So the limits depend on the kind of process, and are set on each
+connection.
 """
 
 import functools
@@ -28,7 +29,7 @@ _IN_THE_WAY = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 def hold_to(kind: Kind) -> None:
     """Apply the limits of this kind of process to the connections that it opens from now on.
 
-    A transaction pooler takes no such options: there they are set for the role
+    A transaction pooler accepts no such options: behind one, the limits are set for the role
     (docs/operations.md).
     """
     if settings.DATABASE_POOLER == "transaction":
@@ -49,8 +50,8 @@ def hold_to(kind: Kind) -> None:
 def columns_of(model: type[Model]) -> str:
     """Return the columns of a model's table, for SQL.
 
-    `*` would include a column that a later migration adds, and a statement prepared before it would
-    fail.
+    `*` would include a column that a later migration adds, and a statement prepared before that
+    migration would fail.
     """
     return ", ".join(f'"{field.column}"' for field in model._meta.concrete_fields)
 
@@ -61,7 +62,7 @@ def took_too_long(error: Error) -> bool:
 
 
 def refuse_after(began: float) -> None:
-    """Raise the error of a statement time limit if a request's statements together exceed it.
+    """Raise the error of a statement timeout if a request's statements together exceed the limit.
 
     `began` is the start of the request by the monotonic clock.
     """

@@ -1,4 +1,4 @@
-"""Connections to other servers that end by a deadline, even against a byte a second."""
+"""Connections to other servers that end by a deadline, even if the peer sends a byte per second."""
 
 import functools
 import io
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from memory.delivery.destinations import Address
 
 CHUNK_BYTES = 64 * 1024
-# One of several addresses that does not answer must not use up all the time.
+# If one of several addresses does not answer, it must not use up all the time.
 CONNECT_SECONDS = 5.0
 
 
@@ -53,7 +53,7 @@ def _tls() -> ssl.SSLContext:
 
 
 class Wire:
-    """A connected socket as `http.client` uses one.
+    """A connected socket, in the form that `http.client` uses.
 
     Every operation ends by the deadline, and no more than `max_bytes` are read.
     """
@@ -64,7 +64,7 @@ class Wire:
         self._socket = connected
 
     def sendall(self, data: bytes) -> None:
-        """Send all, piece by piece, since a receiver may take a byte a second."""
+        """Send all data piece by piece, since a receiver may accept only a byte per second."""
         view = memoryview(data)
         while view:
             self._hurry()

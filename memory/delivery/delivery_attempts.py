@@ -33,14 +33,14 @@ logger = structlog.get_logger(__name__)
 # The longest wait that a receiver may ask for with Retry-After.
 LONGEST_RETRY_AFTER = datetime.timedelta(days=1)
 LONGEST_PAUSE = datetime.timedelta(minutes=1)
-# After this many failures in a row, an endpoint is paused between two calls.
+# After this many failures in a row, an endpoint is paused between calls.
 PATIENCE = 3
 GONE = 410
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """The result of one call of an endpoint; without an error, it has accepted the message."""
+    """The result of one call to an endpoint; no error means that it accepted the message."""
 
     at: datetime.datetime
     seconds: float
@@ -58,10 +58,10 @@ def waiting(now: datetime.datetime) -> QuerySet[WebhookEndpoint]:
 
 
 def claim(endpoint_pk: str) -> Delivery | None:
-    """Claim the next message for the endpoint, with its endpoint; None if none may be sent now.
+    """Claim the endpoint's next message, with the endpoint loaded; None if none may be sent now.
 
-    The settings limit the calls at a time and in a minute. An endpoint that has just failed is
-    called once at a time, so one that hangs occupies one thread of a worker.
+    The settings limit concurrent calls and calls per minute. An endpoint that has just failed gets
+    one call at a time, so an endpoint that hangs occupies only one thread of a worker.
     """
     with transaction.atomic():
         now = timezone.now()
@@ -92,7 +92,7 @@ def claim(endpoint_pk: str) -> Delivery | None:
 def signed(delivery: Delivery, at: datetime.datetime) -> dict[str, str]:
     """Return the headers of a call at that moment.
 
-    After a rotation it is signed with both secrets, and verifies with either. Raises
+    After a rotation, a call is signed with both secrets, and verifies with either. Raises
     encryption.EncryptionError if the secret cannot be read.
     """
     endpoint = delivery.endpoint
@@ -227,7 +227,7 @@ def _deliverable(now: datetime.datetime) -> QuerySet[Delivery]:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    """Return what is wrong with the settings, by the name of each invalid one."""
     found: dict[str, str] = {}
     try:
         destinations.allowed_networks()

@@ -1,8 +1,8 @@
 """Checks of the URLs that the server is asked to call: public addresses only, nothing internal.
 
-A host name proves nothing: it may lead to an internal address, and to another one at the next
-look-up. So a caller resolves the name once, has every address checked, and connects to one of
-those.
+A host name proves nothing: it may resolve to an internal address, and to a different one at the
+next look-up. So a caller resolves the name once, has every address checked, and connects to one of
+the checked addresses.
 """
 
 import ipaddress
@@ -21,13 +21,13 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 MAX_URL = 2000
 PORTS = {"https": 443, "http": 80}
-# Below this only the ports of the web: nobody receives webhooks on those of mail or SSH.
+# Below this, only the web's ports are allowed: nobody receives webhooks on those of mail or SSH.
 FIRST_FREE_PORT = 1024
 
 _URL = re.compile(r"[!-~]+")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-# Addresses that some versions of Python take for public: protocols' own, a relay, documentation.
+# Addresses that some Python versions consider public: protocol assignments, a relay, documentation.
 _SPECIAL: list[Network] = [
     ipaddress.ip_network(text) for text in ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")
 ]
@@ -39,12 +39,12 @@ class AddressRefused(Exception):
 
 
 class NotFound(Exception):
-    """The name was not resolved; it may be later."""
+    """The name was not resolved; a later attempt may succeed."""
 
 
 @dataclass(frozen=True)
 class Destination:
-    """A URL that may be called, as far as its text tells."""
+    """A URL that may be called, judging by its text alone."""
 
     scheme: str
     host: str
@@ -142,7 +142,7 @@ def look_up(host: str, port: int, seconds: float) -> list[Address]:
     def ask() -> None:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            # A link-local address may have a zone (%eth0), which no other has.
+            # A link-local address may have a zone (%eth0), which no other address has.
             names = dict.fromkeys(str(info[4][0]).partition("%")[0] for info in found)
             answer.put([ipaddress.ip_address(name) for name in names])
         except (OSError, ValueError) as error:

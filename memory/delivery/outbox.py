@@ -1,8 +1,8 @@
-"""The outbox of webhooks: events of alerts, and rejected entries, as messages to endpoints.
+"""The webhook outbox: alert events and rejected entries, as messages to endpoints.
 
-The messages go to the endpoints of the workspace. A message is a row, written with its event.
-Workers send it until the endpoint accepts it, at least once; the messages of one alert are sent to
-each endpoint in order (`memory.delivery.delivery_attempts`).
+The messages go to the workspace's endpoints. A message is a row, written together with its event.
+Workers send it, at least once, until the endpoint accepts it; each endpoint gets the messages about
+one alert in order (`memory.delivery.delivery_attempts`).
 """
 
 import datetime
@@ -24,7 +24,7 @@ from memory.models.alerts import AlertEventKind, Severity, severity_rank
 from memory.models.webhooks import DeliveryState
 from memory.work import hints
 
-# An endpoint and an alert.
+# An endpoint, and an alert about which it was sent messages.
 Told: TypeAlias = tuple[UUID, UUID]
 
 
@@ -37,7 +37,7 @@ class Disabled(Exception):
 
 
 def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
-    """Write the messages of these events, in the transaction that has just numbered them.
+    """Write the messages about these events, in the transaction that has just numbered them.
 
     It runs under the lock of the workspace's counter, so no endpoint is deleted meanwhile.
     """
@@ -111,7 +111,7 @@ def try_again(given_up: QuerySet[Delivery]) -> int:
 
 
 def replay_given_up(endpoint: WebhookEndpoint, since: datetime.datetime) -> int:
-    """Send messages written since then that failed permanently; return how many there are."""
+    """Resend the permanently failed messages written since then; return how many there are."""
     given_up = endpoint.deliveries.filter(state=DeliveryState.GIVEN_UP, created_at__gte=since)
     return _replay(given_up.exclude(type=PING), endpoint)
 
@@ -134,10 +134,10 @@ def _replay(deliveries: QuerySet[Delivery], endpoint: WebhookEndpoint) -> int:
 
 
 def redact(user: MemoryUser, deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
-    """Redact messages. Those that wait get a new body with the current state.
+    """Redact messages; waiting ones get a new body with the current state.
 
-    A worker that is sending one now sends it again. Call it after alerts and outcomes were redacted
-    and events recorded, since messages are locked last.
+    A message that a worker is sending right now is sent again. Call this after alerts and outcomes
+    were redacted and events recorded, since messages are locked last.
     """
     rows = Delivery.objects.filter(pk__in=deliveries)
     DeliveryAttempt.objects.filter(delivery__in=deliveries).update(answer="", error="")
@@ -157,7 +157,7 @@ def redact(user: MemoryUser, deliveries: Collection[UUID] | QuerySet[Delivery, U
 
 
 def withdraw(deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
-    """Redact messages, and send none of those that wait. Call it last, too."""
+    """Redact messages, and send none of the waiting ones. Like `redact`, call it last."""
     rows = Delivery.objects.filter(pk__in=deliveries)
     DeliveryAttempt.objects.filter(delivery__in=deliveries).update(answer="", error="")
     rows.filter(state=DeliveryState.PENDING).update(
@@ -180,7 +180,7 @@ def before(delivery: Delivery) -> Delivery | None:
 
 
 def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) -> set[Told]:
-    """Return which endpoints were sent which of these alerts, now below their severity."""
+    """Return, for endpoints with a minimum severity, which of these alerts were sent to them."""
     choosy = [endpoint for endpoint in endpoints if endpoint.least_severity != Severity.INFO]
     others = (AlertEventKind.OPENED, AlertEventKind.REJECTED)
     alerts = {event.alert_id for event in events if event.kind not in others}
@@ -193,7 +193,7 @@ def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) ->
 def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told]) -> bool:
     """Return whether the endpoint gets the event.
 
-    An alert that was once severe enough is reported to its end; otherwise it would seem open.
+    An alert that was once severe enough is reported until it ends; otherwise it would seem open.
     """
     alert = event.alert
     if endpoint.event_types and event.kind not in endpoint.event_types:
@@ -213,7 +213,7 @@ def purge(limit: int) -> int:
     old = timezone.now() - datetime.timedelta(days=settings.UAC_WEBHOOK_LOG_DAYS)
     settled = Delivery.objects.filter(settled_at__lt=old).order_by("settled_at")
     with transaction.atomic():
-        # Locked, since one may be replayed meanwhile: then it is on its way.
+        # Lock the rows: one that is being replayed meanwhile is on its way again.
         rows = settled.select_for_update(skip_locked=True)
         oldest = list(rows.values_list("pk", flat=True)[:limit])
         if oldest:

@@ -1,8 +1,8 @@
-"""Descriptions of rejected entries: which they are, why, and how to fix them.
+"""Descriptions of rejected entries: which they are, why they were rejected, and how to fix them.
 
 The feed, the stream and webhooks show them with an event, which holds the numbers of all entries
-that were rejected together. The reasons are read when the event is shown, so that a redaction has
-none to remove from events.
+that were rejected together. The reasons are read when the event is shown, so that events hold none
+that a redaction would have to remove.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ FIX = (
     ' widen_field, make it first: POST /v1/users/{user_id}/checkpoints/ with {"edits":'
     ' [{"op": "widen_field", …}]}. The rejected entry stays in the log and has no effect.'
 )
-# The number of entries that are named with their reasons, from the first on.
+# The number of entries listed with their reasons, beginning with the first.
 MAX_NAMED = 20
 
 # An event may have 10,000 entries, and a page of the feed 500 events.
@@ -45,9 +45,9 @@ class Rejected:
 
 
 def named_by(events: Iterable[AlertEvent]) -> Mapping[int, Sequence[Rejected]]:
-    """Return primary key of an event → the first of its entries that are still rejected.
+    """Return, by the event's primary key, the first of its entries that are still rejected.
 
-    Events of alerts are not included. One statement reads them all.
+    Alert events are not included. One statement reads all entries.
     """
     named: dict[int, list[Rejected]] = {event.pk: [] for event in events if event.alert_id is None}
     if named:

@@ -1,7 +1,7 @@
 """E-mail to the staff: the events that each subscription has not been sent yet, and their mail.
 
-Events are read from the feed, from where the last mail ended. So nothing is lost while no mail can
-be sent, and what one mail does not contain, the next one does.
+Events are read from the feed, starting where the last mail ended. So nothing is lost while no mail
+can be sent: whatever one mail does not contain, the next one does.
 """
 
 import datetime
@@ -37,9 +37,9 @@ from memory.work import leases
 
 # The wait between two mails of a subscription: events in between are in the next one.
 PAUSE = datetime.timedelta(seconds=60)
-# More alerts than this are only counted; the most severe are listed.
+# Alerts beyond this number are only counted; the most severe ones are listed.
 LISTED = 20
-# The number of workspaces in one mail; the next mail covers others.
+# The number of workspaces in one mail; the next mail covers the rest.
 WORKSPACES = 100
 MESSAGE_CHARACTERS = 300
 SUBJECT_CHARACTERS = 120
@@ -97,7 +97,7 @@ def start(subscription: StaffSubscription, now: datetime.datetime) -> None:
 
 
 def change(subscription: StaffSubscription, fields: Sequence[str], now: datetime.datetime) -> None:
-    """Store changed fields of a subscription, whatever a worker writes meanwhile."""
+    """Store the changed fields of a subscription, even while a worker writes the row."""
     subscription.digest_due_at = _next_digest(subscription, now)
     subscription.run_after, subscription.attempts, subscription.last_error = now, 0, ""
     subscription.save(
@@ -106,7 +106,7 @@ def change(subscription: StaffSubscription, fields: Sequence[str], now: datetime
 
 
 def waiting(now: datetime.datetime) -> QuerySet[StaffSubscription]:
-    """Select the subscriptions that may have a mail, of people who can be reached."""
+    """Select the subscriptions, of people who can be reached, for which a mail may be due."""
     at_once = Q(mode=MailMode.AT_ONCE) & _has_news("seq")
     escalated = Q(mode=MailMode.DAILY, escalations=True) & _has_news("escalations_seq")
     digest = Q(mode=MailMode.DAILY, digest_due_at__lte=now)
@@ -151,8 +151,8 @@ def _news_of(
     is_last: bool,
 ) -> News:
     window = Q(pk=None)
-    # Events in workspaces that the recipient may not see are skipped, also later: the cursor moves
-    # on.
+    # Events in workspaces that the recipient may not see are skipped for good: the cursor moves
+    # past them.
     seen = access.workspaces_of(subscription.staff)
     for workspace, last in up_to.items():
         if seen is not None and workspace not in seen:
@@ -212,11 +212,11 @@ def mail(subscription: StaffSubscription, news: News) -> EmailMessage:
 
 
 def told(subscription: StaffSubscription, news: News, now: datetime.datetime) -> None:
-    """Move the cursor past the news, which were mailed if there were any.
+    """Move the cursor past the news, which has been mailed if there was any.
 
-    Raises LeaseLost if the subscription was claimed again: then another worker sends it, too.
+    Raises LeaseLost if the subscription was claimed again: then another worker mails it, too.
     """
-    # Somebody who is sent everything at once has been sent escalations, too.
+    # A subscription that mails everything at once has mailed escalations, too.
     moved = {"seq", "escalations_seq"} if subscription.mode == MailMode.AT_ONCE else {news.column}
     columns: dict[str, datetime.datetime | None] = {}
     if news.number:

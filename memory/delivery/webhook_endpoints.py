@@ -35,7 +35,7 @@ class TooManyEndpoints(Exception):
 def check_url(url: str) -> None:
     """Raise destinations.AddressRefused for a URL that would not be called.
 
-    A name that does not resolve now is left to the calls, each of which checks again.
+    A name that does not resolve now is accepted, since each call checks the URL again.
     """
     try:
         destinations.addresses(destinations.parse(url), LOOK_UP_SECONDS)
@@ -66,7 +66,7 @@ def create(workspace: Workspace, url: str, **fields: Any) -> tuple[WebhookEndpoi
 def change(endpoint: WebhookEndpoint, **fields: Any) -> None:
     """Change columns of the endpoint; `enabled` works like `enable` and `disable`.
 
-    Waiting messages go to the new URL. Raises destinations.AddressRefused for that.
+    Waiting messages go to the new URL. Raises destinations.AddressRefused if it may not be called.
     """
     enabled = fields.pop("enabled", endpoint.enabled)
     if fields.get("url", endpoint.url) != endpoint.url:
@@ -97,7 +97,7 @@ def enable(endpoint: WebhookEndpoint) -> None:
         locked.enabled, locked.disabled_at, locked.disabled_reason = True, None, ""
         locked.failing_since, locked.failures, locked.not_before = None, 0, None
         locked.save()
-        # Whoever enables it says that it works again: no message waits out its backoff.
+        # Enabling an endpoint implies that it works again: no message waits out its backoff.
         waiting = locked.deliveries.filter(state=DeliveryState.PENDING)
         waiting.filter(run_after__gt=timezone.now()).update(run_after=timezone.now())
     hints.hint(TASK, str(endpoint.pk), workspace_pk=endpoint.workspace_id)
@@ -112,7 +112,7 @@ def disable(endpoint: WebhookEndpoint, reason: str) -> None:
 def delete(endpoint: WebhookEndpoint) -> None:
     """Delete the endpoint with its log; what was not delivered is lost.
 
-    Locks are taken as everywhere: of the counter, the endpoint, its messages.
+    Locks are taken in the same order as everywhere: the counter, the endpoint, its messages.
     """
     with lock_endpoint(endpoint) as locked:
         mark_disabled(locked, "It is being deleted.")

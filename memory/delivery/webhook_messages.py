@@ -11,13 +11,13 @@ from memory.models import Alert, AlertEvent, MemoryUser
 from memory.models.alerts import AlertEventKind
 
 PING = "ping"
-# The number of records, and of entries, that a message contains of an alert.
+# The maximum number of an alert's records, and of its entries, in a message.
 MAX_EVIDENCE = 100
 MAX_ENTRIES = 1000
 
 
 def event_type_of(event: AlertEvent) -> str:
-    """Return the type of a message of this event."""
+    """Return the type of a message about this event."""
     return AlertEventKind(event.kind).event_type
 
 
@@ -29,7 +29,7 @@ def encode_payload(kind: str, at: datetime.datetime, data: Mapping[str, Any]) ->
 
 
 def message(user: MemoryUser, event: AlertEvent, named: Sequence[Rejected]) -> str:
-    """Return the message of an event, with its alert as it is now: one line of JSON.
+    """Return the message about an event, with its alert's current state: one line of JSON.
 
     `named` are the rejected entries to describe: see `rejections.named_by`.
     """

@@ -13,7 +13,7 @@ from memory.models import Checkpoint, MemoryUser
 
 # A larger zip is written to a file on disk.
 IN_MEMORY = 1024 * 1024
-# The earliest date of the format: the time at which a file was written means nothing here.
+# The format's earliest date: the time at which a file was written means nothing here.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644
 

@@ -8,7 +8,7 @@ MAX_INSERTED = 0x7F
 def delta(base: bytes, target: bytes) -> bytes:
     """Return the delta from `base` to `target`: common beginning, common end, and the rest.
 
-    That is optimal if records are added, changed or retired at one place, and needs no search.
+    This is optimal if records were added, changed or retired in one place, and needs no search.
     """
     most = min(len(base), len(target))
     head = _shared(base[:most], target[:most])

@@ -1,4 +1,4 @@
-"""Git's protocol as far as reading needs it: the refs, and the objects that a client lacks."""
+"""The part of git's protocol that reading needs: the refs, and the objects that a client lacks."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ Write = Callable[[bytes], object]
 
 
 class BadRequest(ValueError):
-    """The request is not what git sends; the message says where."""
+    """The request is not one that git sends; the message says what is wrong."""
 
 
 @dataclass
@@ -49,9 +49,9 @@ def advertise(history: History, write: Write) -> None:
 
 
 def answer(history: History, body: bytes, write: Write) -> None:
-    """Write the answer to a fetch by a client that has none or some of it; raises BadRequest.
+    """Write the answer to a fetch by a client that has some or no commits; raises BadRequest.
 
-    A client whose history is no longer ours is told to clone again.
+    A client that asks for a commit that no longer exists is told to fetch again.
     """
     proto = _protocol(body, write)
     try:
@@ -134,7 +134,7 @@ def _answer(history: History, asked: _Asked, proto: Protocol) -> None:
 
 
 def _read_haves(history: History, asked: _Asked, proto: Protocol) -> tuple[int, bool]:
-    """Return the newest version that both have, -1 for none, and whether the pack is to follow."""
+    """Return the newest version that both sides have, or -1, and whether the pack is to follow."""
     detailed = b"multi_ack_detailed" in asked.capabilities
     common, silent = -1, True
     while not proto.eof():
@@ -158,7 +158,7 @@ def _read_haves(history: History, asked: _Asked, proto: Protocol) -> tuple[int, 
                 proto.write_pkt_line(b"ACK " + rest + b"\n")
             common = max(common, number)
     if silent and asked.depth is not None:
-        return common, False  # it only wants to know where its history will begin
+        return common, False  # the client only asks where its history will begin
     if common >= 0 and detailed:
         proto.write_pkt_line(b"ACK " + history.commits[common].id + b" ready\n")
     if common < 0 or detailed:

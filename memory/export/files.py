@@ -11,7 +11,7 @@ from memory.models import Checkpoint
 
 LIBRARY = "uac/"
 _TEMPLATES = Path(__file__).parent / "project"
-# The paths of the files of the templates; they are the same in every version.
+# The paths of the template files, which are the same in every version.
 _PLACES = {
     "README.md": "README.md",
     "gitignore": ".gitignore",

@@ -1,8 +1,8 @@
-"""A user's project as a git repository with linear history: one commit for each version.
+"""A user's project as a git repository with linear history: one commit per version.
 
-Nothing of it is stored. Ids follow from the versions, so every server of a release computes the
-same ones, and a pack is built from the files in the database. Since the history is linear, a client
-that has one version lacks those that follow, and no graph has to be walked.
+The repository is not stored. Ids follow from the versions, so every server of a release computes
+the same ids, and a pack is built from the files in the database. Since the history is linear, a
+client that has one version lacks only the later ones, and no graph has to be walked.
 """
 
 import datetime
@@ -23,7 +23,7 @@ from memory.models import Blob, Checkpoint, MemoryUser
 from memory.project import Outline
 
 AUTHOR = b"uac <uac@localhost>"
-COMMIT, TREE, BLOB = 1, 2, 3  # git's numbers of the types of objects
+COMMIT, TREE, BLOB = 1, 2, 3  # git's numbers for the types of objects
 # The longest chain of deltas: each content of a file is a delta against its next version.
 MAX_DELTAS = 50
 CHUNK = 100
@@ -60,7 +60,7 @@ class History:
 
 
 def history_of(user: MemoryUser) -> History:
-    """Return the history up to the head, for which the tree and edits of each version are read."""
+    """Return the history up to the head; this reads the tree and edits of each version."""
     names = _names(user)
     versions: list[int] = []
     commits: list[Commit] = []
@@ -89,9 +89,9 @@ def _rows(user: MemoryUser) -> QuerySet[Checkpoint]:
 
 
 def _names(user: MemoryUser) -> dict[str, str]:
-    """Return the git id of each content that exists, by its hash.
+    """Return the git id of each existing file content, by the content's hash.
 
-    Redacted contents have no id here, and are not exported.
+    Redacted content has no id here, and is not exported.
     """
     there = Blob.objects.filter(content__isnull=False, user=user)
     found = dict(there.exclude(git_id="").values_list("hash", "git_id"))
@@ -102,7 +102,7 @@ def _names(user: MemoryUser) -> dict[str, str]:
 
 
 def _classes(user: MemoryUser) -> dict[tuple[str, str], str]:
-    """Return the classes of collections, by domain and name, as the head has them."""
+    """Return the head's classes of collections, by domain and name."""
     if user.head is None:
         return {}
     found: dict[tuple[str, str], str] = {}
@@ -252,7 +252,7 @@ def objects(history: History, parcel: Parcel) -> Iterator[UnpackedObject]:
 
 
 def _file_objects(user: MemoryUser, files: Sequence[tuple[str, str]]) -> Iterator[UnpackedObject]:
-    """Yield the contents that a file had, newest first: that one whole, most others as deltas."""
+    """Yield a file's successive contents, newest first: that whole, most others as deltas."""
     newer: tuple[str, bytes] | None = None
     deltas = 0
     for start in range(0, len(files), CHUNK):

@@ -1,8 +1,8 @@
 """Subject access: everything stored about a person, as a zip of JSON lines with a README.
 
-The contents follow from the registry of erasure: each of its models has a part here, and a part
-contains all columns except those that are left out by name, with the reason. The zip is written to
-a file, row by row, in one snapshot; its format is in docs/subject-access.md.
+The contents follow from the erasure registry: each of its models has a part here, and a part
+contains all columns except those that are left out by name, each with a reason. The zip is written
+to a file row by row, in one snapshot; docs/subject-access.md describes its format.
 """
 
 import datetime
@@ -234,7 +234,7 @@ def columns(model: type[models.Model]) -> list[str]:
 
 
 def rows(user: MemoryUser, model: type[models.Model]) -> Iterator[dict[str, Any]]:
-    """Yield the person's rows of one model, column → value, in their order."""
+    """Yield the person's rows of one model, column → value, in order."""
     part = PARTS[model]
     found = erasure_registry.rows_of(model, user).order_by(*part.order)
     names = columns(model)
@@ -317,7 +317,7 @@ def _write_person(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> No
 
 
 def _write_project(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> None:
-    """Write the newest version's files as they are on disk, one in memory at a time."""
+    """Write the newest version's files as they are on disk, holding one in memory at a time."""
     if user.head is None:
         return
     for path, hash_ in sorted(user.head.tree.items()):

@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 
 
 class LanguageModelError(Exception):
-    """A language model has failed to do its task: the message says why, for the staff."""
+    """A language model has failed to do its task; the message tells the staff why."""
 
 
 class NotConfigured(LanguageModelError):
@@ -69,7 +69,7 @@ class Connection:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """The limits of spending per day and month (UTC), and of concurrent calls; None: no limit."""
+    """Limits on spending per day and month (UTC), and on concurrent calls; None: no limit."""
 
     concurrency: int
     tokens_per_day: int | None
@@ -109,7 +109,7 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class Price:
-    """The prices of a million tokens."""
+    """The prices per million tokens."""
 
     input: Decimal
     output: Decimal
@@ -174,7 +174,7 @@ def price_missing(name: str) -> str:
 
 
 def validate_overrides(chosen: Chosen) -> dict[str, str]:
-    """Return what is wrong with a workspace's choice, and what to choose instead, by name."""
+    """Return what is wrong with a workspace's overrides, and what to choose instead, by name."""
     found: dict[str, str] = {}
     if chosen.base_url and (problem := wrong_url(chosen.base_url)):
         found["base_url"] = problem
@@ -208,7 +208,7 @@ def validate_overrides(chosen: Chosen) -> dict[str, str]:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Return which of the settings are wrong, and what is wrong with them, by their names."""
+    """Return what is wrong with the settings, by the name of each invalid one."""
     found = encryption.validate_server_settings()
     if settings.UAC_LLM_MODEL and (problem := _wrong_name(settings.UAC_LLM_MODEL)):
         found["UAC_LLM_MODEL"] = problem
@@ -263,7 +263,7 @@ def _wrong_name(name: str) -> str | None:
 
 
 def wrong_url(url: str) -> str | None:
-    """Return the problem of a base URL, None if it is valid."""
+    """Return the problem with a base URL; None if it is valid."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

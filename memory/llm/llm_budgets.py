@@ -1,4 +1,4 @@
-"""Budgets: whether a workspace may spend what another call of a language model would take."""
+"""Budgets: whether a workspace may spend what another call of a language model would use."""
 
 import datetime
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ def check_budget(
     now: datetime.datetime,
     of_kind: Q,
 ) -> None:
-    """Raise BudgetExhausted if this much more exceeds the workspace's budget."""
+    """Raise BudgetExhausted if spending this much more would exceed the workspace's budget."""
     if budget == Budget(
         concurrency=budget.concurrency,
         tokens_per_day=None,
@@ -94,7 +94,7 @@ class _Limit:
 
 
 def _check_limit(limit: _Limit, more: int | Decimal) -> None:
-    """Raise BudgetExhausted, or TooManyCalls where calls that end may leave so much more."""
+    """Raise BudgetExhausted, or TooManyCalls if calls under way may leave enough when they end."""
     most, used = limit.most, limit.used
     if most is None or (used < most and used + limit.reserved + more <= most):
         return

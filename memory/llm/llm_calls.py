@@ -1,8 +1,8 @@
 """Calls of language models: admission and outcomes.
 
-A row is written before the request is sent and finished afterwards, so that a call is on record
-even if its process is killed. Concurrency is counted by the rows under way, and the most that they
-may spend is held against the budget (`memory.llm.llm_budgets`) until they end, so concurrent calls
+A row is written before the request is sent and completed afterwards, so that a call is on record
+even if its process is killed. The rows under way count as concurrent calls, and the most that they
+may spend is reserved in the budget (`memory.llm.llm_budgets`) until they end, so concurrent calls
 never exceed it. Finished calls are added to a ledger (`LlmSpending`), which is quick to sum up.
 """
 
@@ -38,8 +38,8 @@ logger = structlog.get_logger(__name__)
 # A call whose attempt should have ended this long ago has lost its caller.
 GRACE = datetime.timedelta(seconds=30)
 ERROR_CHARACTERS = 4000
-# Outcomes for which no provider charges. After any other the provider may have worked for us, even
-# if it has not reported its usage.
+# Outcomes for which no provider charges. After any other outcome the provider may have worked for
+# us, even if it has not reported any usage.
 FREE = (
     LlmOutcome.RATE_LIMITED,
     LlmOutcome.UNAVAILABLE,
@@ -96,14 +96,14 @@ class Ending:
 def start(
     work: CallSession, attempt: Attempt, *, keep_content: bool, budget: Budget | None = None
 ) -> LlmCall:
-    """Write the row of an attempt that may be made now, within the given or the workspace's budget.
+    """Write the row of an attempt if it may be made now, within `budget` or the workspace's budget.
 
     Embeddings and other calls are counted separately.
 
     Raises BudgetExhausted or TooManyCalls if it may not; NotConfigured if money is limited and the
     model has no price; LeaseLost if the caller no longer holds the work, since the prompt may
-    contain what was redacted; track_records.Stopped if the model may not write to projects any
-    more. Then nothing is written.
+    contain redacted content; track_records.Stopped if the model may no longer write to projects. In
+    all these cases nothing is written.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -183,7 +183,7 @@ def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
             seconds=ending.seconds,
             answer=_sealed(ending.answer) if keep_content and ending.answer else None,
         )
-        # The prompt was redacted meanwhile (`memory.privacy.forgetting`), and the answer would
+        # If the prompt was redacted meanwhile (`memory.privacy.forgetting`), the answer would
         # reveal it.
         LlmCall.objects.filter(pk=call.pk, prompt_hash="").update(answer=None, error="")
         if not finished:
@@ -197,9 +197,9 @@ def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
 def pause_before_next(attempt: int, retry_after: float | None) -> float | None:
     """Return the seconds to wait before another attempt; None if there must be none.
 
-    The wait is drawn between half and the whole, so that calls that failed together are not retried
-    together. If a provider asks for more than the maximum, there is no retry: the caller comes back
-    later, and holds no worker meanwhile.
+    The wait is drawn between half of the backoff and all of it, so that calls that failed together
+    are not retried together. If a provider asks for more than the maximum, there is no retry: the
+    caller comes back later, and occupies no worker meanwhile.
     """
     most = settings.UAC_LLM_BACKOFF_SECONDS_MOST
     if attempt >= settings.UAC_LLM_ATTEMPTS or (retry_after is not None and retry_after > most):

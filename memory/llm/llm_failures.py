@@ -1,4 +1,4 @@
-"""Failing models: those whose last calls were refused, or reached nobody."""
+"""Failing models: those whose last calls were refused, or got no usable answer."""
 
 import datetime
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class Failing:
 def failing() -> list[Failing]:
     """Return the failing models of workspaces in which messages wait after a failed attempt.
 
-    Their last calls were refused, or reached nobody.
+    Their last calls were refused, or got no usable answer.
     """
     yesterday = timezone.now().astimezone(datetime.UTC).date() - datetime.timedelta(days=1)
     # The ledger is short, and shows which workspaces' last calls are worth reading.
@@ -65,7 +65,7 @@ def failing() -> list[Failing]:
         called=Subquery(last.values("model")[:1]), came_to=Subquery(last.values("outcome")[:1])
     )
     found: dict[str, list[LlmOutcome]] = {}
-    # Nothing is known of calls that were erased or purged meanwhile.
+    # Nothing is known about calls that were erased or purged meanwhile.
     for workspace in workspaces.filter(came_to__in=(*UNUSABLE, *UNREACHED)):
         if workspace.called == track_records.model_of(workspace):
             found.setdefault(workspace.called, []).append(LlmOutcome(workspace.came_to))
@@ -75,9 +75,9 @@ def failing() -> list[Failing]:
 
 
 def failing_embeddings(model: str, since: datetime.datetime) -> Failing | None:
-    """Return why the calls of an embedding model fail since then; None if they do not.
+    """Return why calls to an embedding model have failed since then; None if they have not.
 
-    They fail if none was answered, and several failed or one needs a person to fix it.
+    They count as failed if none was answered, and several failed or one needs a person to fix it.
     """
     ended = LlmCall.objects.filter(
         purpose=LlmPurpose.EMBED, model=model, started_at__gte=since

@@ -1,4 +1,4 @@
-"""Spending of language models and embeddings: of finished calls, and reserved by running ones."""
+"""Spending on language models and embeddings: by finished calls, and reserved by running ones."""
 
 import datetime
 from dataclasses import dataclass
@@ -34,19 +34,19 @@ class Spent:
 
 
 def match_kind(*, embeddings: bool) -> Q:
-    """Match the calls, or the spending, of embeddings or of language models."""
+    """Match calls, or spending, for embeddings or for language models."""
     return Q(purpose=LlmPurpose.EMBED) if embeddings else ~Q(purpose=LlmPurpose.EMBED)
 
 
 def spent(
     workspace: Workspace, now: datetime.datetime, *, embeddings: bool = False
 ) -> tuple[Spent, Spent]:
-    """Return the spending of language models, or embeddings, of today and this month, in UTC."""
+    """Return today's and this month's spending on language models, or embeddings, in UTC."""
     return spent_of_kind(workspace, now, match_kind(embeddings=embeddings))
 
 
 def spent_of_kind(workspace: Workspace, now: datetime.datetime, of_kind: Q) -> tuple[Spent, Spent]:
-    """Return the spending on calls of this kind (`match_kind`), of today and this month."""
+    """Return today's and this month's spending on calls of this kind (`match_kind`)."""
     # Read the reservations first: a call that ends in between is counted twice, but never missed.
     under_way = LlmCall.objects.filter(of_kind, workspace=workspace, outcome=LlmOutcome.STARTED)
     reserved = under_way.aggregate(

@@ -1,10 +1,10 @@
-"""Turns of a workspace with its language model: the pieces of work that may run at a time.
+"""A workspace's turns with its language model: the pieces of work that may run at the same time.
 
-As many run as the workspace may make calls, so that no thread of a worker waits for a call slot. A
-third of them are reserved for when others hang, so that one user's slow model does not hold up all
-others until it times out.
+There are as many turns as the workspace may make concurrent calls, so that no thread of a worker
+waits for a call slot. A third of the turns are reserved for when the others hang, so that one
+user's slow model does not hold up all other users until it times out.
 
-Work that finds no turn is left to a later worker: a worker that ends a piece of work wakes the
+Work that gets no turn is left to a later worker: a worker that finishes a piece of work wakes the
 workers for the workspace's next one.
 """
 
@@ -29,9 +29,9 @@ Leased = TypeVar("Leased", bound=LeasedWork)
 def claim(work: QuerySet[Leased], workspace_pk: int, **columns: Any) -> Leased | None:
     """Claim the first free row of a workspace's work, if a turn is free: see `leases.claim`.
 
-    One question is admitted all the same, since somebody waits for it. While the workspace's model
-    is stopped for its track record no lane is: free lanes get the reason as their error, and are
-    checked again later.
+    One question is admitted even if no turn is free, since somebody waits for it. While the
+    workspace's model is stopped because of its track record, no lane is claimed: free lanes get the
+    reason as their error, and are checked again later.
     """
     with transaction.atomic():
         workspace = Workspace.objects.select_for_update(no_key=True).get(pk=workspace_pk)

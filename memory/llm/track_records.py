@@ -1,16 +1,16 @@
 """Track records: a language model whose proposals are refused, or undone, is stopped.
 
 A session is one attempt to bring some entries into a project. Its result is recorded on its first
-call when it ends: by the gate, in the transaction of what it accepts, or by the worker, if the
-model came to nothing after the gate had refused it. A session in which nothing was judged, or that
-was cut off (by the provider, a budget, a lost lease, a stop), does not count.
+call when it ends: by the gate, in the transaction that stores what it accepts, or by the worker, if
+the model achieved nothing after the gate had refused its proposals. A session in which nothing was
+judged, or that was cut off (by the provider, a budget, a lost lease, a stop), does not count.
 
-One user for whom the model fails, or who wants it to fail, does not stop it for all others: of the
-last sessions at most a fifth are one user's while others have some, the mean over the users must
-exceed the limit as well, and among several users at least three must be judged.
+One user for whom the model fails, or who makes it fail on purpose, does not stop it for everybody:
+at most a fifth of the last sessions are one user's while others have some, the mean over the users
+must exceed the limit as well, and if several users have sessions, at least three must be judged.
 
 A stop is stored with the workspace. So it lasts, whatever is deleted meanwhile, until the staff let
-the model go on, change a limit, or choose another one.
+the model continue, change a limit, or choose another model.
 """
 
 import datetime
@@ -37,23 +37,23 @@ AUTHORING = (LlmPurpose.MEMORIZE, LlmPurpose.STRUCTURE)
 STOPPED = "Stopped by its track record: "
 # How often a stop is checked: the record changes when the staff undo something or resume a model.
 AGAIN = datetime.timedelta(minutes=15)
-# The window is chosen from this many times its number of sessions, and one user has at most this
-# part of it while others have some.
+# The window is chosen from LOOKED_AT times as many sessions as it holds; one user gets at most one
+# USERS_PART-th of it while others have sessions.
 LOOKED_AT = 4
 USERS_PART = 5
-# Among several users at least this many are judged before a model is stopped.
+# If several users have sessions, at least this many are judged before a model is stopped.
 MIN_USERS = 3
 
 
 class Stopped(LanguageModelError):
-    """The model makes no more calls for the workspace's users until the staff let it go on."""
+    """The model makes no more calls for the workspace's users until the staff let it continue."""
 
 
 @dataclass(frozen=True)
 class _Session:
     """A session that was judged.
 
-    `refusals` counts the proposals that were refused before, `version` is the version made, if any,
+    `refusals` counts its refused proposals, `version` is the version that it made, if any,
     `followed` tells whether a rollback came later, and `undone` whether the version was undone.
     """
 
@@ -69,9 +69,10 @@ class _Session:
 class TrackRecord:
     """The results of a model's last sessions in a workspace.
 
-    It counts the users and sessions, the sessions that were refused in the end, made a version, and
-    had it undone, and the proposals made and refused in them. Shares are in percent; a mean is that
-    of the users' own shares. `stopped` is the reason for which the model is stopped, if it is.
+    It counts the users and their sessions; the sessions that were refused in the end, that made a
+    version, and whose version was undone; and the proposals made and refused in them. Shares are in
+    percent; a mean is the mean of the users' own shares. `stopped` is the reason why the model is
+    stopped, if it is.
     """
 
     model: str
@@ -161,7 +162,8 @@ def judge(workspace: Workspace) -> str | None:
 def note_accepted(work: str, refusals: int, made: Checkpoint | None) -> None:
     """Record on a session's calls that the gate accepts its proposal, after `refusals` refusals.
 
-    `made` is the version, if any file has changed. Call it in the transaction of what is accepted.
+    `made` is the version, if any file has changed. Call it in the transaction that stores what is
+    accepted.
     """
     calls = LlmCall.objects.filter(work=work)
     calls.update(checkpoint=made)
@@ -263,7 +265,7 @@ def _limits(workspace: Workspace) -> EffectiveSettings:
 
 
 def _kept(workspace: Workspace, model: str, limits: EffectiveSettings) -> str | None:
-    """Return the reason of the stop that is kept, unless it was made by other limits."""
+    """Return the stored stop's reason, unless the model was stopped under other limits."""
     stop = (workspace.llm_stops or {}).get(model)
     return stop["reason"] if stop and stop["limits"] == asdict(limits) else None
 
@@ -276,8 +278,8 @@ def _begun(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
 def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
     """Select the first call of every session judged since the model was resumed.
 
-    It does not ask for first calls, since only they have `accepted`: that condition would use
-    another index.
+    There is no condition for first calls, since only they have `accepted`: the condition would make
+    the query use another index.
     """
     judged = LlmCall.objects.filter(
         workspace=workspace, model=model, user__isnull=False, accepted__isnull=False
@@ -306,8 +308,10 @@ def _spares(
 
 
 def _sessions(workspace: Workspace, model: str, limits: EffectiveSettings) -> list[_Session]:
-    """Return the sessions of the window: the newest, first as many of each user as is a user's
-    part, and then of the others as many as there is room for."""
+    """Return the sessions of the window: first each user's newest, up to one user's part of it.
+
+    If there is room left, it is filled with the newest of the other sessions.
+    """
     judged = _judged(workspace, model)
     restored = Checkpoint.objects.filter(
         user=OuterRef("user"), origin=Origin.RESTORED, version__gt=OuterRef("checkpoint__version")
@@ -390,7 +394,7 @@ def _percent(part: int, whole: int) -> float:
 
 
 def _mean(some: Sequence[_Session], of: Sequence[_Session]) -> float:
-    """Return the share of the sessions that these are, as the mean of the users' own shares."""
+    """Return what share of the sessions `of` these are, as the mean of the users' own shares."""
     whole, part = (Counter(one.user for one in those) for those in (of, some))
     shares = [_percent(part[user], whole[user]) for user in whole]
     return sum(shares) / len(shares) if shares else 0.0

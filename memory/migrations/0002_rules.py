@@ -1,6 +1,6 @@
 """Have the database itself enforce privileges, the append-only log, and immutable versions.
 
-Also that nothing new is written of a user who is erased, and that what is redacted leaves the index.
+It also refuses new rows about an erased user, and removes redacted entries from the search index.
 """
 
 from django.db import migrations
@@ -23,7 +23,7 @@ ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT USAGE, SELECT ON SEQUENCES TO ua
 REVOKE DELETE ON memory_logentry FROM uac_runtime;
 REVOKE UPDATE, DELETE ON memory_staffaudit FROM uac_runtime;
 """
-# Of rows about somebody.
+# Functions about a user, for the triggers below.
 USERS = """
 CREATE FUNCTION memory_is_remembered(person bigint) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT EXISTS (SELECT FROM memory_memoryuser WHERE id = person AND erased_at IS NULL)
@@ -36,8 +36,8 @@ $$;
 """
 
 # The one permitted UPDATE is a redaction: it empties the payload and leaves the row, so that the
-# numbering has no gap and the chain of hashes still verifies. Copies that are older than a redaction
-# are found by its date, so that is not before the entry was recorded.
+# numbering has no gap and the chain of hashes still verifies. Copies older than a redaction are
+# found by its date, so the date must not be before the entry was recorded.
 LOG = """
 CREATE FUNCTION memory_log_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -98,10 +98,11 @@ CREATE TRIGGER log_redaction_is_dated BEFORE UPDATE ON memory_logentry
     EXECUTE FUNCTION memory_redaction_is_dated();
 """
 
-# The words of what was redacted leave the files and versions that rest on it: a file loses its content,
-# a version the words of edits, of findings, of what constraints are for, and of the reason of a return
-# to it. Which version had which file stays, with the files' hashes. Only of users whose log says that
-# something was redacted. A file that comes again by itself may have its content again.
+# Redacted text is removed from the files and versions that are based on it: a file loses its
+# content; a version loses the text of edits, findings and constraint descriptions, and the reason
+# for a rollback to it. Which version had which file stays recorded, with the files' hashes. This is
+# permitted only for users whose log records a redaction. If the same file is written again, it may
+# get its content back.
 FILES = """
 CREATE FUNCTION memory_blob_is_immutable() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -122,8 +123,8 @@ $$;
 CREATE TRIGGER blob_immutable BEFORE UPDATE ON memory_blob
     FOR EACH ROW EXECUTE FUNCTION memory_blob_is_immutable();
 """
-# With `checkpoint_stays` a newest version cannot be taken away unnoticed: the numbers of the others
-# would show no gap.
+# `checkpoint_stays` keeps the newest version from being deleted unnoticed: the numbers of the other
+# versions would show no gap.
 CHECKPOINTS = """
 CREATE FUNCTION memory_redacted_verdict(verdict jsonb) RETURNS jsonb
     LANGUAGE sql IMMUTABLE AS $$
@@ -222,9 +223,10 @@ CREATE TRIGGER constraint_version_immutable BEFORE UPDATE ON memory_workspacecon
     FOR EACH ROW EXECUTE FUNCTION memory_constraint_version_is_immutable();
 """
 
-# Of a person who is to be erased nothing new is written, by whoever did not hear of it: what comes in a
-# transaction that began before is looked for (`memory.privacy.user_erasure`), what comes later is refused. The log
-# has no such trigger: `log.append` looks under the lock of the user's row.
+# Nothing new is written about a person who is being erased, even by a process that does not know of
+# the erasure: rows from transactions that began before it are searched for
+# (`memory.privacy.user_erasure`), later rows are refused. The log has no such trigger: `log.append`
+# checks under the lock of the user's row.
 ABOUT_USERS = (
     "alert",
     "alertevent",
@@ -265,9 +267,9 @@ CREATE TRIGGER {0}_of_nobody_erased AFTER INSERT ON memory_{0} REFERENCING NEW T
     FOR EACH STATEMENT EXECUTE FUNCTION memory_user_is_erased();
 """
 
-# A redacted entry leaves the index with its content, whoever redacts it. Until a worker has made the
-# segment anew, searches read the entries that it covered from the log. The lease is taken from a worker
-# that may have read the entry already. Of a log that is erased, nothing is indexed again.
+# A redacted entry leaves the index together with its content, whoever redacts it. Until a worker
+# has rebuilt the segment, searches read the entries that it covered from the log. A worker that may
+# have read the entry already loses its lease. The log of an erased user is not indexed again.
 SEARCH = """
 CREATE FUNCTION memory_search_forgets() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -292,7 +294,7 @@ CREATE TRIGGER search_forgets AFTER UPDATE ON memory_logentry
 ALTER TABLE memory_searchblock ALTER COLUMN data SET STORAGE EXTERNAL;
 """
 
-# As the log of people: nobody changes what was noted, not even whose tables these are.
+# Like the users' log: nobody can change what was recorded, not even the owner of the tables.
 AUDIT = """
 CREATE FUNCTION memory_audit_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -2,8 +2,8 @@
 
 Every web process, worker and beat has a thread that checks at intervals (`watch`); they take turns,
 so the database is queried once for all of them, and an alarm is raised even if the workers that it
-is about are dead. Crossing a threshold causes one line in the log and one mail to the staff who
-want it, and so does the end of it. Mails that cannot be sent are sent later.
+is about are dead. An alarm causes one line in the log and one mail to the staff who want it when it
+is raised, and again when it is cleared. Mails that cannot be sent now are sent later.
 """
 
 import datetime
@@ -35,7 +35,7 @@ logger = structlog.get_logger(__name__)
 DISPATCHER = "dispatcher"
 WATCH = "watch"
 QUEUES = ("default", "sandbox", "llm")
-# A sandbox host that was silent for this long was removed on purpose.
+# A sandbox host that has been silent for this long is taken to have been removed on purpose.
 TAKEN_AWAY = datetime.timedelta(hours=1)
 # The share of the database's connections that may be in use.
 CONNECTIONS = 0.85
@@ -43,7 +43,7 @@ CONNECTIONS = 0.85
 EMBEDDINGS_WINDOW = datetime.timedelta(minutes=15)
 # The prefix of the names of alarms about a check that failed.
 BLIND = "look: "
-# Names of hosts may be this long.
+# The maximum length of an alarm's name, which may contain the name of a host.
 MAX_NAME = 100
 
 
@@ -51,7 +51,7 @@ MAX_NAME = 100
 class AlarmCondition:
     """A problem, under a name that stays the same while it lasts.
 
-    It counts once it has lasted for `patience` seconds.
+    An alarm is raised once the problem has lasted for `patience` seconds.
     """
 
     name: str
@@ -82,7 +82,7 @@ def beat(name: str) -> None:
 
 
 def silence(name: str) -> float:
-    """Return the seconds since this last happened; if it never has, counted from now on."""
+    """Return the seconds since this last happened; if it never has, counting starts now."""
     Heartbeat.objects.get_or_create(name=name, defaults={"at": Now()})
     rows = Heartbeat.objects.filter(name=name)
     silent: datetime.timedelta = rows.values_list(Now() - F("at"), flat=True).get()
@@ -244,7 +244,7 @@ def _of_track_records() -> Iterator[AlarmCondition]:
 
 
 def _of_embeddings() -> Iterator[AlarmCondition]:
-    """Yield the failure to make vectors; meanwhile searches use words only, and say so."""
+    """Yield failures to compute embeddings; meanwhile searches use words only, and say so."""
     since = timezone.now() - EMBEDDINGS_WINDOW
     failed = llm_failures.failing_embeddings(settings.UAC_EMBEDDINGS, since)
     behind = announcing.waiting().filter(last_error__startswith=EmbeddingFailed.__name__)
@@ -321,7 +321,7 @@ def evaluate() -> None:
         blind = any(name.startswith(BLIND) for name in found)
         for alarm in known:
             if blind and alarm.name not in found:
-                continue  # it may still exist: the check failed
+                continue  # the problem may persist: its check failed
             _note(alarm, found.get(alarm.name), now)
             alarm.save(
                 update_fields=[

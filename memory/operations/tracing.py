@@ -1,9 +1,9 @@
 """Traces: the path of a request through the processes, for an OpenTelemetry collector.
 
 Without OTEL_EXPORTER_OTLP_ENDPOINT nothing here costs anything. All spans are our own: libraries
-with OpenTelemetry support might quote what somebody has said, so this tracer is not the one that
-they find. A span names a route, a task, a kind, an outcome, and of an error its type; never a
-person.
+with OpenTelemetry support might quote what somebody has said, so they cannot find this tracer: it
+is not registered globally. A span names a route, a task, a kind, an outcome, and the type of an
+error; never a person.
 """
 
 import functools
@@ -25,7 +25,8 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-# The collector's address; see the OpenTelemetry Protocol Exporter's specification for the others.
+# The collector's address; for other variables, see the OpenTelemetry Protocol Exporter's
+# specification.
 VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 EXPORTER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 
@@ -74,7 +75,7 @@ def span(
     parent: Mapping[str, str] | None = None,
     **attributes: str | int,
 ) -> Iterator[Span]:
-    """Trace a block as a span, whose parent is given by `parent` or is the enclosing block.
+    """Trace a block as a span; its parent is given by `parent`, or is the enclosing block's span.
 
     `parent` are the headers of a request or a hint. An exception marks the span with its type.
     """

@@ -1,8 +1,8 @@
 """Verification that nothing was lost, changed or left half done: `manage.py verify`.
 
-Each check only reads the database, and describes each problem in a sentence. The codes and their
+The checks only read the database, and describe each problem in a sentence. The codes and their
 remedies are in docs/backup.md. Run the checks in one snapshot, so that concurrent writes cause no
-false problem. None holds more in memory than the names of a user's files.
+false alarms. No check holds more in memory than the names of a user's files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ from memory.project import Outline
 from memory.recall.search.segments import VERSION
 from memory.work.lanes import KINDS
 
-# The number of rows that are named of one problem.
+# The maximum number of rows named per problem.
 NAMED = 20
 
 
@@ -94,9 +94,9 @@ def _outcome_problems(user: MemoryUser) -> Iterator[str]:
 
 
 def _lane_problems(user: MemoryUser) -> Iterator[str]:
-    """Check that somebody will work on every waiting entry: otherwise it is lost work.
+    """Check that every waiting entry will be processed: otherwise it would be lost.
 
-    Entries of a merged user are the other user's work.
+    A merged user's entries are processed for the user that it was merged into.
     """
     if user.merged_into_id is not None:
         return
@@ -257,7 +257,7 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
     if user.head is not None and is_redacted(user.head):
         yield "the newest version has a file that was redacted"
     if waiting:
-        return  # copies go when it ends
+        return  # derived copies are removed when it ends
     if user.head is not None:
         paths = {
             hash_: path for path, hash_ in user.head.tree.items() if path.startswith("domains/")
@@ -299,7 +299,7 @@ def _merge_problems(user: MemoryUser) -> Iterator[str]:
     beyond = CopiedEntries.objects.annotate(end=F("seq") + F("number") - 1)
     for row in beyond.filter(merge=merge, end__gt=end)[:NAMED]:
         yield f"entry {row.from_seq} was copied as {row.seq}, which is not in that log"
-    # A copy outlives a message that only retention has emptied.
+    # If only retention has emptied a message, its copy stays.
     gone = [seq for seq, _ in redaction.moments(user.pk) if seq <= merge.last_seq]
     became = copies.became(merge, gone)
     left = LogEntry.objects.filter(
@@ -326,8 +326,8 @@ def _search_problems(user: MemoryUser) -> Iterator[str]:
             yield f"the search segments {names[one]} and {names[two]} overlap"
     for segment in segments.filter(Q(last_seq__gt=user.last_seq) | Q(first_seq__gt=F("last_seq"))):
         yield f"the search segment {segment} covers entries that do not exist"
-    # Documents and vectors have a block each, postings the others; further blocks are vectors of
-    # another model that are being computed.
+    # Documents and vectors have one block each, postings the other ones; any further blocks are
+    # another model's vectors, which are being computed.
     own = Count("parts", filter=Q(parts__number__lte=F("blocks") + 1))
     parts = segments.filter(version=VERSION).annotate(number=own)
     for segment in parts.exclude(number=F("blocks") + 2):
@@ -415,7 +415,7 @@ def _some(rows: Any, column: str = "pk") -> Sequence[Any]:
 
 
 def _of_others(rows: Any, user: MemoryUser, path: str = "checkpoint__user") -> Any:
-    """Keep the rows that this path leads to another user."""
+    """Keep the rows from which this path leads to another user."""
     return rows.filter(**{f"{path}__isnull": False}).exclude(**{path: user})
 
 

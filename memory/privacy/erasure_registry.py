@@ -1,7 +1,7 @@
-"""The registry of erasure: every column that may hold a person's content, and how it is erased.
+"""The erasure registry: every column that may hold a person's content, and how it is erased.
 
-Every model that reaches a user is listed, with each of its fields as either content or kept; a test
-fails if one is missing, so that nobody adds a column that an erasure forgets.
+Every model with a path to a user is listed, with each of its fields as either content or kept; a
+test fails if one is missing, so that nobody adds a column that an erasure forgets.
 """
 
 from collections.abc import Iterator
@@ -159,7 +159,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     Merge: Erasure(
         Method.DELETE,
-        # Constraints are named for their subject, and fingerprints can be guessed from keys.
+        # Constraints are named after their subject, and fingerprints can be guessed from keys.
         content=("left_behind", "alerts", "last_error"),
         kept=(
             "id",
@@ -304,7 +304,8 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "resolved_version",
         ),
     ),
-    # It stays, empty, since the feed reports the erasure: whoever keeps a copy must delete it.
+    # The row stays, emptied, since the feed reports the erasure: whoever keeps a copy of the alert
+    # must delete it.
     Alert: Erasure(
         Method.REDACT,
         content=("constraint", "message", "evidence", "fingerprint"),
@@ -405,7 +406,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "seconds",
         ),
     ),
-    # The tombstone: who asked for it and why stays on record.
+    # The tombstone: who requested the erasure, and why, stays on record.
     UserErasure: Erasure(
         Method.REDACT,
         content=("last_error",),
@@ -455,7 +456,7 @@ def rows_of(model: type[models.Model], user: MemoryUser) -> models.QuerySet[Any]
     rows = model._base_manager
     if model not in _PATHS:
         return rows.filter(**{_path_to_user(model): user.pk})
-    # A union, since no index finds rows by one path or the other.
+    # A union, since no single index covers both paths.
     keys = [rows.filter(**{path: user.pk}).order_by().values("pk") for path in _PATHS[model]]
     return rows.filter(pk__in=keys[0].union(*keys[1:]))
 
@@ -470,7 +471,7 @@ def blanks(model: type[models.Model]) -> dict[str, Any]:
 
 
 def telling(model: type[models.Model]) -> models.Q:
-    """Match the rows of a model that still have content; for models whose rows stay."""
+    """Match the rows of a model that still have content; only for models whose rows stay."""
     told = models.Q()
     for name, blank in blanks(model).items():
         told |= (

@@ -1,10 +1,10 @@
-"""Removal of everything that rests on redacted entries, from versions and derived data.
+"""Removal of everything that is based on redacted entries, from versions and derived data.
 
-Whatever cites an entry is found by its number: records by their sources, constraints and legacy
-files by the edits and imports that brought them. Whatever may quote an entry without citing it
-(answers, wordings of alerts, prompts) is removed by time: everything made from a version that held
-something of the entry, or written by a model since the entry arrived. This removes rather too much
-than too little, since all of it can be computed again.
+Whatever cites an entry is found by the entry's number: records by their sources, constraints and
+legacy files by the edits and imports that brought them. Whatever may quote an entry without citing
+it (answers, alert messages, prompts) is removed by time: everything made from a version that
+contained something from the entry, or written by a model since the entry arrived. This removes too
+much rather than too little, since all of it can be computed again.
 """
 
 import datetime
@@ -68,14 +68,15 @@ _REDACTED_VERDICT = Func(F("verdict"), function="memory_redacted_verdict", outpu
 
 @dataclass
 class Traces:
-    """The parts of a user's versions that rest on some entries.
+    """The parts of a user's versions that are based on some entries.
 
-    `hashes` are files that cite one; `versions` those that have such a file, the first of them made
-    at `since`; `records` all that ever cited one; `keys` (domain and key) those that edits named.
-    In the newest version, `head_records` are the records, each with its sources; `head_constraints`
-    the constraints, each with the sources of the edits that wrote it from these entries;
-    `head_legacy` the legacy files by path. `earlier` and `earlier_constraints` (source and tests)
-    hold their state before an entry touched them.
+    `hashes` are the files that cite one; `versions` the versions with such a file, the first of
+    them made at `since`; `records` all records that ever cited one; `keys` (domain and key) the
+    records named by edits that cite one. For the newest version, `head_records` are the affected
+    records, each with its sources; `head_constraints` the affected constraints, each with the other
+    entries that it cites; `head_legacy` the paths of the affected legacy files. `earlier` and
+    `earlier_constraints` (source and tests) hold the state of records and constraints before an
+    entry affected them.
     """
 
     hashes: set[str] = field(default_factory=set)
@@ -96,12 +97,12 @@ class Traces:
 
     @property
     def in_head(self) -> bool:
-        """Tell whether the newest version holds something of the entries."""
+        """Tell whether the newest version contains something from the entries."""
         return bool(self.head_records or self.head_constraints or self.head_legacy)
 
 
 def find(user: MemoryUser, seqs: Collection[int]) -> Traces:
-    """Find the parts of the user's versions that rest on these entries."""
+    """Find the parts of the user's versions that are based on these entries."""
     return _Search(user, frozenset(seqs)).traces if seqs else Traces()
 
 
@@ -113,7 +114,7 @@ class _Search:
         self._user, self._seqs = user, seqs
         self._seen: set[str] = set()
         self._lines: set[str] = set()
-        # For each constraint that rests on the entries, by name: the other entries that it cites.
+        # For each constraint that is based on the entries, by name: the other entries it cites.
         self._constraints: dict[str, set[int]] = {}
         # Path → hash of the files that came with imports among the entries.
         self._old_files: dict[str, str] = {}
@@ -130,7 +131,7 @@ class _Search:
             lines = set(_citing_lines(content, self._seqs))
             if lines:
                 traces.hashes.add(tree[path])
-                if not lines <= self._lines:  # a record is written the same in file after file
+                if not lines <= self._lines:  # a record recurs unchanged in file after file
                     self._lines |= lines
                     found = _records_citing(checkpoint, path, content, self._seqs)
                     self._look_back(before, path, found.keys() - traces.records)
@@ -186,10 +187,10 @@ class _Search:
             yield new[hash_], content
 
     def _look_at_constraints(self, checkpoint: Checkpoint, before: Checkpoint | None) -> None:
-        """Track the constraints that rest on the entries.
+        """Track the constraints that are based on the entries.
 
-        A constraint rests on the entries that its edits cite; one that is rewritten by somebody who
-        cites none of them rests on none.
+        A constraint is based on the entries that its edits cite, until an edit that cites no entry
+        rewrites it.
         """
         traces, tree = self.traces, checkpoint.tree
         resting = {
@@ -236,13 +237,13 @@ def _files(constraint: str) -> tuple[str, str]:
 
 
 def _versions(user: MemoryUser, seqs: Collection[int]) -> QuerySet[Checkpoint]:
-    """Select the versions that may cite one of the entries: they have considered the oldest."""
+    """Select the versions that may cite one of the entries: those that have seen the oldest."""
     known = Checkpoint.objects.filter(user=user, seen_seq__gte=min(seqs))
     return known.order_by("version")
 
 
 def cited(content: str) -> set[int]:
-    """Return the entries that the records of a file rest on."""
+    """Return the entries on which the records of a file are based."""
     return {int(seq) for match in _SOURCES.finditer(content) for seq in match[1].split(", ")}
 
 
@@ -270,10 +271,10 @@ def _records_citing(
 
 
 def forget(user: MemoryUser, seqs: Collection[int], traces: Traces) -> None:
-    """Remove everything that rests on these entries or may quote them, but the newest version.
+    """Remove everything based on these entries or possibly quoting them, except the newest version.
 
-    `traces` were found before the newest version was made. Call it in the transaction that made it,
-    under the lock of the user's row; a repetition finds nothing more.
+    `traces` must be from before the newest version was made. Call this in the transaction that
+    makes that version, under the lock of the user's row; a repeated call finds nothing more.
     """
     if not seqs:
         return
@@ -339,9 +340,9 @@ def _forget_versions(user: MemoryUser, seqs: Collection[int], traces: Traces) ->
 
 @dataclass(frozen=True)
 class _Telling:
-    """The edits that reveal some entries: those that rest on one, or name something that does.
+    """The edits that reveal some entries: those based on one, or naming something that is.
 
-    The reason for which other entries were dismissed may quote them, too.
+    The reasons for dismissing other entries may quote them, too.
     """
 
     seqs: frozenset[int]
@@ -349,7 +350,7 @@ class _Telling:
     keys: Collection[tuple[str, str]]
 
     def includes(self, edit: Mapping[str, Any], files: Collection[str]) -> bool:
-        """Tell whether an edit does; `files` are those of its version that rest on one."""
+        """Tell whether an edit does; `files` are its version's files that are based on one."""
         op = edit.get("op")
         if op == "dismiss" or not self.seqs.isdisjoint(edit.get("sources", ())):
             return True
@@ -384,10 +385,10 @@ def _redacted_outline(checkpoint: Checkpoint, gone: Collection[str]) -> Any:
 
 
 def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> set[str]:
-    """Empty the runs that may hold something of the entries; return their ids.
+    """Empty the runs that may contain something from the entries; return their ids.
 
-    These are runs that read a version which held something, and runs whose input was written by
-    somebody who may have read the entries.
+    These are runs that read an affected version, and runs whose input was written by somebody who
+    may have read the entries.
     """
     of_user = Run.objects.filter(user=user)
     runs.close(
@@ -424,7 +425,7 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
 
 
 def _forget_requests(user: MemoryUser, seqs: Collection[int], emptied: Collection[str]) -> None:
-    """Delete the hashes of requests, since a short body can be guessed from one.
+    """Delete the hashes of requests, since a short body can be guessed from its hash.
 
     Without its hash, a repeated request is refused instead of bringing back what was redacted.
     """
@@ -452,7 +453,7 @@ def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
     outcomes.exclude(reason__startswith=UNDONE).exclude(reason=REASON).filter(
         Exists(said), outcome__in=[Outcome.DISMISSED, Outcome.REJECTED]
     ).update(reason=TOLD)
-    # That it was rolled back decides about its outcome if the rollback is undone in turn.
+    # Keep the fact of the rollback: it determines the outcome if the rollback is undone in turn.
     short = (F("reason"), Value(rf"^({UNDONE} \d+).*"), Value(r"\1"))
     EntryOutcome.objects.filter(user=user, reason__startswith=UNDONE).update(
         reason=Func(*short, function="regexp_replace", output_field=TextField())

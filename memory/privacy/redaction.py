@@ -1,10 +1,11 @@
-"""Redaction of single entries: their content is removed, with everything that rests on it.
+"""Redaction of single entries: their content is removed, with everything that is based on it.
 
-In one transaction the entries lose their content, with all entries that were derived from them, and
-the log gains an entry that records it. From then on the user's newest version is withheld, since it
-may hold something redacted, and a worker that has read the content loses its claim. A worker makes
-the version without it (`workers/checkpointing/redactions.py`) and, in the transaction in which that
-becomes the newest, removes all derived copies (`memory.privacy.forgetting`).
+In one transaction the entries, and all entries that were derived from them, lose their content, and
+the log gains an entry that records the redaction. From then on the user's newest version is
+withheld, since it may contain redacted content, and a worker that has read that content loses its
+claim. A worker makes a version without it (`workers/checkpointing/redactions.py`) and, in the
+transaction that makes this version the newest, removes all derived copies
+(`memory.privacy.forgetting`).
 """
 
 import datetime
@@ -42,10 +43,10 @@ class UnknownEntries(RedactionRefused):
 def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> LogEntry:
     """Redact these entries of the user's log, and all that were derived from them.
 
-    Copies and originals in the log of a merged user are redacted, too. Returns the entry of the log
-    that records it; if all were redacted before, the earlier one. `by` names who asked for it
-    (`key:…`, `staff:…`), `reason` says why: both stay. Raises UnknownEntries, and RedactionRefused
-    for an entry that itself records a redaction, or if no entry is named.
+    Their copies and originals in the logs of merged users are redacted, too. Returns the log entry
+    that records the redaction; if all were redacted before, the earlier one. `by` names who asked
+    for it (`key:…`, `staff:…`), `reason` says why: both stay on record. Raises UnknownEntries, and
+    RedactionRefused for an entry that itself records a redaction, or if no entry is named.
     """
     asked = sorted(set(seqs))
     if not asked:
@@ -83,8 +84,8 @@ def _redact_copies(user: MemoryUser, seqs: Collection[int], *, by: str, reason: 
 def _not_named(user: MemoryUser, seqs: Collection[int]) -> list[int]:
     """Return the entries that no redaction names.
 
-    An entry that retention has emptied is one of them, since what was derived from it is still
-    there.
+    An entry that only retention has emptied is among them, since what was derived from it still
+    exists.
     """
     told = Redaction.objects.filter(user=user, entries__overlap=list(seqs))
     named = {seq for entries in told.values_list("entries", flat=True) for seq in entries}
@@ -136,7 +137,7 @@ def _redact(
 
 
 def closure(user: MemoryUser, seqs: Collection[int]) -> list[int]:
-    """Return these entries and all that were derived from them, directly or not, ascending."""
+    """Return these entries and all derived from them, directly or indirectly, ascending."""
     found, newest = set(seqs), set(seqs)
     while newest:
         derived = LogEntry.objects.filter(
@@ -173,7 +174,7 @@ def moments(user_pk: int) -> list[tuple[int, datetime.datetime]]:
 def first_since(
     checkpoint: Checkpoint, redacted: Iterable[tuple[int, datetime.datetime]]
 ) -> int | None:
-    """Return the first of these entries on which a version rests and that was redacted since.
+    """Return the first entry that a version has seen and that was redacted after it was made.
 
     `redacted` comes from `moments`. None if there is none.
     """
@@ -208,9 +209,9 @@ def _settle(user: MemoryUser, seqs: Collection[int], at: datetime.datetime) -> N
 
 
 def _interrupt(user: MemoryUser, first: int) -> None:
-    """Take the work away from workers that may have read one of the entries, from `first` on.
+    """Take work away from workers that may have read one of the entries, the first being `first`.
 
-    Lanes are worked on again. The input of a run may quote an entry, or its version may hold one:
+    Lanes are processed again. A run's input may quote an entry, or its version may contain one:
     whoever waits for such a run is told to ask again.
     """
     lanes.interrupt(user.pk)

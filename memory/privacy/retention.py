@@ -1,7 +1,7 @@
 """Retention: the dispatcher deletes what a workspace does not keep forever, in small batches.
 
-- A message loses its content. What was derived from it stays: this is no redaction, and nothing in
-  the log records it but the entry itself. A message that is still pending is kept.
+- A message loses its content. What was derived from it stays: this is not a redaction, and nothing
+  in the log records it except the entry itself. A message that is still pending is kept.
 - A run is deleted with its results, except the last one that found a live alert.
 - A call of a language model is deleted; its spending stays in the ledger.
 """
@@ -29,7 +29,7 @@ _quiet_until: dict[int, float] = {}
 
 
 def purge(limit: int) -> int:
-    """Remove what is due in each workspace, oldest first, `limit` rows of a kind at most.
+    """Remove what is due in each workspace, oldest first, at most `limit` rows per kind.
 
     Returns the number of rows.
     """
@@ -77,7 +77,7 @@ def _empty_messages(workspace: Workspace, before: datetime.datetime, limit: int)
 
 
 def _empty(user_pk: int, keys: list[UUID]) -> int:
-    """Empty entries of a user; if the user's row is locked, another time."""
+    """Empty entries of a user, unless the user's row is locked: then a later call does it."""
     with transaction.atomic():
         users = MemoryUser.objects.select_for_update(no_key=True, skip_locked=True)
         if not users.filter(pk=user_pk, redacting_since=None).values("pk").first():

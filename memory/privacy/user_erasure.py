@@ -1,13 +1,14 @@
 """Erasure of a person: all data is removed, and a record of the erasure stays.
 
 It is requested in one transaction. From then on the user does not exist for anybody
-(`MemoryUser.objects` excludes them) and has no name any more, and workers on the user's memory lose
+(`MemoryUser.objects` excludes them) and no longer has a name, and workers on the user's memory lose
 their claims; the database refuses new rows about the user (migration 0002). A worker then removes
-all data, batch after batch, by the registry (`memory.privacy.erasure_registry`). It may be killed
-at any line: what is removed is removed, and counted, and another worker continues with the rest.
+all data batch by batch, following the registry (`memory.privacy.erasure_registry`). It may be
+killed at any point: what has been removed stays removed and counted, and another worker continues
+with the rest.
 
-The erasure is complete when nothing is left, no transaction is open that began before, and every
-sandbox host has confirmed that it holds nothing of the user.
+The erasure is complete when nothing is left, no transaction that began before it is still open, and
+every sandbox host has confirmed that it holds nothing about the user.
 """
 
 import datetime
@@ -65,13 +66,13 @@ TOLD = "(erased)"
 BATCH = 1000
 # The interval at which a condition is checked again.
 AGAIN = datetime.timedelta(seconds=1)
-# A host that has been silent this long has ended, and its sandboxes with it, or they are removed by
-# then.
+# A host that has been silent for this long has ended; its sandboxes have ended with it, or have
+# been removed by then.
 GONE = datetime.timedelta(seconds=40)
 
-# These rows have no name by then, and record the erasure itself.
+# These rows no longer hold a name, and record the erasure itself.
 _STAY = (MemoryUser, UserErasure)
-# The erasure of an alert still has to be reported, in words about nobody.
+# The erasure of an alert still has to be reported, in words that identify nobody.
 _ERASED = {
     AlertEvent: Q(kind=AlertEventKind.ERASED),
     Delivery: Q(event__kind=AlertEventKind.ERASED),
@@ -165,7 +166,7 @@ def _make_nameless(user: MemoryUser, now: datetime.datetime) -> None:
 def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
     """Take work away from workers, answer waiting requests, and remove data under other names."""
     runs.close(Run.objects.filter(user=user), "This user was erased.")
-    # The erasure of each alert is reported by itself, and none refers to another.
+    # The erasure of each alert is reported separately, without reference to other alerts.
     user.alerts.exclude(duplicate_of=None).update(duplicate_of=None)
     Alert.objects.filter(user=user, state__in=LIVE_STATES).update(
         state=AlertState.RESOLVED,
@@ -225,7 +226,8 @@ def _erase(row: UserErasure) -> None:
             while _take_away(row, user, model):
                 pass
     counts = UserErasure.objects.values_list("counts", flat=True).get(pk=row.pk)
-    # Have all transactions ended that began before they could see that the user is erased?
+    # Try again later if anything is left, or if a transaction that started before the user's
+    # erasure became visible has not ended.
     if _transactions("pg_snapshot_xmin") < begun or any(left(user)) or _hosts_left(row):
         again = timezone.now() + AGAIN
         return leases.write(
@@ -302,7 +304,7 @@ def _also(model: type[models.Model]) -> Mapping[str, Any]:
 
 
 def _tell(user: MemoryUser, keys: Collection[Any]) -> None:
-    """Add events to the feed that these alerts are erased."""
+    """Add events to the feed that report the erasure of these alerts."""
     step = transitions.Step(user, ACTOR)
     for alert in Alert.objects.filter(pk__in=keys).order_by("opened_at", "pk"):
         step.tell(alert, AlertEventKind.ERASED)
@@ -310,7 +312,7 @@ def _tell(user: MemoryUser, keys: Collection[Any]) -> None:
 
 
 def _forget_staff_actions(model: type[models.Model], user: MemoryUser) -> None:
-    """Rename rows in the history of staff actions, where they are named by their content."""
+    """Replace the names of rows in the history of staff actions: they quote the rows' content."""
     keys = (
         erasure_registry.rows_of(model, user)
         .annotate(of_row=Cast("pk", CharField()))
@@ -341,12 +343,12 @@ def _transactions(which: str) -> int:
 
 
 def asked_of(host: str) -> list[int]:
-    """Return the users of whom this host is asked to keep nothing."""
+    """Return the users about whom this host is asked to keep nothing."""
     return list(waiting().filter(hosts__contains=[host]).values_list("user_id", flat=True))
 
 
 def kept_nothing(host: str, users: Collection[int]) -> None:
-    """Record that this host holds nothing of these users any more, and will not."""
+    """Record that this host no longer holds anything about these users, and will not again."""
     without = Func(
         F("hosts"), Value(host), function="array_remove", output_field=UserErasure.hosts.field
     )
@@ -355,7 +357,7 @@ def kept_nothing(host: str, users: Collection[int]) -> None:
 
 
 def _hosts_left(row: UserErasure) -> bool:
-    """Tell whether a host may still hold something of the user."""
+    """Tell whether a host may still hold something about the user."""
     row.refresh_from_db(fields=["hosts"])
     if not row.hosts:
         return False

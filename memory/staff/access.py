@@ -195,8 +195,8 @@ ITSELF = "pk"
 class RowPath:
     """The owner of rows: the lookups that lead from a row to its workspace, and to its user.
 
-    None means that they belong to no workspace, or are about no person. `otherwise` leads to the
-    user of rows from which `person` does not.
+    None means that the rows belong to no workspace, or are about no person. `otherwise` leads to
+    the user where `person` leads to nobody.
     """
 
     workspace: str | None
@@ -265,8 +265,8 @@ _CACHE = "_workspaces_seen"
 def workspaces_of(staff: Staff) -> Collection[int] | None:
     """Return the keys of the workspaces that an account sees; None for all.
 
-    Superusers see all; anybody else without a row of `StaffAccess` sees none. It is read once per
-    instance of an account, which is once per request.
+    Superusers see all; anybody else without a row of `StaffAccess` sees none. The rows are
+    read once per instance of an account, that is, once per request.
     """
     if not isinstance(staff, User) or not staff.is_active:
         return ()

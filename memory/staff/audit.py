@@ -1,7 +1,7 @@
 """The audit of the staff: their actions, and whose content they looked at.
 
-A row holds keys, numbers and names of actions, and no content or name of a person: it stays when
-the person is erased. The database refuses to change it.
+A row holds keys, numbers and names of actions, but neither content nor a person's name: it stays
+when the person is erased. The database refuses to change it.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _FEW = 200
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject of an action: the model, the number of rows, and their owner if it is one."""
+    """The subject of an action: the model, the number of rows, and their owner if there is one."""
 
     model: str = ""
     row: str = ""
@@ -37,7 +37,7 @@ def tells_of_people(model: type[Model]) -> bool:
 
 
 def subject_of(rows: QuerySet[Any]) -> Subject:
-    """Describe these rows: the row if it is one, the user and workspace if all have the same."""
+    """Describe these rows: the row if there is only one, the user and workspace that all share."""
     place, pk = PLACES[rows.model], rows.model._meta.pk.name
     whose = [place.public_id or pk, place.workspace or pk]
     rows = rows.order_by()
@@ -58,7 +58,7 @@ def subject_of(rows: QuerySet[Any]) -> Subject:
 
 
 def note(staff: Staff, kind: AuditKind, subject: Subject, what: str = "") -> None:
-    """Record an action. It raises if that fails, and then the action must not be done."""
+    """Record an action. If this raises, the action must not be done."""
     StaffAudit.objects.create(
         staff_id=int(str(staff.pk)),
         staff_name=staff.get_username(),

@@ -1,7 +1,7 @@
 """The figures of the admin's front page: the server's status, and recent activity.
 
-Tables that grow without end are counted within a period and by an index. The functions are given
-the rows that may be counted, so that an account with less access gets smaller numbers.
+Tables that grow without end are counted within a period and through an index. The functions are
+given the rows that may be counted, so that an account with less access gets smaller numbers.
 """
 
 import datetime
@@ -19,7 +19,7 @@ from memory.models.runs import RunOutcome, RunStatus
 
 # Days and hours are in UTC, as in the ledger of the language models.
 ZONE = datetime.UTC
-# The number of workspaces, and of models, that are listed: those that spent most.
+# The number of workspaces, and of models, that are listed: those with the highest spending.
 MAX_SPENDERS = 10
 
 
@@ -74,7 +74,7 @@ RUN_ENDINGS: Mapping[str, Collection[RunOutcome]] = {
 def live_alerts(alerts: QuerySet[Alert]) -> Mapping[tuple[str, str], int]:
     """Count the alerts that are not resolved, by severity and state."""
     live = alerts.filter(duplicate_of=None, state__in=LIVE_STATES).order_by()
-    # Not by the key, which the index used for the rest does not contain.
+    # Count rows, not keys: the index used for the rest does not contain the key.
     counted = live.values_list("severity", "state").annotate(number=Count("*"))
     return {(severity, state): number for severity, state, number in counted}
 
@@ -91,7 +91,7 @@ def opened_alerts(
 def by_step(
     rows: QuerySet[Any], field: str, period: Period, now: datetime.datetime
 ) -> Mapping[datetime.datetime, int]:
-    """Count the rows by the step that contains this moment of theirs; empty steps are left out."""
+    """Count the rows by the step that contains the time in `field`; empty steps are left out."""
     steps = _stepped(rows, field, period, now).values_list("step")
     return dict(steps.annotate(number=Count("*")))
 

@@ -1,9 +1,9 @@
-"""The time line of one user: entries, versions, runs and events of alerts in one order.
+"""The timeline of one user: entries, versions, runs and alert events in one sequence.
 
-Four tables are read side by side, no further than a page, and merged: each by an index, except the
-events of alerts, which are sorted. A place in the line is a moment, the kind, and a tie-breaker
-between rows of one moment, so a page begins exactly where the last one ended, whatever is added
-meanwhile.
+Four tables are read side by side, no further than a page each, and merged: all through an index,
+except the alert events, which are sorted. A place in the timeline consists of a time, the kind, and
+a tie-breaker between rows with the same time, so a page begins exactly where the last one ended,
+whatever is added meanwhile.
 """
 
 import datetime
@@ -21,12 +21,12 @@ PAGE = 50
 
 
 class BadPlace(ValueError):
-    """The text is no place in the line."""
+    """The text is not a place in the timeline."""
 
 
 @dataclass(frozen=True)
 class EventSource:
-    """One of the four kinds of rows: its column of time, and its tie-breaker."""
+    """One of the four kinds of rows: its time column, and its tie-breaker."""
 
     name: str
     title: str
@@ -51,7 +51,7 @@ _RANKS = {name: rank for rank, name in enumerate(KINDS)}
 
 @dataclass(frozen=True, order=True)
 class Cursor:
-    """A place in the line: after the row that it names, and before all later ones."""
+    """A place in the timeline: after the row that it names, and before all later ones."""
 
     at: datetime.datetime
     rank: int
@@ -98,7 +98,7 @@ class TimelineEvent:
 
 @dataclass(frozen=True)
 class TimelinePage:
-    """A page of the line, newest first, and the places at which newer and older pages begin."""
+    """A page of the timeline, newest first, and the places at which newer and older pages begin."""
 
     moments: Sequence[TimelineEvent]
     newer: Cursor | None
@@ -162,5 +162,5 @@ def _beyond(
 
 
 def chosen(names: Collection[str]) -> Sequence[EventSource]:
-    """Return the kinds of these names; all if none is known."""
+    """Return the kinds with these names; all if none is known."""
     return [kind for kind in KINDS.values() if kind.name in names] or list(KINDS.values())

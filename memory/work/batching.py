@@ -1,4 +1,4 @@
-"""The schedule of a language model's work on a user's entries: batches, since attempts cost.
+"""The schedule of a language model's work on a user's entries: in batches, since attempts cost.
 
 Work is due as soon as enough entries wait, none has arrived for a while, the oldest has waited long
 enough, or an entry is urgent (`"urgent": true` in its metadata). The operator's settings
@@ -12,11 +12,12 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
-# Those that wait are counted so far.
+# Waiting entries are counted up to this number.
 MAX_ENTRIES = 1000
 
-# What is due stays due; else the new entries decide together with those that wait already. A pause
-# after a failure is none for them: it ends when the oldest entry may wait no longer, at the latest.
+# Work that is due stays due; otherwise the new entries and those already waiting decide together.
+# New entries also shorten a pause after a failure: to the longest time that an entry may wait, or
+# to nothing if they are urgent.
 ANNOUNCE = """
 UPDATE memory_lane AS lane SET
     waiting = lane.waiting + %(number)s,

@@ -1,6 +1,6 @@
 """Redis: wake-up hints, which announce that work is waiting or that a result is ready.
 
-PostgreSQL is the record and the queue of record. Everything here may be lost at any moment without
+PostgreSQL holds the data and the queue. Everything here may be lost at any moment without
 losing work: the dispatcher finds work that no hint has announced, and a waiting request that is not
 woken answers `202` with the address of the result.
 """
@@ -32,9 +32,9 @@ logger = structlog.get_logger(__name__)
 HINT_SECONDS = 10
 # Extra latency allowed when Redis hangs, beyond the wait that was asked for.
 PATIENCE_SECONDS = 2.0
-# The same where a request can do without an answer.
+# The same for a request that can do without Redis's answer.
 QUICK_SECONDS = 0.25
-# Per process; more than it has threads.
+# Connections per process: more than it has threads.
 CONNECTIONS = 100
 # The wait before a closed connection is opened again.
 RETRY_SECONDS = 0.02
@@ -120,12 +120,12 @@ def send_hint(
     user_pk: int | None = None,
     kind: str = "",
 ) -> None:
-    """Wake a worker now: the user's sandbox host if a user is given, else any of the queue.
+    """Wake a worker now: the user's sandbox host if a user is given, else any worker of the queue.
 
     A limited number of a workspace's hints wait in front; its others wait behind, for any host.
     `kind` separates slow work from fast work of the same task. A broker that does not answer costs
-    time and loses nothing. After a failure no hint is sent for a moment, so that not every request
-    pays that time.
+    time but loses nothing. After a failure no hints are sent for a while, so that not every request
+    loses that time.
     """
     if _is_silent():
         return
@@ -191,7 +191,7 @@ def wait_done(run_id: uuid.UUID, seconds: float) -> None:
     """Wait until the run is signalled as done, for `seconds` at most, or until Redis fails."""
     key = _done(run_id)
     try:
-        # It wakes one waiter; the element is put back for any others.
+        # The signal wakes one waiter; the element is put back for any others.
         redis_client(math.ceil(seconds)).blmove(key, key, seconds)  # type: ignore[arg-type]
     except redis.RedisError as error:
         logger.warning("wait_failed", run=str(run_id), error=str(error))
@@ -214,10 +214,10 @@ def signal_events(workspace_pk: int) -> None:
 
 @contextmanager
 def events_signalled(workspace_pk: int | None = None) -> Iterator[Callable[[float], None]]:
-    """Listen for events of the workspace, or of all; yields a function that waits for them.
+    """Listen for events of the workspace, or of all workspaces; yields a function that waits.
 
-    Signals sent since the beginning of the block are not missed. A failure of Redis loses the
-    signal but not the wait.
+    Signals sent since the beginning of the block are not missed. If Redis fails, signals are lost,
+    but the function still waits.
     """
     with redis_client().pubsub(ignore_subscribe_messages=True) as listener:  # type: ignore[no-untyped-call]
 

@@ -1,8 +1,8 @@
 """Sandbox hosts: the workers that run users' code, and the routing of users to them.
 
-A host keeps the sandboxes of its last users for a moment, with their projects loaded. So the hints
-of one user go to one host, as long as it lives. This affects speed only: any host may do any work,
-and takes over work that another one does not get to (`workers.service.hosting`).
+A host keeps its most recent users' sandboxes for a short while, with their projects loaded. So a
+user's hints go to the same host for as long as it lives. This affects speed only: any host may do
+any work, and takes over work that another host does not get to (`workers.service.hosting`).
 """
 
 import datetime
@@ -26,7 +26,7 @@ SILENT = datetime.timedelta(seconds=4 * HEARTBEAT_SECONDS)
 FORGOTTEN = datetime.timedelta(days=1)
 # How long a process relies on the last list of hosts, instead of one query for every hint.
 BELIEVED_SECONDS = 1.0
-# The key of a host's report that says why it takes no work; absent if it does.
+# The key in a host's report that says why the host takes no work; absent if it takes work.
 PROBLEM = "problem"
 
 _live: Collection[str] = ()

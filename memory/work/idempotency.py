@@ -46,7 +46,7 @@ class Write(Generic[Result]):
     """A write, and how its result is stored as JSON and read back."""
 
     do: Callable[[], Result]
-    # The user concerned; None for no user, or for one of whom nothing may be kept.
+    # The user concerned; None if there is none, or if nothing may be kept about them.
     user_of: Callable[[Result], MemoryUser | None]
     refer: Callable[[Result], Any]
     recall: Callable[[IdempotencyKey], Result]
@@ -57,10 +57,11 @@ class Write(Generic[Result]):
 def once(
     workspace: Workspace, key: str, fingerprint: str, write: Write[Result]
 ) -> tuple[Result, bool]:
-    """Do the write unless it was done under this key; return its result, and whether it was.
+    """Do the write unless it was done under this key before.
 
-    Raises KeyReused if the fingerprint differs, KeyInProgress while the first request is under way,
-    and whatever the write raises: then nothing is stored, and the key may be used again.
+    Returns its result, and whether it had already been done. Raises KeyReused if the fingerprint
+    differs, KeyInProgress while the first request is under way, and whatever the write raises: then
+    nothing is stored, and the key may be used again.
     """
     with transaction.atomic():
         if not _lock(workspace, key):
@@ -71,7 +72,7 @@ def once(
             .first()
         )
         if known is not None and known.user is not None and known.user.erased_at is not None:
-            known.delete()  # of an erased user: the erasure had not reached this row yet
+            known.delete()  # an erased user's key, which the erasure has not reached yet
             known = None
         if known is not None:
             if known.fingerprint not in (fingerprint, _nameless(fingerprint)):

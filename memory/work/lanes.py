@@ -42,7 +42,7 @@ def due(name: LaneName) -> QuerySet[Lane]:
 
 
 def with_model(work: QuerySet[Lane]) -> QuerySet[Lane]:
-    """Keep the lanes of workspaces that have a language model; others only occupy workers."""
+    """Keep the lanes of workspaces that have a language model; the others only occupy workers."""
     return work if settings.UAC_LLM_MODEL else work.exclude(user__workspace__llm_model="")
 
 
@@ -53,10 +53,10 @@ def pending(
     kinds: Sequence[EntryKind] = (),
     without: Collection[int] = (),
 ) -> list[LogEntry]:
-    """Return the oldest entries of the lane that have no outcome yet, in their order.
+    """Return the oldest entries of the lane that have no outcome yet, in order.
 
-    At most `limit`, and fewer if they are large; only those of these `kinds`, if any are given, and
-    not those with the numbers `without`.
+    Returns at most `limit` entries, and fewer if they are large; only entries of these `kinds`, if
+    any are given, and none of those numbered in `without`.
     """
     found = undecided(lane)
     if kinds:
@@ -150,7 +150,7 @@ def standing(
 
 
 def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:
-    """Return how many of the workspace's users are in work, and how many are ahead."""
+    """Return how many of the workspace's users are being processed, and how many are ahead."""
     others = Lane.objects.filter(
         name=LaneName.STRUCTURE, user__workspace=user.workspace_id, due_at__isnull=False
     ).exclude(pk=lane.pk)
@@ -170,7 +170,7 @@ def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:
 def release(lane: Lane) -> bool:
     """Give the lane back after success; return whether to wake the workers because more is due.
 
-    Raises LeaseLost. An append takes the user's row first, too: an entry is either seen here or
+    Raises LeaseLost. An append locks the user's row first, too, so an entry is either seen here or
     finds the lane free.
     """
     with transaction.atomic():
@@ -200,7 +200,7 @@ def recount(user_pk: int) -> bool:
     """
     lane = Lane.objects.select_related("user").get(user_id=user_pk, name=LaneName.STRUCTURE)
     if lane.user.merged_into_id is not None:
-        return False  # its entries are worked on in the user that it was merged into
+        return False  # its entries are processed for the user that it was merged into
     rest = list(undecided(lane).values_list("recorded_at", "metadata")[: batching.MAX_ENTRIES])
     Lane.objects.filter(pk=lane.pk).update(waiting=0, waiting_since=None, due_at=None)
     if not rest:

@@ -8,8 +8,8 @@ the row, and the token has moved on (a fencing token: Kleppmann, "How to do dist
 A process whose clock is wrong (`memory.database.clock`) claims nothing, and counts its leases as
 lost.
 
-A claim does not wait for the disk. A crash of the database may undo it and give its token a second
-time; so a lease is identified by token and owner together.
+A claim does not wait for the disk. A crash of the database may undo it, so that its token is given
+out a second time; a lease is therefore identified by token and owner together.
 """
 
 import datetime
@@ -41,7 +41,7 @@ logger = structlog.get_logger(__name__)
 Leased = TypeVar("Leased", bound=LeasedWork)
 
 
-# Clocks of machines that are set by NTP differ by less than this, and it is less than any wait.
+# Clocks that are synchronised by NTP differ by less than this, which is shorter than any wait.
 SKEW = datetime.timedelta(seconds=0.5)
 
 
@@ -153,8 +153,8 @@ class _Keeper:
 
     def __init__(self) -> None:
         self._rows: dict[int, tuple[LeasedWork, float]] = {}
-        # Rows whose leases are renewed, and rows that are worked on, perhaps without a lease by
-        # now.
+        # All rows that are worked on, even if their leases are no longer renewed: `_rows` holds
+        # those whose leases are.
         self._held: dict[int, LeasedWork] = {}
         self._thread: threading.Thread | None = None
         self._interval = 0.0
@@ -258,7 +258,7 @@ def fail(
     """Give the row back after a failure of the server, to be retried later, and store the error.
 
     It is not retried before `until`. Attempts are counted at the claim, so that a killed worker
-    counts too; with `counts=False` this one is not counted, because it only has to wait.
+    counts too; with `counts=False` this attempt is not counted, because the work only has to wait.
     """
     again = timezone.now() + _backoff(row)
     _mine(row).update(

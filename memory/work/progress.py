@@ -94,7 +94,7 @@ def _pending(due: Sequence[Lane]) -> int:
 
 
 def _lanes(due: Sequence[Lane]) -> Iterator[WorkItem]:
-    """Yield the lanes that a worker holds or could claim; others wait for their time."""
+    """Yield the lanes that a worker holds or could claim; the others have to wait."""
     now = timezone.now()
     for lane in due:
         is_held = lane.lease_expires_at is not None and lane.lease_expires_at > now

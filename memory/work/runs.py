@@ -53,9 +53,9 @@ def queue(
 ) -> Run:
     """Queue a run and, once committed, wake the workers. `instant` defaults to now.
 
-    A run of the constraints also schedules the next daily one, unless its own findings are then
-    forecast to hold longer. Raises `usage.Exceeded` if too many runs that somebody asked for wait;
-    `asked_by` names a member of the staff.
+    A run of the constraints also schedules the next daily run, which the forecast of its findings
+    may postpone. Raises `usage.Exceeded` if too many requested runs are waiting; `asked_by` names a
+    member of the staff.
     """
     now = timezone.now()
     if trigger in ASKED_FOR:
@@ -93,7 +93,7 @@ def questions() -> QuerySet[Run]:
 def _open() -> QuerySet[Run]:
     """Select the unfinished runs that may be worked on.
 
-    Those that work under way has asked for continue while the user is paused.
+    Runs that were requested by work under way continue while the user is paused.
     """
     of_work = Q(trigger=RunTrigger.MODEL)
     return Run.objects.exclude(status=RunStatus.DONE).filter(undisturbed(), of_work | unpaused())
@@ -186,7 +186,7 @@ class NotToBeRetried(Exception):
 
 
 def cancel(run: Run, *, by: str) -> None:
-    """Cancel a run that somebody asked for; a worker that has it can write nothing any more.
+    """Cancel a run that somebody asked for; a worker that holds it can no longer write anything.
 
     Raises NotToBeCancelled.
     """

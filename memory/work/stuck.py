@@ -1,6 +1,6 @@
-"""All kinds of work that the workers do, and the work of each kind that is stuck.
+"""All kinds of work that the workers do, and the stuck work of each kind.
 
-Work *waits* while no worker has it that could, is *held* by a worker, *fails* after several
+Work *waits* while a worker could take it and none has, is *held* by a worker, *fails* after several
 attempts without success, and is *dead* once it has failed permanently: it is not retried until the
 staff ask for it. Failing work is retried at growing intervals forever, except runs, webhook
 messages, forecasts and backtests, which fail permanently in the end.
@@ -41,9 +41,9 @@ def _forecasts_again(work: QuerySet[Any]) -> int:
 class WorkKind:
     """A kind of work: `work` selects all that is to be done, now or later.
 
-    `since` is the column with the time since when it is to be done, "" if there is none. `whose`
+    `since` is the column with the time from which it is to be done, "" if there is none. `whose`
     leads to the user, the workspace or other owner. Work that is not `urgent` yields to other work.
-    `mortal` selects the work that may fail permanently, and `again` retries what has.
+    `mortal` selects the work that may fail permanently, and `again` retries work that has.
     """
 
     name: str
@@ -53,7 +53,7 @@ class WorkKind:
     since: str
     whose: str
     urgent: bool = True
-    # The work that a worker may begin now, if that is less than the work that nobody holds.
+    # The work that a worker may begin now, unless that is all work that nobody holds.
     ready: Callable[[], QuerySet[Any]] | None = None
     mortal: Callable[[], QuerySet[Any]] | None = None
     again: Callable[[QuerySet[Any]], int] | None = None
@@ -225,7 +225,7 @@ STANDINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class WorkStatus:
-    """The status of a kind of work: the numbers that wait, are held, fail and are dead.
+    """The status of a kind of work: how much of it is waiting, held, failing and dead.
 
     `oldest` is the longest wait in seconds since a worker could have begun, `longest` the longest
     hold.
@@ -241,7 +241,7 @@ class WorkStatus:
 
 
 def standings(kinds: Iterable[WorkKind] | None = None) -> Iterator[WorkStatus]:
-    """Yield the status of every kind of work, or of these, by one statement for all."""
+    """Yield the status of every kind of work, or of these kinds, using a single statement."""
     now = timezone.now()
     kinds = list(KINDS.values() if kinds is None else kinds)
     if not kinds:
@@ -292,7 +292,8 @@ def _seconds(since: datetime.datetime | None, now: datetime.datetime) -> float:
 class Stuck:
     """A piece of work that fails or is dead.
 
-    `since` is when it was asked for, or died; `again_at` is when it is retried, None if it is dead.
+    `since` is when it was requested, or when it failed permanently; `again_at` is when it is
+    retried, None if it is dead.
     """
 
     kind: WorkKind

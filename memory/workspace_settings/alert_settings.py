@@ -7,14 +7,14 @@ them.
 import datetime
 from dataclasses import dataclass
 
-# The same finding, opened so often within a day, flaps.
+# A finding that is opened this often within a day is flapping.
 OPENINGS_OF_ONE = 5
 DAY = datetime.timedelta(hours=24)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveSettings:
-    """The settings that take effect. In fields of minutes, 0 means never."""
+    """The settings that take effect. In the `_minutes` fields, 0 means never."""
 
     escalate_critical_minutes: int
     escalate_warning_minutes: int

@@ -1,6 +1,6 @@
 """A workspace's overrides of the server's settings: which values take effect, and which are valid.
 
-The settings, and what may be said of a value by itself, are in `memory.workspace_settings.table`.
+The settings, and the checks of a single value, are in `memory.workspace_settings.table`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -43,8 +43,8 @@ def _validate(
 ) -> dict[str, str]:
     """Return what is wrong with values, by the keys of their settings.
 
-    A setting without a value has the server's. Of two that contradict each other, the lower one is
-    named, unless only the upper one has a value.
+    A setting without a value has the server's value. If two settings contradict each other, the
+    lower one is named, unless only the upper one is given a value.
     """
 
     def value_of(setting: Setting) -> float:

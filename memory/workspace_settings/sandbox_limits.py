@@ -14,7 +14,7 @@ from memory.workspace_settings import overrides, table
 from memory.workspace_settings.overrides import Overrides
 
 LIMITS = table.SANDBOXES.overridable
-# Of a container's memory: for the kernel's own needs.
+# The part of a container's memory that is left for the kernel's own needs.
 RESERVED_MIB = 32
 
 
@@ -35,17 +35,17 @@ class SandboxLimits:
 
 
 def ceiling(name: str) -> float:
-    """Return what a workspace may choose at most."""
+    """Return the highest value that a workspace may choose."""
     return float(getattr(settings, str(LIMITS[name].maximum)))
 
 
 def process_memory_most(memory_mib: int, tmpfs_mib: int) -> int:
     """Return how much memory one process of such a container may take, in MiB.
 
-    Beside it there is the process that it was forked from, which may have as much, and what is
-    written to the tmpfs counts, too. With less than half of the rest for each, Python always
-    notices first and raises MemoryError. The kernel kills a container for lack of memory only if
-    the machine has none, which is no fault of the user's code.
+    Besides it, the container holds the process that it was forked from, which may have as much, and
+    data written to the tmpfs counts as memory, too. With less than half of the rest for each
+    process, Python always notices first and raises MemoryError. So the kernel kills a container for
+    lack of memory only if the machine itself runs out, which is not the fault of the user's code.
     """
     return (memory_mib - RESERVED_MIB - tmpfs_mib) // 2
 
@@ -78,7 +78,7 @@ def validate_overrides(own: Overrides) -> dict[str, str]:
 
 
 def _contradictions(chosen: Overrides) -> dict[str, str]:
-    """Return what was chosen and would have no effect, or leave nothing for the rest."""
+    """Return the choices that would have no effect, or would leave nothing for the rest."""
     found: dict[str, str] = {}
     holds = effective(chosen)
     wall, cpu = chosen.get("wall_seconds"), chosen.get("cpu_seconds")

@@ -1,9 +1,9 @@
 """Every variable that configures the server: default, unit, range, meaning, and override.
 
-From it follow the settings (`uac_site.environment`), what validates them and the overrides of a
-workspace (`memory.workspace_settings.overrides`), the help texts of their form, and
-`docs/configuration.md` (`uac_site.configuration`). The settings import it, so it imports nothing of
-Django's.
+This table determines the settings (`uac_site.environment`), the validation of the settings and of
+a workspace's overrides (`memory.workspace_settings.overrides`), the help texts of the form for
+overrides, and `docs/configuration.md` (`uac_site.configuration`). The settings import it, so it
+imports nothing from Django.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from typing import Any
 class Setting:
     """One variable of the environment.
 
-    A `maximum` may be the name of another setting whose value it is. `zero` says what 0 means,
-    which then is allowed besides the range. `field` is the field by which a workspace overrides the
-    setting.
+    A `maximum` may be the name of another setting, whose value is then the maximum. `zero` says
+    what 0 means; 0 is then allowed in addition to the range. `field` is the field by which a
+    workspace overrides the setting.
     """
 
     name: str
@@ -30,9 +30,9 @@ class Setting:
     zero: str = ""
     reason: str = ""
     field: str = ""
-    # Of the value, where there is no default that tells.
+    # The type of the value, where the default does not show it.
     kind: type[Any] | None = None
-    # The default in development, where it is another one.
+    # The default in development, if it is a different one.
     development: Any = None
 
     @property
@@ -67,7 +67,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Group:
-    """Settings of one matter, and the number of the system check that says what is wrong."""
+    """Settings on one topic, and the id of the system check that reports what is wrong."""
 
     title: str
     settings: Sequence[Setting]
@@ -88,13 +88,13 @@ _INTERPRETER = "The interpreter needs this much to start, compile and answer."
 _LIFE = "A sandbox lives for minutes, and all requests of a proposal's checks must fit into them."
 _BUSY = "A busy machine needs this much even for an empty program."
 _FRAME = "An answer must fit into one frame of the protocol."
-# What a column of the database holds.
+# The maximum that a column of the database holds.
 _COLUMN = 2**31 - 1
 # A year: whoever waits longer means never.
 _YEAR_MINUTES = 366 * 24 * 60
 # A century: whoever keeps longer means for ever.
 _CENTURY_DAYS = 36_525
-# A hint is valid for so long, and waits in a queue that nobody reads.
+# A hint is valid for this long, and waits that long in a queue that nobody reads.
 _HINT_SECONDS = 10
 
 # A table: rows of two lines or three.
@@ -306,7 +306,7 @@ LANGUAGE_MODEL = Group("Language model", check="uac.E006", settings=(
 TRACK_RECORD = Group("Track record of the language model", check="uac.E006", settings=(
     Setting("UAC_LLM_JUDGED_SESSIONS", 50, "A model is judged by at most this number of its last"
             " sessions.", "sessions", 1, 500, field="llm_judged_sessions"),
-    # Calls may be deleted after a day; what their sessions came to is not known any more then.
+    # Calls may be deleted after a day; the results of their sessions are then no longer known.
     Setting("UAC_LLM_JUDGED_DAYS", 7, "Sessions count if they began within this number of days"
             " before the newest one.", "days", 1, 90, field="llm_judged_days"),
     Setting("UAC_LLM_JUDGED_MINIMUM", 20, "A model is judged only if it has at least this number"

@@ -1,4 +1,4 @@
-"""Settings that stop a language model for its track record: the sessions judged, and the limits.
+"""Settings for stopping a language model by its track record: the sessions judged, and the limits.
 
 See `memory.llm.track_records`. The operator's settings (`UAC_` and the name) apply to all
 workspaces; a workspace may override them.

@@ -11,12 +11,12 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def is_usable(self) -> bool:
         """Return whether the connection can be used.
 
-        A server that restarts or ends a session closes its socket, which is visible here. The
-        statement that Django sends instead costs every request and task a round trip. It is only
-        sent if unexpected data has arrived.
+        A server that restarts or ends a session closes its socket, which is visible here. Django
+        would send a statement instead, which costs every request and task a round trip; here it is
+        sent only if unexpected data has arrived.
         """
         if self.connection is None or self.connection.closed:
-            return False  # a statement has found that it ended: there is no socket any more
+            return False  # a statement has found the session ended: there is no socket
         descriptor = self.connection.fileno()
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)

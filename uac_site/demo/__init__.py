@@ -1,1 +1,1 @@
-"""The demo: a whole server on this machine, and a sample person's months of life in it."""
+"""The demo: a whole server on this machine, with some months of a sample person's life in it."""

@@ -179,7 +179,7 @@ def _create_admin(system: System, password: str) -> str:
             },
         )
     except ProcessFailed as error:
-        # An earlier start may have been interrupted between creating and storing it.
+        # An earlier start may have been interrupted between creating the account and recording it.
         if "already taken" not in str(error):
             raise
     return _ADMIN

@@ -1,4 +1,4 @@
-"""Usage and cost of the demo's model calls, read from their table: the API does not give them."""
+"""Usage and cost of the demo's model calls, read from their table, since the API lacks them."""
 
 from dataclasses import dataclass
 

@@ -52,9 +52,9 @@ class Question:
 
 @dataclass(frozen=True)
 class Recall:
-    """A question in other words than the entry that answers it.
+    """A question worded differently from the entry that answers it.
 
-    It also has the beginning of that entry: class and key of a typed record, the text of a message.
+    `begins` is the beginning of that entry: class and key of a typed record, the text of a message.
     """
 
     text: str
@@ -63,9 +63,9 @@ class Recall:
 
 @dataclass(frozen=True)
 class Life:
-    """The person's log: entries of several months, and a conversation; then new entries.
+    """The person's log: entries of several months and a conversation, then new entries.
 
-    `lease` and `workshop` are conversations, in plain messages.
+    `lease` and `workshop` are conversations, consisting of plain messages.
     """
 
     months: list[Entry]
@@ -195,7 +195,7 @@ def questions(life: Life) -> list[Question]:
 
 
 def recalled() -> list[Recall]:
-    """Return the questions in other words than the entries that answer them."""
+    """Return questions that are worded differently from the entries that answer them."""
     return [
         Recall("Which medicine does she take?", "Medication amoxicillin"),
         Recall("Is there a vacation in Asia?", "Trip bangkok"),

@@ -1,7 +1,7 @@
 """A stand-in for a language model, so that the demo works without a key: it replays recordings.
 
-It is no model. It knows the conversations in `recordings`, one a file: what is said in each, the
-facts in it, and the tools that are called to bring these into the project. A question that shows
+It is no model. It knows the conversations in `recordings`, one per file: the messages of each, the
+facts in them, and the tool calls that bring these facts into the project. A question that shows
 anything else is refused. Numbers and dates are filled in when it answers:
 
     {seq:words}    the number of the shown entry that holds these words
@@ -45,7 +45,7 @@ class Recording:
     messages: Sequence[str]
     # Each with `text` and `sources`.
     facts: Sequence[Mapping[str, Any]]
-    # Tool calls of each answer before the last, which finishes.
+    # The tool calls of each answer except the last one, which finishes.
     work: Sequence[Sequence[Mapping[str, Any]]]
 
 
@@ -67,7 +67,8 @@ def recordings(folder: Path = FOLDER) -> list[Recording]:
 def answer(request: Mapping[str, Any], known: Sequence[Recording]) -> list[dict[str, Any]]:
     """Return the next tool calls of a chat completion: each a `name` with `arguments`.
 
-    Raises UnknownQuestion if the newest question shows an entry of no recording, or not all of one.
+    Raises UnknownQuestion if the question shows an entry that is in no recording, or only some of a
+    recording's entries.
     """
     messages = request["messages"]
     question = next(_text(one) for one in messages if one["role"] == "user")

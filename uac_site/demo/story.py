@@ -18,7 +18,7 @@ _PATIENCE_SECONDS = 240
 # A real model takes longer, and answers more than once.
 _MODEL_PATIENCE_SECONDS = 600
 _USER = f"users/{person.USER_ID}/"
-# Number of hits among which the expected one must be.
+# The expected hit must be among this many.
 RECALLED = 5
 
 
@@ -30,9 +30,10 @@ class ModelStopped(RuntimeError):
 class Story:
     """The demo's story: `check` raises if a process of the server has died meanwhile.
 
-    `calls` returns the calls of each language model; `hurry` makes one that has failed try again
-    now. `problems` collects what did not turn out as it should, `besides` everything that is not
-    the demo's, `runners` the kinds of sandboxes in which the questions were answered.
+    `calls` returns the calls of each language model; `hurry` makes a model that has failed try
+    again now. `problems` collects what did not turn out as it should, `besides` everything that
+    does not belong to the demo, `runners` the kinds of sandboxes in which the questions were
+    answered.
     """
 
     client: Client
@@ -171,13 +172,13 @@ class Story:
                 self._problem(f"entry {entry['seq']} was rejected: {entry['reason']}")
 
     def _told(self) -> list[dict[str, Any]]:
-        """Return the entries that the demo has logged and what was derived from them, no others."""
+        """Return only the entries that the demo has logged and those derived from them."""
         entries = self._entries("")
         ours = {one["seq"] for one in entries if person.is_told(one["idempotency_key"])}
         return [one for one in entries if one["seq"] in ours or ours & {*one["derived_from"]}]
 
     def _converse(self, messages: list[Entry]) -> None:
-        """Send a message in plain words, and show what a language model makes of it."""
+        """Send messages in plain words, and show what a language model makes of them."""
         before = self.client.call("GET", _USER)["head"] or 0
         answer = self.client.call("POST", f"{_USER}entries/", {"entries": messages}, expect=(202,))
         for entry in answer["entries"]:
@@ -309,9 +310,9 @@ class Story:
         return {person.LEASE, person.WORKSHOP} <= {entry["session_id"] for entry in entries}
 
     def _compare_alerts(self, *, alone: bool) -> None:
-        """Show the alerts, and judge them: `alone` if nobody else can have changed them.
+        """Show the alerts and compare them; `alone` if nobody else can have changed them.
 
-        A visitor of the demo adds rules, and acknowledges or resolves alerts. That is no mistake.
+        A visitor to the demo may add rules, and acknowledge or resolve alerts: that is no mistake.
         """
         self.screen.stage("All alerts that are not resolved")
         today = datetime.datetime.now(ZoneInfo(person.TIME_ZONE)).date()
@@ -398,7 +399,7 @@ class Story:
             self.screen.line("")
 
     def _recall(self, *, alone: bool) -> None:
-        """Search in other words than the entries'; `alone` if all entries are the demo's."""
+        """Search in words other than the entries'; `alone` if all entries are the demo's."""
         self.screen.stage("Three searches, by meaning: no word of the question is in the answer")
         for one in person.recalled():
             answer = self.client.call(
@@ -430,7 +431,7 @@ class Story:
         required: bool = True,
         seconds: float | None = None,
     ) -> Any:
-        """Poll until `enough`; return the last look. Running out of time is a problem."""
+        """Poll until `enough`; return what was last seen. Running out of time is a problem."""
         seconds = _PATIENCE_SECONDS if seconds is None else seconds
         deadline = time.monotonic() + seconds
         while not enough(seen := look()):

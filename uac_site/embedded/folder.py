@@ -96,7 +96,7 @@ def new_secret() -> str:
 
 
 def kept(folder: Path, name: str, make: Callable[[], str] = new_secret) -> str:
-    """Return the value `name`, made when first asked for and kept in `folder` (mode 600)."""
+    """Return the value `name`, created when first requested and kept in `folder` (mode 600)."""
     path = folder / "kept" / name
     path.parent.mkdir(mode=0o700, exist_ok=True)
     if not path.exists():

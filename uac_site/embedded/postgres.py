@@ -44,7 +44,7 @@ class Postgres:
 def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> Postgres:
     """Start PostgreSQL on the data in `folder`, created if absent, with roles and database.
 
-    `durable=False` trades safety over a power cut for speed. Raises ProcessFailed.
+    `durable=False` trades safety against a power cut for speed. Raises ProcessFailed.
     """
     cluster = folder / "postgres"
     programs = reachable_program(
@@ -53,7 +53,7 @@ def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> P
     superuser_password = kept(folder, "postgres_superuser_password")
     if not cluster.exists():
         _create_cluster(folder, programs, superuser_password).rename(cluster)
-    # The folder is claimed, so no server runs on it; its pid may belong to another process by now.
+    # The folder is claimed, so no server runs on it; the recorded pid may be another process's now.
     (cluster / "postmaster.pid").unlink(missing_ok=True)
 
     port = free_port()
@@ -98,7 +98,7 @@ def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> P
 
 
 def _server_settings(cluster: Path, port: int, *, durable: bool) -> dict[str, str]:
-    """Return what the server is told beyond the defaults."""
+    """Return the server's settings that differ from the defaults."""
     sockets = str(cluster) if len(bytes(cluster)) <= _LONGEST_SOCKET_FOLDER else ""
     return {
         "listen_addresses": "127.0.0.1",

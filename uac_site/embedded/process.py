@@ -21,8 +21,8 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _POLL_SECONDS = 0.05
-# For processes that hang; one that ends while it starts is noticed at once. Long enough for a slow
-# machine on which several start at a time.
+# The limit for processes that hang; a process that ends while it starts is noticed at once. Long
+# enough for a slow machine on which several start at the same time.
 READY_SECONDS = 240.0
 
 
@@ -31,10 +31,10 @@ class ProcessFailed(RuntimeError):
 
 
 def service_user() -> str | None:
-    """Return the unprivileged user that PostgreSQL and Redis run as, or None for ourselves.
+    """Return the unprivileged user that PostgreSQL and Redis run as, or None for our own user.
 
-    PostgreSQL refuses to run as root. It is not "nobody" by choice: sandboxed code runs as that
-    user in development, and must not share a uid with the database.
+    PostgreSQL refuses to run as root. "nobody" is only the second choice: sandboxed code runs as
+    that user in development, and must not share a uid with the database.
     """
     if os.geteuid() != 0:
         return None
@@ -67,7 +67,7 @@ def free_port(preferred: int = 0) -> int:
     candidates = range(preferred, min(preferred + 100, 65536)) if preferred else anywhere
     for candidate in candidates:
         with socket.socket() as probe, suppress(OSError):
-            # Without it, a port whose connections linger in TIME_WAIT would look busy.
+            # Without this option, a port whose connections linger in TIME_WAIT would look busy.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", candidate))
             port: int = probe.getsockname()[1]
@@ -77,11 +77,11 @@ def free_port(preferred: int = 0) -> int:
 
 @contextmanager
 def held_port(preferred: int = 0) -> Iterator[int]:
-    """Hold a free port of 127.0.0.1 (`free_port`) that nobody else gets in this context.
+    """Hold a free port of 127.0.0.1 (`free_port`), so that nobody else gets it in this context.
 
-    The web server takes a port that others hold if they allow that, and each of two servers would
-    get a share of the requests. So the port is bound here, without listening, in the way that lets
-    the web server have it, and anybody who looks for a free port finds it taken.
+    The web server takes a port even if others hold it and allow sharing; then two servers would
+    each get a share of the requests. So the port is bound here, without listening, in a way that
+    lets the web server have it, while anybody who looks for a free port finds it taken.
     """
     while True:
         port = free_port(preferred)
@@ -99,7 +99,7 @@ def held_port(preferred: int = 0) -> Iterator[int]:
 class ManagedProcess:
     """One child process: how it is started, when it is ready, how it is stopped.
 
-    `ready` is asked repeatedly after a start; exceptions mean "not yet". Output is appended to
+    `ready` is called repeatedly after a start; exceptions mean "not yet". Output is appended to
     `log_path`. `inherited` are descriptors that the child keeps open (lock files).
     """
 
@@ -191,7 +191,7 @@ class ManagedProcess:
         self.wanted = False
 
     def stop(self, patience: float = 20) -> None:
-        """Stop it by its signal, after `patience` seconds by SIGKILL, and end its children."""
+        """Stop it by its signal, or by SIGKILL after `patience` seconds, and end its children."""
         self.ask_to_stop()
         deadline = time.monotonic() + patience
         while self.running and time.monotonic() < deadline:

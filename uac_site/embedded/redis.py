@@ -31,7 +31,7 @@ def redis_in(folder: Path, *, inherited: tuple[int, ...]) -> Redis:
     password = kept(folder, "redis_password")
     port = free_port()
     url = f"redis://:{password}@127.0.0.1:{port}/0"
-    # In a file, not in arguments: those show in the list of processes.
+    # In a file, not in arguments, which are visible in the list of processes.
     configuration = data / "redis.conf"
     configuration.unlink(missing_ok=True)
     configuration.touch(mode=0o600)

@@ -50,7 +50,7 @@ def running_services(
     with ExitStack() as stack:
         if data_folder is None:
             folder = Path(tempfile.mkdtemp(prefix="uac-"))
-            folder.chmod(0o711)  # PostgreSQL may run as another user than this process
+            folder.chmod(0o711)  # PostgreSQL may run as a different user from this process
             stack.callback(shutil.rmtree, folder)
         else:
             folder = usable_folder(data_folder)

@@ -144,7 +144,7 @@ def running_system(
 
 
 def _make_system(services: Services, port: int, environment: Mapping[str, str]) -> System:
-    """Return the system of which only the services run yet."""
+    """Return the system, in which only the services are running yet."""
     return System(
         services=services,
         environment={
@@ -164,8 +164,8 @@ def _worker_commands(
     sandbox_workers: int, llm_workers: int, default_workers: int
 ) -> dict[str, list[str]]:
     """Return the command of each worker by its name."""
-    # Sandboxes compute: more of them at a time than processors would only starve the web. One
-    # more than there are processors for: some threads do no long work
+    # Sandboxes compute: running more of them at a time than there are processors would only starve
+    # the web process. There is one thread more than that, since some threads do no long work
     # (workers/service/turns.py).
     sandbox_threads = 1 + max(1, (os.cpu_count() or 1) // max(1, sandbox_workers))
     return {

@@ -55,7 +55,7 @@ TOLD_DAYS = 90
 
 @dataclass(kw_only=True)
 class Subscription(Record):
-    """Something that is charged again and again, until it is cancelled."""
+    """Something that is charged repeatedly until it is cancelled."""
 
     name: str
     cancelled_on: datetime.date | datetime.datetime | PartialDate | None
@@ -86,7 +86,7 @@ def check(
         owed = [one for one in subscriptions if is_same(one.name, charge.payee)]
         if not owed or any(runs_on(one, last(charge.charged_on)) for one in owed):
             continue
-        # Of several that have ended, the one that ended last.
+        # If several have ended, name the one that ended last.
         ended = max(owed, key=lambda one: (ends_on(one) or datetime.date.min, one.key))
         unit = f" {charge.currency.strip()}".rstrip()
         yield warning(
@@ -124,14 +124,14 @@ def ends_on(subscription: Subscription) -> datetime.date | None:
 
 
 def last(day: datetime.date | datetime.datetime | PartialDate) -> datetime.date:
-    """The last day that is meant."""
+    """The last day of the date, which may be a whole month or year."""
     if isinstance(day, PartialDate):
         return day.latest
     return day.date() if isinstance(day, datetime.datetime) else day
 
 
 def in_words(subscription: Subscription) -> str:
-    """Describe when it was cancelled, and from when on."""
+    """Describe when it was cancelled, and when that takes effect."""
     day = subscription.cancelled_on
     if isinstance(day, PartialDate) and day.day is None:
         text = f"in {day}"
@@ -151,5 +151,5 @@ def is_same(name: str, payee: str) -> bool:
 
 
 def words(text: str) -> set[str]:
-    """The words of a text as they are compared."""
+    """The words of a text, normalised for comparison."""
     return set(re.findall(r"\w+", text.casefold()))

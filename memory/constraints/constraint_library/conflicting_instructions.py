@@ -33,7 +33,7 @@ OVER = ("revoked", "ended", "superseded", "replaced", "inactive", "cancelled", "
 
 @dataclass(kw_only=True)
 class Instruction(Record):
-    """An instruction of the user for whenever a subject comes up."""
+    """The user's instruction for whenever a subject comes up."""
 
     subject: str
     value: str | int | float | bool | Decimal
@@ -71,7 +71,7 @@ def is_in_force(instruction: Instruction, today: datetime.date) -> bool:
 
 
 def first(day: datetime.date | PartialDate) -> datetime.date:
-    """The first day that is meant."""
+    """The first day of the date, which may be a whole month or year."""
     return day.earliest if isinstance(day, PartialDate) else day
 
 
@@ -82,5 +82,5 @@ def in_words(instruction: Instruction) -> str:
 
 
 def plain(text: str) -> str:
-    """The text as it is compared."""
+    """The text, normalised for comparison."""
     return " ".join(text.casefold().split())

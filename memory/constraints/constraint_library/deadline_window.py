@@ -69,11 +69,11 @@ ALSO = {
     "Deadline.done_on": ("completed_on", "filed_on", "renewed_on", "paid_on", "submitted_on"),
 }
 
-# So many days before the last day it speaks, and how loud.
+# Days before the last day from which it alerts: as info, as a warning, and as critical.
 EARLY = 30
 SOON = 7
 NOW = 1
-# So many days after the last day it is still told.
+# Days after the last day for which it still alerts.
 LATE = 30
 SETTLED = (
     *("done", "completed", "complete", "filed", "renewed", "paid", "submitted", "cancelled"),
@@ -120,12 +120,12 @@ def last_day(deadline: Deadline) -> datetime.date:
     if due is None:
         return datetime.date.max
     day = due.earliest if isinstance(due, PartialDate) else due
-    # What is written may be beyond the calendar.
+    # The recorded notice may reach back beyond the beginning of the calendar.
     return datetime.date.fromordinal(max(day.toordinal() - max(deadline.notice_days or 0, 0), 1))
 
 
 def message(deadline: Deadline, day: datetime.date, *, late: bool) -> str:
-    """Say what is due and when; the same on each day, so that it is reported once."""
+    """Say what is due and when: the same text every day, so that it is reported once."""
     title = deadline.title.strip()
     was = "was" if late else "is"
     if (deadline.notice_days or 0) > 0:

@@ -60,12 +60,12 @@ SCHENGEN = (
     *("at", "be", "bg", "hr", "cz", "dk", "ee", "fi", "fr", "de", "gr", "hu", "is", "it", "lv"),
     *("li", "lt", "lu", "mt", "nl", "no", "pl", "pt", "ro", "sk", "si", "es", "se", "ch"),
 )
-# How many months a passport must be valid, counted from entry or from departure. As the countries'
-# own pages and those of foreign ministries told visitors in 2025. A country that is left blank here
-# is checked until the end of the trip, and the alert says so.
+# How many months a passport must be valid, counted from entry or from departure, according to the
+# countries' own websites and those of foreign ministries in 2025. For a country that is missing
+# here, validity until the end of the trip is checked, and the alert says so.
 ENTRY = "after entry"
 DEPARTURE = "after departure"
-# Six months on the day of entry, in the pages of each country's immigration authority.
+# Six months from the day of entry, according to each country's immigration authority.
 SIX_MONTHS = (
     *("china", "india", "indonesia", "malaysia", "philippines", "singapore", "thailand"),
     *("vietnam", "viet nam", "united arab emirates", "uae", "saudi arabia", "egypt", "kenya"),
@@ -78,12 +78,12 @@ STAY = (
 )
 COUNTRIES = (
     # Regulation (EU) 2016/399 (Schengen Borders Code), article 6(1)(a): three months after the
-    # intended date of departure, for those who are no citizens of the EU.
+    # intended date of departure, for those who are not EU citizens.
     (SCHENGEN, 3, DEPARTURE),
     (SIX_MONTHS, 6, ENTRY),
-    # Immigration New Zealand: three months beyond the day on which one intends to leave.
+    # Immigration New Zealand: three months after the intended day of departure.
     (("new zealand", "nz"), 3, DEPARTURE),
-    # South Africa: thirty days beyond the end of the visit; here a month, which is as long.
+    # South Africa: thirty days beyond the end of the visit; treated as one month here.
     (("south africa", "za"), 1, DEPARTURE),
     (STAY, 0, DEPARTURE),
 )
@@ -102,7 +102,7 @@ class Trip(Record):
 
 @dataclass(kw_only=True)
 class Passport(Record):
-    """A passport; of documents of other kinds only those that are called passports count."""
+    """A passport; documents of other kinds count only if they are called passports."""
 
     expires_on: datetime.date | PartialDate | None
     kind: str = "passport"
@@ -185,7 +185,7 @@ def check_visas(trip: Trip, visas: Sequence[Visa], trips: Sequence[Trip]) -> Ite
     ]
     problems = [(visa, *problem(visa, trip, trips)) for visa in own]
     if problems and all(text for _, text, _ in problems):
-        # The one that ends last is the one to speak of.
+        # Report the visa that ends last.
         visa, text, certain = max(problems, key=lambda one: (last(one[0].valid_until), one[0].key))
         raised = critical if certain else warning
         yield raised(f"The visa for {visa.country} {text}", evidence=[trip, visa])
@@ -232,7 +232,7 @@ def may_be_one(holder: str | None, traveller: str | None) -> bool:
 
 
 def months_after(day: datetime.date, months: int) -> datetime.date:
-    """The same day so many months later, or the last of that month if it is shorter."""
+    """The same day `months` months later, or the last day of that month if it is shorter."""
     years, month = divmod(day.month - 1 + months, 12)
     year = day.year + years
     return datetime.date(year, month + 1, min(day.day, calendar_days(year, month + 1)))
@@ -244,12 +244,12 @@ def calendar_days(year: int, month: int) -> int:
 
 
 def first(day: datetime.date | PartialDate) -> datetime.date:
-    """The first day that is meant."""
+    """The first day of the date, which may be a whole month or year."""
     return day.earliest if isinstance(day, PartialDate) else day
 
 
 def last(day: datetime.date | PartialDate) -> datetime.date:
-    """The last day that is meant."""
+    """The last day of the date, which may be a whole month or year."""
     return day.latest if isinstance(day, PartialDate) else day
 
 
@@ -259,11 +259,11 @@ def on(day: datetime.date | PartialDate) -> str:
 
 
 def numbered(passport: Passport) -> str:
-    """The number of the passport, and whose it is, as far as they are known."""
+    """The passport's number and holder, as far as they are known."""
     number = f" {passport.number}" if passport.number else ""
     return number + (f" of {passport.holder}" if passport.holder else "")
 
 
 def plain(text: str) -> str:
-    """The text as it is compared."""
+    """The text, normalised for comparison."""
     return " ".join(text.casefold().split())

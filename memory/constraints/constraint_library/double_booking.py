@@ -71,7 +71,7 @@ EVERY = {"daily": 1, "weekly": 7}
 
 @dataclass(kw_only=True)
 class Appointment(Record):
-    """Something at which the user, or somebody else, has to be."""
+    """Something that the user, or somebody else, has to attend."""
 
     title: str
     starts_at: datetime.datetime
@@ -98,7 +98,7 @@ class Absence(Record):
 
 @dataclass(frozen=True)
 class Slot:
-    """One time of an appointment, from and until moments in UTC."""
+    """One occurrence of an appointment, with its start and end in UTC."""
 
     start: datetime.datetime
     end: datetime.datetime
@@ -136,7 +136,7 @@ def check(
 def check_absences(
     slots: Sequence[Slot], absences: Sequence[Absence], now: datetime.datetime
 ) -> Iterator[Alert]:
-    """The alerts on appointments at home, each once, on days between those of an absence."""
+    """The alerts, one each, on appointments at home between an absence's first and last day."""
     told: set[tuple[str, str]] = set()
     for slot in slots:
         one, day = slot.appointment, slot.start.astimezone(now.tzinfo).date()
@@ -154,7 +154,7 @@ def check_absences(
 
 
 def is_on(appointment: Appointment) -> bool:
-    """Return whether it is going to take place, at a time that can be computed with."""
+    """Return whether it is going to take place, at a time in a computable range."""
     moments = (appointment.starts_at, appointment.ends_at or appointment.starts_at)
     written = all(1900 <= moment.year <= 9000 for moment in moments)
     return (
@@ -163,12 +163,12 @@ def is_on(appointment: Appointment) -> bool:
 
 
 def slots_of(appointment: Appointment, now: datetime.datetime) -> Iterator[Slot]:
-    """The times of an appointment that are not over."""
+    """The occurrences of an appointment that are not over."""
     step = EVERY.get(appointment.repeats.strip().casefold(), 0)
     last = appointment.repeats_until
     start = appointment.starts_at
     if step:
-        # The first one that may still go on.
+        # Start with the first occurrence that may still be under way.
         missed = (in_utc(now, now) - in_utc(start, now)).days // step - 1
         start += datetime.timedelta(days=max(missed, 0) * step)
     while True:
@@ -193,24 +193,24 @@ def length(appointment: Appointment, now: datetime.datetime) -> datetime.timedel
 
 
 def has_minutes(appointment: Appointment) -> bool:
-    """Return whether it is known how long it lasts: up to a week."""
+    """Return whether a plausible duration is known: at most a week."""
     return appointment.minutes is not None and 0 <= appointment.minutes <= 7 * 24 * 60
 
 
 def in_utc(moment: datetime.datetime, now: datetime.datetime) -> datetime.datetime:
-    """The moment in UTC; one without a zone is in the user's, which is that of `now`."""
+    """The moment in UTC; without a zone, it is in the user's, which is the zone of `now`."""
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=now.tzinfo)
     return zoned.astimezone(datetime.UTC)
 
 
 def are_one_person(one: Appointment, other: Appointment) -> bool:
-    """Return whether both may be for the same person, and are not one appointment."""
+    """Return whether both may be for the same person, and are different appointments."""
     same = not one.person or not other.person or plain(one.person) == plain(other.person)
     return same and one is not other
 
 
 def in_words(slot: Slot, now: datetime.datetime) -> str:
-    """Describe the appointment, and from when to when it is by the user's clock."""
+    """Describe the appointment, with its start and end by the user's clock."""
     start, end = slot.start.astimezone(now.tzinfo), slot.end.astimezone(now.tzinfo)
     until = f"{end:%H:%M}" if end.date() == start.date() else f"{end:%Y-%m-%d %H:%M}"
     one = slot.appointment
@@ -219,5 +219,5 @@ def in_words(slot: Slot, now: datetime.datetime) -> str:
 
 
 def plain(text: str) -> str:
-    """The text as it is compared."""
+    """The text, normalised for comparison."""
     return " ".join(text.casefold().split())

@@ -93,7 +93,7 @@ def conflict(medication: Medication, allergy: Allergy) -> str:
 
 
 def plain(name: str) -> str:
-    """The name as it is compared: penicillin for Penicillins."""
+    """The name, normalised for comparison: penicillin for Penicillins."""
     return " ".join(name.casefold().split()).rstrip("s")
 
 

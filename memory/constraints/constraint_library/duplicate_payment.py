@@ -80,14 +80,14 @@ def check(today: datetime.date, payments: Sequence[Payment]) -> Iterator[Alert]:
 
 
 def is_twin(earlier: Payment, later: Payment) -> bool:
-    """Return whether two similar payments may be one that was made twice."""
+    """Return whether two similar payments may be a single one that was made twice."""
     days = (day_of(later.paid_on) - day_of(earlier.paid_on)).days
     references = {str(one.reference).strip() for one in (earlier, later) if one.reference}
     return days <= DAYS_APART and len(references) < 2
 
 
 def returns(payments: Sequence[Payment]) -> dict[tuple[str, Decimal, str], list[datetime.date]]:
-    """The days on which money came back, by what was paid."""
+    """The days on which money came back, by the `kind` of the payment."""
     days: dict[tuple[str, Decimal, str], list[datetime.date]] = {}
     for one in payments:
         amount = exact(one.amount)
@@ -102,15 +102,15 @@ def kind(payment: Payment, amount: Decimal) -> tuple[str, Decimal, str]:
 
 
 def exact(amount: int | float | Decimal) -> Decimal:
-    """The amount as it is written: 0.1 as a tenth."""
+    """The amount exactly as written: 0.1 is one tenth."""
     return Decimal(str(amount))
 
 
 def day_of(moment: datetime.date | datetime.datetime) -> datetime.date:
-    """The day that is written."""
+    """The day as written."""
     return moment.date() if isinstance(moment, datetime.datetime) else moment
 
 
 def plain(text: str) -> str:
-    """The text as it is compared."""
+    """The text, normalised for comparison."""
     return " ".join(text.casefold().split())

@@ -62,7 +62,7 @@ CLOSED = ("closed", "resolved", "done", "completed", "answered", "cancelled", "c
 
 @dataclass(kw_only=True)
 class Case(Record):
-    """A visit, a result or a request after which something was to follow."""
+    """A visit, a result or a request that calls for a follow-up."""
 
     title: str
     follow_up_by: datetime.date | PartialDate | None
@@ -120,15 +120,15 @@ def answers(follow_up: FollowUp, case: Case, today: datetime.date) -> bool:
 
 
 def first(day: datetime.date | PartialDate) -> datetime.date:
-    """The first day that is meant."""
+    """The first day of the date, which may be a whole month or year."""
     return day.earliest if isinstance(day, PartialDate) else day
 
 
 def last(day: datetime.date | PartialDate) -> datetime.date:
-    """The last day that is meant."""
+    """The last day of the date, which may be a whole month or year."""
     return day.latest if isinstance(day, PartialDate) else day
 
 
 def plain(text: str) -> str:
-    """The text as it is compared."""
+    """The text, normalised for comparison."""
     return " ".join(text.casefold().split())

@@ -80,14 +80,14 @@ def a_year_after(day: datetime.date) -> datetime.date:
 
 
 def last(day: datetime.date | datetime.datetime | PartialDate) -> datetime.date:
-    """The last day that is meant."""
+    """The last day of the date, which may be a whole month or year."""
     if isinstance(day, PartialDate):
         return day.latest
     return day.date() if isinstance(day, datetime.datetime) else day
 
 
 def says(preference: Preference) -> str:
-    """The value as it is compared."""
+    """The value, normalised for comparison."""
     return "" if preference.value is None else plain(str(preference.value))
 
 
@@ -100,5 +100,5 @@ def in_words(preference: Preference) -> str:
 
 
 def plain(text: str) -> str:
-    """The text as it is compared."""
+    """The text, normalised for comparison."""
     return " ".join(text.casefold().split())

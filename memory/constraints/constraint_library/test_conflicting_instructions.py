@@ -1,4 +1,4 @@
-"""Cases of conflicting_instructions: when it alerts, when it is silent, and the days between."""
+"""Tests of conflicting_instructions: when it alerts, when it does not, and the boundary days."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""Cases of deadline_window: when it alerts, when it is silent, and the days between."""
+"""Tests of deadline_window: when it alerts, when it does not, and the boundary days."""
 
 import datetime
 
@@ -8,7 +8,7 @@ from workspace.constraints import deadline_window
 
 DUE = datetime.date(2026, 4, 15)
 
-# So many days before the last day, and how loud it is then.
+# Days before the last day, and the severity on that day.
 DAYS = (
     (31, ""),
     (30, "info"),

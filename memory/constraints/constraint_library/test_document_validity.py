@@ -1,4 +1,4 @@
-"""Cases of document_validity: when it alerts, when it is silent, and the days between."""
+"""Tests of document_validity: when it alerts, when it does not, and the boundary days."""
 
 import datetime
 
@@ -27,7 +27,7 @@ CASES = (
     ("Atlantis", datetime.date(2026, 5, 19), True),  # not in the table
     ("Atlantis", datetime.date(2026, 5, 20), False),
 )
-# When the passport expires, by its month or year alone, for a trip that needs 2026-11-10.
+# The passport's expiry as a month or year, and the severity for a trip that needs 2026-11-10.
 PARTIAL = (
     ("2026-10", "critical"),
     ("2026-11", "warning"),
@@ -183,7 +183,7 @@ def test_a_visa_whose_entries_are_used_up() -> None:
         " trip to France on 2026-05-10"
     ]
     assert visa_alerts([visa(valid_from=datetime.date(2026, 5, 1), entries=2)], earlier) == []
-    # A trip before the visa began did not use it: it is told for itself.
+    # A trip before the visa began did not use an entry: it gets an alert of its own.
     (message,) = visa_alerts([visa(valid_from=datetime.date(2026, 5, 2), entries=1)], earlier)
     assert "is valid from 2026-05-02, but the trip to Spain starts" in message
 

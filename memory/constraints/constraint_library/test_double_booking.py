@@ -1,4 +1,4 @@
-"""Cases of double_booking: when it alerts, when it is silent, and the minutes between."""
+"""Tests of double_booking: when it alerts, when it does not, and the boundary minutes."""
 
 import datetime
 from zoneinfo import ZoneInfo
@@ -130,7 +130,7 @@ def test_silent_for_two_people_or_what_is_cancelled() -> None:
     declined = double_booking.Appointment(key="d", title="d", starts_at=start, status="Declined")
     assert alerts(ann, ben) == []
     assert alerts(ann, off, declined) == []
-    assert alerts(ann, appointment("e", start, end))  # whose it is, is not said
+    assert alerts(ann, appointment("e", start, end))  # the person is not named
 
 
 def test_what_repeats_overlaps_once_and_within_thirteen_weeks() -> None:
@@ -140,7 +140,7 @@ def test_what_repeats_overlaps_once_and_within_thirteen_weeks() -> None:
     other = appointment("lesson", at(3, 15), at(3, 17), repeats="Weekly")
     assert len(alerts(board, other)) == 1
     assert alerts(board, appointment("flight", at(25, 14, 30))) == []
-    # One that began years ago, and one that has ended.
+    # One that began years ago.
     old = appointment("old", datetime.datetime(2020, 3, 3, 14), repeats="weekly")
     assert alerts(old, appointment("flight", at(24, 14, 30)))
 

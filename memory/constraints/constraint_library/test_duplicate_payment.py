@@ -1,4 +1,4 @@
-"""Cases of duplicate_payment: when it alerts, when it is silent, and the days between."""
+"""Tests of duplicate_payment: when it alerts, when it does not, and the boundary days."""
 
 import datetime
 from decimal import Decimal
@@ -84,7 +84,7 @@ def test_silent_where_it_was_paid_back() -> None:
     twice = payment("a"), payment("b", later(1))
     assert alerts(*twice, payment("c", later(5), -120)) == []
     assert alerts(*twice, payment("c", FIRST, -120)) == []
-    assert alerts(*twice, payment("c", later(-1), -120))  # before, it was for something else
+    assert alerts(*twice, payment("c", later(-1), -120))  # an earlier refund was for something else
     assert alerts(*twice, payment("c", later(5), -60))
 
 

@@ -1,4 +1,4 @@
-"""Cases of missing_follow_up: when it alerts, when it is silent, and the days between."""
+"""Tests of missing_follow_up: when it alerts, when it does not, and the boundary days."""
 
 import datetime
 
@@ -74,7 +74,7 @@ def test_boundary_what_counts_as_a_follow_up() -> None:
         (follow_up("blood test", OPENED), False),
         (follow_up("blood test", datetime.date(2026, 1, 31)), True),  # before the case
         (follow_up("blood test", AFTER), False),
-        (follow_up("blood test", datetime.date(2026, 3, 12)), True),  # to come
+        (follow_up("blood test", datetime.date(2026, 3, 12)), True),  # in the future
         (follow_up("X-ray"), True),
     ):
         assert bool(alerts(case(), done)) is speaks, done

@@ -1,4 +1,4 @@
-"""Cases of stale_preference: when it alerts, when it is silent, and the days between."""
+"""Tests of stale_preference: when it alerts, when it does not, and the boundary days."""
 
 import datetime
 

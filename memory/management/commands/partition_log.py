@@ -9,7 +9,7 @@ from memory.database import partitioning
 
 
 class Command(BaseCommand):
-    """Does one step; docs/capacity.md says when partitioning pays, and the order of the steps."""
+    """Does one step; docs/capacity.md says when partitioning pays off, and the order of steps."""
 
     help = (
         "Partition the log by user while the server is running, as the role that owns the tables:"

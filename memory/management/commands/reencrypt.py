@@ -37,7 +37,7 @@ class Command(BaseCommand):
                         failed += 1
                         self.stderr.write(f"{model.__name__} {pk}, {column}: {error}")
                         continue
-                    # Unless somebody has written the row meanwhile, which used the first key.
+                    # Skip a row that somebody has written meanwhile: that used the first key.
                     unchanged = model._default_manager.filter(**{"pk": pk, column: token})
                     done += unchanged.update(**{column: renewed})
         self.stdout.write(f"{done} re-encrypted, {failed} not decrypted")

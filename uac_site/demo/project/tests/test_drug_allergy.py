@@ -1,4 +1,4 @@
-"""The drug and allergy constraint speaks when it must, and only then."""
+"""The drug allergy constraint alerts when it must, and only then."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""The passport constraint speaks when it must, and only then."""
+"""The passport constraint alerts when it must, and only then."""
 
 import datetime
 

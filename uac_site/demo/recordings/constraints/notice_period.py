@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from domains.contracts.state import contracts
 from uac import Alert, critical
 
-# So long before the last day for cancelling there is need to speak.
+# How long before the last day for cancelling the alert begins.
 NOTICE = datetime.timedelta(days=30)
 
 
 def months_before(day: datetime.date, months: int) -> datetime.date:
-    """Return the same day so many months earlier, or the last day of that month."""
+    """Return the same day `months` months earlier, or the last day of that month."""
     year, month = divmod(day.year * 12 + day.month - 1 - months, 12)
     next_year, next_month = divmod(year * 12 + month + 1, 12)
     last = datetime.date(next_year, next_month + 1, 1) - datetime.timedelta(days=1)

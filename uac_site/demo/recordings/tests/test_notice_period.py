@@ -1,4 +1,4 @@
-"""The notice period speaks when it must, and only then."""
+"""The notice period constraint alerts when it must, and only then."""
 
 import datetime
 import decimal
