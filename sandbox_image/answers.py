@@ -1,8 +1,8 @@
 """The expected shapes of a child's answers, which user code may have forged.
 
-The host checks all of this again, and discards a sandbox whose answer is wrong: it cannot know
-which of several constraints is to blame. Here it is known. Fields that were not asked for are
-refused, since they could be too deep or too large for the host.
+The host checks all of this again and discards a sandbox whose answer is wrong, since it cannot know
+which of several constraints is to blame; this process can. Unexpected fields are refused, since
+they could be too deep or too large for the host.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from .uac import protocol
 ANY = {"outcome", "cpu_seconds", "memory_bytes"}
 ERROR = {"type", "message", "traceback", "path", "line"}
 
-# Raises ProtocolError unless the result can be that of the item.
+# Raises ProtocolError unless the result is possible for the item.
 Check = Callable[[str, Any], None]
 
 
@@ -40,7 +40,7 @@ def check_answer(item: str, answer: dict[str, Any], check: Check) -> None:
 def anything(item: str, result: Any) -> None:
     """Accept any result: the host checks it.
 
-    This is for work that runs before any code of the user, or that consists of it.
+    This is for work that runs before any user code, or that runs nothing else.
     """
 
 
@@ -50,7 +50,7 @@ def check_foreign(item: str, result: Any) -> None:
 
 
 def check_load(item: str, result: Any) -> None:
-    """Expect the seconds that it took, which the loaded code may have written."""
+    """Expect the load time in seconds, which the loaded code may have forged."""
     _expect(type(result) is float and 0 <= result <= protocol.MAX_INTEGER, "no seconds")
 
 
@@ -61,7 +61,7 @@ def check_evaluation(item: str, result: Any) -> None:
 
 
 def check_constraint(item: str, result: Any) -> None:
-    """Expect the alerts of a constraint, and nothing that could pass for those of another."""
+    """Expect the alerts of a constraint, and nothing that could pass for another's."""
     _expect(
         _has(result, alerts=list, left_out=int, takes_now=bool, seconds=float) and len(result) == 4,
         "no alerts",
@@ -82,7 +82,7 @@ def check_constraint(item: str, result: Any) -> None:
 
 
 def check_forecast(item: str, result: Any) -> None:
-    """Expect a timeline: where the findings of a constraint change."""
+    """Expect a timeline: when the findings of a constraint change."""
     _expect(
         _has(result, findings=list, changes=list, takes_now=bool, calls=int) and len(result) == 5,
         "no forecast",
@@ -103,7 +103,7 @@ def check_forecast(item: str, result: Any) -> None:
 
 
 def check_tests(item: str, result: Any) -> None:
-    """Expect the tests of this file only."""
+    """Expect results of this file's tests only."""
     _expect(isinstance(result, list), "no tests")
     for test in result:
         _expect(_has(test, name=str) and test["name"].startswith(f"{item}::"), "no test of it")

@@ -20,7 +20,7 @@ from .processes import PR_SET_PDEATHSIG, prctl
 from .uac import protocol
 from .values import AlertLimitError, ResultLimitError, size
 
-LOAD = "<load>"  # the item of the work that loads files; it is none of the user's
+LOAD = "<load>"  # the item of the work that loads files; no item of the user's has this name
 RESULT_DESCRIPTOR = 3
 # Descriptors that are closed before user code runs.
 WORK_DESCRIPTOR = 4
@@ -32,7 +32,7 @@ RESULT_SLACK = 64 * 1024  # for the frame around the value
 CHILD_FAILED = 70
 CHILD_OUT_OF_MEMORY = 71
 
-# Standard output of user code; made once, because every page that a child touches first costs time.
+# Standard output of user code; created once, since every page a child touches first costs time.
 STDOUT = io.TextIOWrapper(
     io.FileIO(1, "w", closefd=False), encoding="utf-8", errors="backslashreplace"
 )
@@ -54,7 +54,7 @@ class Limits:
 
     @classmethod
     def of(cls, values: object) -> "Limits":
-        """Read limits from a request; raise ValueError unless all are there as positive numbers."""
+        """Read limits from a request; raise ValueError unless all are present and positive."""
         names = {one.name: one.type for one in fields(cls)}
         if not isinstance(values, dict) or values.keys() != names.keys():
             raise ValueError(f"limits are {', '.join(sorted(names))}")
@@ -78,22 +78,22 @@ class Child:
     stdout: int
 
     def close(self) -> None:
-        """Close these ends of its pipes."""
+        """Close our ends of its pipes."""
         self.close_inputs()
         for descriptor in (self.results, self.stdout):
             os.close(descriptor)
 
     def close_inputs(self) -> None:
-        """Close the ends that it no longer needs once it has begun."""
+        """Close the ends that are no longer needed once it has begun."""
         for descriptor in (self.work, self.requests):
             os.close(descriptor)
 
 
 class Performer(Protocol):
-    """The operations of a child."""
+    """The operations that a child performs."""
 
     def begin(self, request: dict[str, Any]) -> tuple[list[dict[str, Any]], Limits]:
-        """Return the first child's work for a request of the host; raise if it has none."""
+        """Return the first child's work for a request from the host; raise if there is none."""
         ...
 
     def make_ready(self) -> None:
@@ -109,16 +109,17 @@ class Performer(Protocol):
         ...
 
     def user_files(self, item: str) -> Container[str]:
-        """Return the names of the files of user code that may appear in errors of that item."""
+        """Return the names of the user code files that may appear in errors of that item."""
         ...
 
 
 def fork(performer: Performer, host: int) -> Child:
-    """Fork a child that prepares itself, waits for works and answers each of them with a line.
+    """Fork a child that prepares itself, waits for work and answers each piece with a line.
 
-    It waits for the next request of the host, which it passes on unchanged before it begins, or for
-    a frame {"works", "limits", "rehearsal"} from this process. Each work has its "item", which
-    names it in errors. The child stops early when a work changed what the next one would find.
+    It waits either for the host's next request, which it passes on unchanged before it begins, or
+    for a frame {"works", "limits", "rehearsal"} from this process. Each piece of work has an
+    "item", which names it in errors. The child stops early when one piece has changed what the next
+    would find.
     """
     pipes = [os.pipe() for _ in range(4)]
     (work, work_write), (requests_read, requests), (results_read, results), *_ = pipes
@@ -141,34 +142,34 @@ def fork(performer: Performer, host: int) -> Child:
 
 
 def _confine(parent: int, *descriptors: int) -> None:
-    """Confine this child for user code: it keeps these descriptors, from 1 on, and nothing else."""
+    """Confine this child for user code: it keeps only these descriptors, numbered from 1."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    if parent != 1:  # with the first process of a container, all others end
+    if parent != 1:  # when a container's first process ends, so do all others
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(CHILD_FAILED)
-    # Move them by way of unused descriptors, since one may be at another's place.
+    # Move them via unused descriptors, since one may occupy another's place.
     high = [fcntl.fcntl(one, fcntl.F_DUPFD, FIRST_FREE) for one in descriptors]
     for place, descriptor in enumerate(high, 1):
         os.dup2(descriptor, place)
     os.closerange(FIRST_FREE, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    # No process and no thread: none is needed, and code that cannot fork leaves nothing behind. A
-    # limit of zero also does not depend on other processes of the same user id.
+    # Allow no process and no thread: none is needed, and code that cannot fork leaves nothing
+    # behind. A limit of zero also holds regardless of other processes with the same user id.
     for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_CORE):
         resource.setrlimit(kind, (0, 0))
     sys.stdout = sys.stderr = STDOUT
 
 
 def _serve(performer: Performer) -> None:
-    """Wait for works, perform one after the other and answer each with a line."""
+    """Wait for work, perform the pieces one after another and answer each with a line."""
     works, limits = _wait(performer)
     os.closerange(WORK_DESCRIPTOR, FIRST_FREE)
     _limit(resource.RLIMIT_AS, limits.memory_bytes, limits.memory_bytes)
     _limit(resource.RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS)
     for work in works:
-        # SIGXCPU comes at the soft limit, and tells the cause. The kernel counts in seconds: the
-        # time used before is rounded, so that at most a tenth of one is missing.
+        # SIGXCPU arrives at the soft limit and reveals the cause. The kernel counts whole seconds:
+        # the time used so far is rounded, so that at most a tenth of a second is lost.
         used = max(0, math.ceil(time.process_time() - 0.1))
         _limit(resource.RLIMIT_CPU, used + limits.cpu_seconds)
         answer = _answer(work, performer, limits)
@@ -176,14 +177,14 @@ def _serve(performer: Performer) -> None:
             sys.stdout.flush()
         write(RESULT_DESCRIPTOR, answer)
         if work is not works[-1] and not performer.is_as_before(work):
-            break  # another child does the remaining works
+            break  # another child does the remaining work
     else:
-        os.close(RESULT_DESCRIPTOR)  # tells that there are no more answers
-        signal.pause()  # exiting takes processor time from the answer, so it is killed later
+        os.close(RESULT_DESCRIPTOR)  # signals that no more answers follow
+        signal.pause()  # exiting would slow the answer down, so this child is killed later
 
 
 def _wait(performer: Performer) -> tuple[list[dict[str, Any]], Limits]:
-    """Return the works to do; until they come, some may be rehearsed."""
+    """Return the work to do; until it arrives, other work may be rehearsed."""
     poller = select.poll()
     for descriptor in (WORK_DESCRIPTOR, HOST_DESCRIPTOR):
         poller.register(descriptor, select.POLLIN)
@@ -206,7 +207,7 @@ def _wait(performer: Performer) -> tuple[list[dict[str, Any]], Limits]:
 
 
 def _limit(kind: int, soft: int, hard: int | None = None) -> None:
-    """Set a limit, the hard one only if it is given; neither above the allowed one."""
+    """Set the soft limit, and the hard one if given; neither exceeds the allowed maximum."""
     allowed = resource.getrlimit(kind)[1]
     if hard is None:
         hard = allowed
@@ -257,7 +258,7 @@ def write(descriptor: int, data: bytes) -> None:
 
 
 def reader(descriptor: int) -> Callable[[int], bytes]:
-    """Return a function that reads exactly as many bytes as asked, fewer only at the end."""
+    """Return a function that reads exactly the requested number of bytes, fewer only at the end."""
 
     def read(count: int) -> bytes:
         data = bytearray()
@@ -284,5 +285,5 @@ def too_many(values: int) -> str:
 
 
 def out_of_memory(limits: Limits) -> dict[str, Any]:
-    """Return the failure of code that exceeds its memory."""
+    """Return the failure of code that exceeds its memory limit."""
     return failure("out_of_memory", f"needed more than {size(limits.memory_bytes)} of memory")

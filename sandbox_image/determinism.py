@@ -1,11 +1,11 @@
-"""Make user code that asks for the time or for chance fail.
+"""Make user code fail if it asks for the time or for randomness.
 
-Otherwise the same code could have another result the next time, or on the next machine: a moment
-without a time zone is one in UTC, wherever this runs.
+Otherwise the same code could return a different result next time or on another machine. For the
+same reason, a moment without a time zone is in UTC wherever this runs.
 
 The static policy refuses both where it sees them. What it does not see fails here, with the same
 advice, instead of giving a result that nobody can repeat. Like the policy, this is no security
-boundary: it can be bypassed, but only within a sandbox, which is one.
+boundary: it can be bypassed, but only within a sandbox, which is such a boundary.
 """
 
 import ctypes
@@ -20,8 +20,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
-# Functions of the module `time` that always read a clock; and those that do without a moment, with
-# the number of arguments at which they have one.
+# Functions of the module `time` that always read a clock, and functions that read it unless they
+# are given a moment, with the number of arguments at which they have one.
 CLOCKS = ["time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime"]
 CLOCKS += [f"{name}_ns" for name in CLOCKS]
 WITH_A_MOMENT = {"asctime": 1, "ctime": 1, "gmtime": 1, "localtime": 1, "strftime": 2}
@@ -36,10 +36,10 @@ class ChanceError(RuntimeError):
 
 
 def prepare() -> None:
-    """Let clocks raise ClockError, and sources of chance ChanceError, from now on.
+    """Make clocks raise ClockError, and sources of randomness ChanceError, from now on.
 
     Modules that imported `time` before keep the original. Random numbers without a seed of their
-    own are drawn with the same seed in every sandbox. The machine's time zone is UTC.
+    own are drawn with the same seed in every sandbox. The local time zone becomes UTC.
     """
     os.environ["TZ"] = "UTC0"
     time.tzset()
@@ -114,9 +114,9 @@ def _seed(self: random.Random, a: Any = None, version: int = 2) -> None:
 
 
 def _draw_from(generator: random.Random) -> None:
-    """Let the functions of the module `random` be those of this generator.
+    """Make the functions of the module `random` use this generator.
 
-    The module's own generator is seeded by chance in every process that is forked.
+    The module's own generator is reseeded randomly in every forked process.
     """
     for name, function in list(vars(random).items()):
         if isinstance(getattr(function, "__self__", None), random.Random):
@@ -124,7 +124,7 @@ def _draw_from(generator: random.Random) -> None:
 
 
 def _replace(kind: type, name: str, value: object) -> None:
-    """Set an attribute of a class written in C, which keeps its identity.
+    """Set an attribute of a class written in C, without replacing the class.
 
     Objects made by C code would not belong to a subclass or a stand-in, and isinstance would fail.
     """

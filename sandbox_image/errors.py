@@ -21,7 +21,7 @@ MAX_TRACEBACK = 4_000
 _NO_ORDER = re.compile(
     r"'\S{1,2}' not supported between instances of '([\w.]{1,100})' and '([\w.]{1,100})'"
 )
-# How to write a text that is compared with a value, by the type that this message names.
+# How to write a text so that it compares with a value, by the value's type in this message.
 _WRITTEN_AS = {
     "datetime.date": "a date, such as date(2027, 1, 1)",
     "datetime.datetime": "a moment, such as datetime.datetime(2027, 1, 1, 12, 0)",
@@ -74,9 +74,9 @@ def _message(error: BaseException) -> str:
 
 
 def _known_names(error: BaseException) -> str:
-    """Return advice for an unknown name: the nearest known names, and the others that there are.
+    """Return advice for an unknown name: the nearest known names, then the others.
 
-    Most names that fail are guessed, and whoever guessed one cannot see the others.
+    Most failing names are guesses, and whoever guessed cannot see the known names.
     """
     try:
         wanted: Any = getattr(error, "name", None)
@@ -102,9 +102,9 @@ def _known_names(error: BaseException) -> str:
 
 
 def _comparison_fix(error: BaseException, message: str) -> str:
-    """Return what to write if two types have no order; a text never counts as a date or number.
+    """Return what to write when two types cannot be ordered: a text is never a date or number.
 
-    Python names only the types, and a state's values look like their texts in JSON.
+    Python's message names only the types, and in JSON a state's values look like texts.
     """
     if type(error) is not TypeError:
         return ""

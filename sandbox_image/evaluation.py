@@ -70,12 +70,13 @@ HELPERS = {
 
 _NOTHING: Mapping[Any, Any] = {}
 
-# Number of records touched in a rehearsal: more would take longer than they save.
+# Maximum number of records touched in a rehearsal: more would cost more time than they save.
 REHEARSED_RECORDS = 2000
-# Maximum number of records named as evidence of an answer, and of those merely read.
+# Maximum number of records named as evidence for an answer, and of records merely read.
 MAX_EVIDENCE = 1000
 MAX_READ = 100
-# Maximum number of alerts quoted of a constraint that exceeds its limit, and maximum size of each.
+# Maximum number of alerts quoted from a constraint that exceeds its alert limit, and maximum size
+# of each.
 QUOTED = 3
 QUOTED_CHARACTERS = 500
 
@@ -128,7 +129,7 @@ class Evaluation:
         records.resolve_references_with(self._records_with_key)
 
     def prepare(self) -> None:
-        """Build, before processes are forked, what each of them would need to build for itself."""
+        """Build what each process would otherwise have to build for itself after the fork."""
         # An error in the state is reported by the evaluations that use it.
         with suppress(Exception):
             self._index()
@@ -138,7 +139,7 @@ class Evaluation:
             self.shares_processes()
 
     def shares_processes(self) -> bool:
-        """Return whether constraints may share a process: changes that they leave are detected."""
+        """Return whether constraints may share a process: changes they leave are then detected."""
         if self._traces is None:
             try:
                 modules = [self.project.module(file.path) for file in self.project.in_domains()]
@@ -153,7 +154,7 @@ class Evaluation:
             self._traces.watch()
 
     def is_as_before(self) -> bool:
-        """Return whether what ran in this process is known to have changed nothing shared."""
+        """Return whether the code run in this process is known to have changed nothing shared."""
         return self._traces is not None and self._traces.complete and not self._traces.left()
 
     def rehearse(self, instant: Instant, limits: Limits) -> list[Any]:
@@ -164,7 +165,7 @@ class Evaluation:
             if (module := sys.modules.get(self.project.files[path].module)) is not None:
                 functions = [one for one in vars(module).values() if inspect.isfunction(one)]
                 gc.get_referents(*functions, *(one.__code__ for one in functions))
-        # An alert without evidence would have the same result: this one has evidence.
+        # The alert has evidence if there are records, so that looking it up is rehearsed, too.
         check = ModuleType("rehearsal")
         vars(check)["check"] = _rehearsed(found[:1])
         alerts = [self._alert(alert) for alert in call_check(check, today=None, now=instant.now)]
@@ -234,10 +235,10 @@ class Evaluation:
         }
 
     def _named(self, records: Iterable[Record]) -> list[dict[str, Any]]:
-        """Return keys and sources of records, by class and collection: there may be many of one."""
+        """Return the records' keys and sources by class and collection; each may have many."""
         columns: dict[tuple[str, str, str], tuple[list[str], list[list[int]]]] = {}
         for one in records:
-            # The code may have changed it so that it is no valid record any more.
+            # The code may have changed it so that it is no longer a valid record.
             if protocol.are_sources(one.sources) and isinstance(one.key, str):
                 place = (type(one).__name__, *self._places()[id(one)])
                 keys, sources = columns.setdefault(place, ([], []))
@@ -257,11 +258,11 @@ class Evaluation:
     def run_constraint(
         self, path: str, instant: Instant, limits: Limits, bound: Mapping[str, Binding]
     ) -> dict[str, Any]:
-        """Return the alerts of one constraint; one of a workspace gets the records bound to it.
+        """Return the alerts of one constraint; a workspace constraint gets the records bound to it.
 
-        Raises AlertLimitError, with a few alerts, if it has too many.
+        Raises AlertLimitError, with a few alerts, if there are too many.
         """
-        determinism.start_again()  # another one may have run in this process
+        determinism.start_again()  # another constraint may have run in this process
         reckoning.live_in(instant.time_zone)
         with suppress(Exception):  # errors in the state are reported when evidence is named
             self._places()  # before the constraint can add any records
@@ -292,7 +293,7 @@ class Evaluation:
         bound: Mapping[str, Binding],
         seconds: float,
     ) -> dict[str, Any]:
-        """Return where a constraint's findings change within the horizon; see `forecasting.py`."""
+        """Return when a constraint's findings change within the horizon; see `forecasting.py`."""
         reckoning.live_in(horizon.time_zone)
         shares = self.shares_processes()
         self.make_ready()
@@ -305,7 +306,7 @@ class Evaluation:
         def call(today: Any, now: Any) -> Sequence[Alert]:
             nonlocal module, given
             determinism.start_again()
-            if not own.complete:  # state that it keeps between calls cannot be seen
+            if not own.complete:  # state that the module keeps between calls cannot be seen
                 del sys.modules[module.__name__]
                 module = self.project.module(path)
             if bound:
@@ -368,7 +369,7 @@ class Evaluation:
         return results
 
     def dump(self, paths: Sequence[str] | None, limits: Limits) -> dict[str, Any]:
-        """Return the number of records, and those that some files contribute."""
+        """Return the record counts, and the records that some files contribute."""
         counts = {
             domain: {name: len(found) for name, found in self._state(module).items()}
             for domain, module in self._state_modules()
@@ -465,7 +466,7 @@ class Evaluation:
         for record in self._index().get(key, ()):
             self._referred[id(record)] = record
             yield record
-            del self._referred[id(record)]  # the caller looks for another one
+            del self._referred[id(record)]  # the caller rejected it and looks for another
 
     def _index(self) -> dict[str, list[Record]]:
         if self._by_key is None:
@@ -488,7 +489,7 @@ class Evaluation:
         return self._placed
 
     def _alert(self, alert: Alert, originals: Mapping[int, Record] = _NOTHING) -> dict[str, Any]:
-        """Return an alert for the host; `originals` are records by the ids of their copies."""
+        """Return an alert for the host; `originals` are keyed by the ids of their copies."""
         evidence = [self._evidence(originals.get(id(one), one)) for one in alert.evidence]
         return {
             "severity": str(alert.severity),
@@ -498,7 +499,7 @@ class Evaluation:
         }
 
     def _evidence(self, record: Record) -> dict[str, Any]:
-        """Return a record of the state as evidence; raise NotAValueError for any other."""
+        """Return a record of the state as evidence; raise NotAValueError for any other record."""
         if (place := self._places().get(id(record))) is None:
             raise NotAValueError(
                 f"the evidence {type(record).__name__} {record.key!r} is not a record of the"
@@ -530,7 +531,7 @@ def takes_now(module: ModuleType) -> bool:
 def _gravest(alerts: Sequence[Alert]) -> list[dict[str, Any]]:
     """Return a few of too many alerts, most severe first.
 
-    They are in the form of answers, but without evidence.
+    They have the form that answers use, but no evidence.
     """
     ranks = list(protocol.SEVERITIES)
     ordered = sorted(alerts, key=lambda alert: -ranks.index(alert.severity))
@@ -553,7 +554,7 @@ def _rehearsed(evidence: list[Record]) -> Callable[[datetime.date], Iterator[Ale
 
 
 class _DomainAndCollection(list[Any]):
-    """A domain with a collection of the same name is both: `notes`, and `notes.notes`."""
+    """A domain that shares its name with one of its collections: `notes` and `notes.notes`."""
 
 
 def _domain(name: str, names: dict[str, object]) -> object:

@@ -1,8 +1,8 @@
 """Forecast the findings of one constraint over the coming days, if only the clock changes.
 
-A constraint that takes the day or the moment is given one that records what is asked of it (see
-`tracing.py`), and is called again only where its answers could have changed. Where that cannot be
-recorded, every day is tried, or every minute. The result is where the findings change, never their
+A constraint that takes the day or the moment gets one that records how it is used (see
+`tracing.py`), and is called again only when its answers could have changed. Where the use cannot be
+recorded, every day or every minute is tried. The result tells when the findings change, never their
 wording.
 """
 
@@ -19,19 +19,19 @@ from .tracing import Day, Moment
 from .uac import protocol
 from .uac.alerts import Alert, TooManyAlertsError
 
-# Maximum number of calls of a constraint: more than the days of a year, and the minutes of a day.
+# Maximum number of calls to a constraint: more than a year has days or a day has minutes.
 MAX_CALLS = 2000
 MAX_CHANGES = 1000
 MAX_ERROR = 200
-# After this many looks in a row within a second each, the next one is in a minute.
+# After this many consecutive looks less than a second apart, the next one is at the next minute.
 MAX_HURRIED = 20
 SECOND = 1_000_000
-# After this many looks in a row a day apart, the constraint is called with plain days for so many
-# days: tracing costs more than the call, and tells nothing if every day differs.
+# After MAX_DAILY consecutive looks a day apart, the constraint is called with plain days for
+# PLAIN_DAYS days: tracing costs more than the call, and reveals nothing if every day differs.
 MAX_DAILY = 5
 PLAIN_DAYS = 30
 
-# Calls `check` on that day and at that moment, either of which may be traced; returns its alerts.
+# Calls `check` with a day and a moment, either of which may be traced; returns its alerts.
 Call = Callable[[Any, Any], Sequence[Alert]]
 # The identity of a finding: key, records, and a hash of the wording if there are no records.
 Told = tuple[str | None, tuple[tuple[str, str, str], ...], str]
@@ -59,7 +59,7 @@ class Horizon:
 
 @dataclass
 class Timeline:
-    """Changes of a constraint's findings; known until `until`, or for good if that is None."""
+    """The changes in a constraint's findings, known up to `until`, or for good if it is None."""
 
     findings: list[Told] = field(default_factory=list)
     changes: list[dict[str, Any]] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Timeline:
     calls: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return it in the form of the answer."""
+        """Return the timeline in the form that answers use."""
         return {
             "findings": [
                 {"key": key, "records": [list(record) for record in records], "wording": wording}
@@ -95,8 +95,8 @@ class Forecaster:
         """Set up the calls of one constraint.
 
         `tell` returns an alert's identity, `is_unharmed` whether a call left everything as it was;
-        `follows` tells whether the constraint's use of a traced moment can be noted. It stops after
-        `seconds`.
+        `follows` tells whether the constraint's use of a traced moment can be recorded. The
+        forecast stops after `seconds`.
         """
         self._call, self._tell, self._is_unharmed = call, tell, is_unharmed
         self._follows, self._most_calls = follows, most_calls
@@ -165,10 +165,10 @@ class Forecaster:
         *,
         follows: bool,
     ) -> None:
-        """Call the constraint, and note a change of its findings.
+        """Call the constraint, and note any change in its findings.
 
-        Afterwards `clock` tells when to look again: if it `follows` the use of the moment, when an
-        answer could change, else after this step.
+        Afterwards `clock` tells when to look again: with `follows`, when an answer could change,
+        otherwise after `step`.
         """
         timeline = self._timeline
         if follows:

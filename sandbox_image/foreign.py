@@ -1,8 +1,8 @@
-"""Foreign projects: executed as they are, to read out their typed objects.
+"""Execute foreign projects as they are, and read out their typed objects.
 
-Everything here runs in a forked child that is gone afterwards. The files are on no disk: below
-`ROOT`, only this process sees them, however it looks for them. Such code may ask for the time and
-for random numbers: it gets the moment of the run, and the same numbers every time.
+Everything here runs in a forked child that ends afterwards. The files are on no disk: only this
+process sees them, below `ROOT`, whichever way it looks them up. Foreign code may ask for the time
+and for random numbers: it gets the moment of the run, and the same numbers every time.
 """
 
 import dataclasses
@@ -25,12 +25,12 @@ from .loader import BadRequestError
 from .uac import protocol
 from .values import NotAValueError, ResultLimitError
 
-# Modules that such projects may import late; a confined process cannot find library files any more.
+# Modules that such projects may import late; a confined process can no longer find library files.
 NEEDED = (importlib, io, machinery, util, uuid)
 
 
 def perform(work: dict[str, Any]) -> dict[str, Any]:
-    """Read the typed objects of the files, or run one old constraint.
+    """Read the typed objects of the files, or run one foreign constraint.
 
     An error of the code is returned with the path and line in these files.
     """
@@ -90,7 +90,7 @@ def _argument(parameter: inspect.Parameter, now: datetime.datetime) -> object:
 
 
 def _alert(value: object) -> dict[str, Any]:
-    """Return an alert as an object of texts, whatever its author calls them."""
+    """Return an alert as an object of texts, whatever names its author gave them."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     if isinstance(value, (tuple, list)):

@@ -35,7 +35,7 @@ def execute_file(path: str) -> ModuleType:
             file = getattr(sys.modules[new], "__file__", None) or ""
             if file.startswith(f"{ROOT}/"):
                 _foreign.add(new)
-                # A `schema` found in this folder is a different one in the next.
+                # In the next folder, `schema` is a different module.
                 if folder != ROOT and "." not in new and file.startswith(f"{folder}/"):
                     del sys.modules[new]
 

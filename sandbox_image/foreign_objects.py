@@ -192,7 +192,7 @@ class _Reader:
         return self._class_numbers[kind]
 
     def _fields(self, kind: type) -> list[tuple[str, Any, Any]]:
-        """Return the name, the annotation and the default of the fields that a class declares."""
+        """Return the name, the annotation and the default of each field that a class declares."""
         if dataclasses.is_dataclass(kind):
             return [
                 (field.name, field.type, _default_of(field)) for field in dataclasses.fields(kind)
@@ -208,7 +208,7 @@ class _Reader:
         return [(name, None, dataclasses.MISSING) for name in slots if not name.startswith("__")]
 
     def _default(self, default: object) -> list[Any]:
-        """Return a list of the default if it is a plain value, else an empty one."""
+        """Return a list with the default if it is a plain value, else an empty list."""
         if default is None or type(default) in (bool, int, float, str):
             return [self.value(default, 1)]
         if isinstance(default, (enum.Enum, datetime.date, datetime.time, decimal.Decimal)):
@@ -270,7 +270,7 @@ def _is_namespace(value: object) -> bool:
 
 
 def _attributes_of(kind: type) -> dict[str, Any]:
-    """Return the data of the foreign project's classes among a class's ancestors."""
+    """Return a class's data attributes, including those inherited from other foreign classes."""
     return {
         name: value
         for one in reversed(kind.__mro__)

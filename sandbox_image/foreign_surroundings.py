@@ -1,4 +1,4 @@
-"""The surroundings of a foreign project: its files in memory, stopped clocks, the same chance."""
+"""The surroundings of a foreign project: files in memory, stopped clocks, fixed randomness."""
 
 import _io
 import dataclasses
@@ -38,7 +38,7 @@ def settle(files: Mapping[str, str], now: datetime.datetime) -> None:
 
 
 class _Files:
-    """Files that the interpreter finds in memory; all other files are where they were."""
+    """Files that the interpreter finds in memory; all other files stay where they are."""
 
     def __init__(self, contents: Mapping[str, bytes]) -> None:
         self.contents = contents
@@ -50,7 +50,7 @@ class _Files:
                 path = parent
 
     def install(self) -> None:
-        """Replace the system's functions by these."""
+        """Replace the system's functions with these."""
         for module, name, function in (
             *((module, "stat", self.stat) for module in (os, posix)),
             *((module, "lstat", self.stat) for module in (os, posix)),

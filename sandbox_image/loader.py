@@ -65,8 +65,8 @@ class Project(InspectLoader, MetaPathFinder):
     ) -> int:
         """Add and remove files, and load the affected modules again.
 
-        Returns the number of modules executed; unloaded modules are freed only with `collect`. When
-        one of them raises, the exception propagates and the project is as it was before.
+        Returns the number of modules executed; unloaded modules are freed only with `collect`. If a
+        module raises, the exception propagates and the project is as it was before.
         """
         before = self.files
         changed = {path: self._from_source(path, text) for path, text in sources.items()}
@@ -81,7 +81,8 @@ class Project(InspectLoader, MetaPathFinder):
         self._set_files(after)
         stale |= known - self._modules.keys()
         unloaded = {name: sys.modules.pop(name) for name in stale if name in sys.modules}
-        # Building many objects is slow under the collector, and forks copy what it touches.
+        # Building many objects is slow with the garbage collector on, and forks copy what it
+        # touches.
         gc.unfreeze()
         gc.disable()
         kept = set(sys.modules)
@@ -162,7 +163,7 @@ class Project(InspectLoader, MetaPathFinder):
                 parent = parent.rpartition(".")[0]
 
     def _importers_of(self, names: set[str], files: Mapping[str, File]) -> set[str]:
-        """Return these modules and those that import them, directly or not."""
+        """Return these modules and those that import them, directly or indirectly."""
         importers: dict[str, list[str]] = {}
         modules = {file.module for file in files.values()} | names
         for file in files.values():
@@ -191,7 +192,7 @@ class Project(InspectLoader, MetaPathFinder):
 
 
 def selected(files: Collection[str], folder: str, paths: Sequence[str] | None) -> list[str]:
-    """Return the paths of the files to run in a folder, all of them when none are named.
+    """Return the paths of the files to run in a folder: all of its files if none are named.
 
     Files of the workspace run only if they are named.
     """
@@ -213,7 +214,7 @@ def compile_source(path: str, text: str) -> CodeType:
 
 
 def to_bytecode(code: CodeType) -> str:
-    """Return code as the text that `update` accepts; packed, since sending it takes longer."""
+    """Return code as the text that `update` accepts, compressed since that is faster to send."""
     return base64.b64encode(zlib.compress(marshal.dumps(code))).decode()
 
 
@@ -253,7 +254,7 @@ def _from_bytecode(path: str, text: str) -> File:
 def _imports(file: File, modules: Iterable[str]) -> list[str]:
     """Return the modules that a file's code may import, judged by the names that it mentions.
 
-    `import a.b` mentions "a.b", `from a import b` mentions "a" and "b". One name too many costs an
+    `import a.b` mentions "a.b", `from a import b` mentions "a" and "b". A false match only costs an
     unneeded reload.
     """
     assert file.code is not None

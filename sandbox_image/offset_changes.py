@@ -1,4 +1,4 @@
-"""Changes of a time zone's offset."""
+"""Changes in a time zone's offset."""
 
 import datetime
 import functools
@@ -9,9 +9,9 @@ from .traced_values import DAY, US
 
 
 def list_offset_changes(moment: datetime.datetime) -> Iterator[int]:
-    """Yield how far off the zone's next changes of offset are.
+    """Yield how far off the zone's next offset changes are.
 
-    The distances are in microseconds, by the zone's wall clock and in UTC.
+    The distances are in microseconds, one by the zone's wall clock and one in UTC.
     """
     zone = moment.tzinfo
     if zone is None or isinstance(zone, datetime.timezone):

@@ -42,14 +42,14 @@ def prctl(option: int, value: int) -> None:
 
 
 def confinement() -> dict[str, str | int]:
-    """Return what the kernel is, and how it confines this process.
+    """Return which kernel this is, and how it confines this process.
 
-    A seccomp mode of 2 is a filter; `capabilities` are those held and those that could be gained,
-    by their bits. A value that the kernel does not tell is -1. System calls are used, since there
-    may be no /proc.
+    A seccomp mode of 2 is a filter; `capabilities` are the bits of those held and of those that
+    could be gained. A value that the kernel does not reveal is -1. System calls are used, since
+    there may be no /proc.
     """
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    held = (ctypes.c_uint32 * 6)()  # twice the effective, permitted and inheritable ones
+    held = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable: low words, then high words
     told = _libc.capget(header, held) == 0
     bounds = [_libc.prctl(PR_CAPBSET_READ, bit, 0, 0, 0) == 1 for bit in range(64)]
     capabilities = sum(1 << bit for bit, could in enumerate(bounds) if could)
@@ -78,9 +78,9 @@ def out_of_memory_kills() -> int:
 
 
 def count_children() -> int | None:
-    """Return the number of this process's children, including the dead and adopted orphans.
+    """Return the number of this process's children, including dead ones and adopted orphans.
 
-    None where that cannot be told.
+    None where that cannot be determined.
     """
     try:
         return len(Path("/proc/thread-self/children").read_text().split())
@@ -91,7 +91,7 @@ def count_children() -> int | None:
 def kill_descendants() -> None:
     """Kill and reap all descendants of this process, which is their subreaper.
 
-    Orphans become children of this process when their parent dies, so that none is left in the end.
+    Orphans become children of this process when their parent dies, so that eventually none is left.
     Raises TimeoutError if something cannot be killed.
     """
     deadline = time.monotonic() + SWEEP_SECONDS
@@ -119,7 +119,7 @@ def release_memory() -> None:
 def remove_files() -> None:
     """Empty the writable folder, if there is one."""
     if SCRATCH is not None:
-        for file in Path(SCRATCH).iterdir():  # it contains no folders, which cannot be made
+        for file in Path(SCRATCH).iterdir():  # it contains no folders: none can be created
             file.unlink()
 
 

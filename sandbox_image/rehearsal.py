@@ -1,7 +1,7 @@
 """Run a request for practice while nobody waits, so that the next real one is fast.
 
-After a fork, whichever process first touches a page that both have waits for a copy of it, and
-anything takes longer the first time. So the runner and the child that waits for work go through a
+After a fork, whichever process first touches a page that both share waits for a copy of it, and
+everything takes longer the first time. So the runner and the child that waits for work go through a
 request whose result nobody needs.
 """
 

@@ -1,7 +1,7 @@
-"""Parse the requests of a host.
+"""Parse the host's requests.
 
-The waiting child hears a request first and begins; the runner, which hears it from the child, comes
-to the same plan and watches.
+The waiting child receives a request first and begins; it passes the request on to the runner, which
+makes the same plan and watches.
 """
 
 from collections.abc import Collection
@@ -28,7 +28,7 @@ from .supervision import of_one_side
 
 @dataclass(frozen=True)
 class Files:
-    """Files that a host wants loaded, and the limits for that."""
+    """Files that a host wants loaded, and the limits on loading them."""
 
     request: dict[str, Any]
     sources: dict[str, str]
@@ -57,17 +57,17 @@ class Files:
         return (project.files.keys() - self.removed) | self.sources.keys() | self.bytecode.keys()
 
     def load_into(self, project: Project) -> dict[str, int]:
-        """Load the files; return how many modules of domains there are and were executed now."""
+        """Load the files; return how many domain modules exist and how many were executed now."""
         executed = project.update(self.sources, self.bytecode, self.removed)
         return {"modules": sum(1 for _ in project.in_domains()), "executed": executed}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The works of a request, each with its item, and their limits.
+    """The pieces of work of a request, each with its item, and their limits.
 
-    `together` tells that they may share a process as long as none of them changes it. `files` are
-    loaded before.
+    With `together`, they may share a process as long as none of them changes it. `files` are loaded
+    first.
     """
 
     works: list[dict[str, Any]]
@@ -78,7 +78,7 @@ class Plan:
 
     @property
     def first(self) -> list[dict[str, Any]]:
-        """Return the work of the first child: all of the plan's, or as much as it can do."""
+        """Return the first child's work: the whole plan, or as much of it as one child can do."""
         works = of_one_side(self.works) if self.together else self.works[:1]
         if self.files is None:
             return works
@@ -110,7 +110,7 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
             now = moment(request)
             bindings = _bindings(request.get("bindings", {}))
             found = _selected(paths, "constraints", request)
-            if request["paths"] is None:  # the project's own first: each uses the time it needs
+            if request["paths"] is None:  # the project's own first: all share the total time
                 found += selected(paths, "constraints", sorted(bindings))
             works = [
                 {"op": operation, "item": path, "bound": bindings.get(path, {}), **now}
@@ -122,7 +122,7 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
                 works = [{**work, **until} for work in works]
                 for work in works[:1]:
                     horizon(work)
-            # A file that one writes to the folder would be found by the next one.
+            # The next constraint would find a file that the previous one wrote to the folder.
             together = SCRATCH is None and (files is not None or evaluation.shares_processes())
             check = check_forecast if operation == "forecast" else check_constraint
         case "tests":
@@ -142,25 +142,25 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
 
 
 def moment(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the instant of a request as it came, after validating it."""
+    """Return a request's instant unchanged, after validating it."""
     instant(request)
     return {name: request[name] for name in ("now", "time_zone")}
 
 
 def instant(work: dict[str, Any]) -> Instant:
-    """Return the instant that a request or a work names."""
+    """Return the instant that a request or a piece of work names."""
     return Instant.of(work["now"], work["time_zone"])
 
 
 def horizon(work: dict[str, Any]) -> Horizon:
-    """Return the horizon that a work names."""
+    """Return the horizon that a piece of work names."""
     return Horizon.of(work["now"], work["until"], work["time_zone"])
 
 
 def _share(limits: Limits, number: int) -> float:
-    """Return the seconds to spend on the forecast of each of `number` constraints.
+    """Return the seconds to spend on forecasting each of `number` constraints.
 
-    They are well within the limits that would end it.
+    This is well within the limits that would end the forecast.
     """
     most = min(limits.wall_seconds, float(limits.cpu_seconds)) / 2
     return min(most, limits.total_seconds * 0.8 / max(number, 1))

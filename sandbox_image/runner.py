@@ -56,8 +56,8 @@ PRELOADED = (
     "zoneinfo",
 )
 
-# Seconds after an answer for which this process stays idle, or until the next request, so that the
-# answer gets all processors.
+# Seconds for which this process stays idle after an answer, unless a request arrives earlier, so
+# that all processors are free to deliver the answer.
 LINGER_SECONDS = 0.002
 
 # Above the descriptors that a child uses, so that it cannot keep them by accident.
@@ -95,7 +95,7 @@ def take_descriptors() -> tuple[int, int]:
 
 
 def silence() -> None:
-    """Redirect standard error to nowhere, as the other two already are."""
+    """Redirect standard error to the null device, like the other two streams."""
     os.dup2(1, 2)
 
 
@@ -108,7 +108,7 @@ def serve(requests: int, answers: int) -> None:
         "hash_seed": os.environ.get("PYTHONHASHSEED", "random"),
         **confinement(),
     }
-    silence()  # errors up to here can be read there
+    silence()  # up to here, errors can be read on standard error
     try:
         send(answers, hello)
         runner.tidy()
@@ -164,11 +164,11 @@ class Runner:
         return answer if plan.files is None else {**answer, "loaded": True}
 
     def tidy(self) -> None:
-        """End what the last request left, and have a child ready for the next."""
+        """End what the last request left running, and have a child ready for the next."""
         self.requests.poll(LINGER_SECONDS * 1000)
         self.supervisor.sweep()
         if self.coming is not None and self.load(self.coming)["outcome"] != "ok":
-            raise HostGoneError  # for whom the files are loaded: it may start another runner
+            raise HostGoneError  # the files are loaded for the host: it may start another runner
         self.evaluation.prepare()
         self.supervisor.make_ready()
         if not self.requests.poll(0):
@@ -205,7 +205,7 @@ class Runner:
         finally:
             for texts in (files.sources, files.bytecode):
                 texts.clear()  # they may be large, and later children would inherit them
-            self.evaluation = Evaluation(self.project)  # what was asked meanwhile saw a part of it
+            self.evaluation = Evaluation(self.project)  # lookups meanwhile saw only a part of it
             kill_descendants()
             remove_files()
         report = Report(
@@ -220,7 +220,7 @@ class Runner:
         return plan(request, self.project, self.evaluation)
 
     def _run(self, plan: Plan) -> Report:
-        """Return the outcomes of a plan's works."""
+        """Return the outcomes of a plan's work."""
         report = Report(plan.check)
         together = plan.together
         if plan.files is not None:
@@ -229,10 +229,10 @@ class Runner:
         return self.supervisor.run(plan.works, plan.limits, report, together=together)
 
     def _load_and_run(self, plan: Plan, files: Files) -> Report:
-        """Have the first child load the files and do the works; this process loads them later.
+        """Have the first child load the files and do the work; this process loads them later.
 
-        That saves a fork after the load while somebody waits. If not all goes well there, the files
-        are loaded here at once; LoadFailedError is raised if they cannot be.
+        That saves forking after the load while somebody waits. If anything goes wrong in the child,
+        the files are loaded here at once; LoadFailedError is raised if they cannot be.
         """
         self.coming = files
         report = Report(plan.check)
@@ -290,11 +290,11 @@ class Runner:
         return done["op"] in ("compile", "load") or self.evaluation.is_as_before()
 
     def _load_here(self, files: Files, *, more: bool) -> float:
-        """Load files for other work in this process; return the seconds that it took."""
+        """Load files for the work that follows in this process; return the seconds taken."""
         started = time.monotonic()
         self.evaluation = Evaluation(self.project)
         files.load_into(self.project)
-        self.evaluation = Evaluation(self.project)  # requests during the load saw only a part of it
+        self.evaluation = Evaluation(self.project)  # lookups during the load saw only a part of it
         if more and self.evaluation.shares_processes():
             self.evaluation.make_ready()
         return time.monotonic() - started
@@ -341,7 +341,7 @@ def _error(result: dict[str, Any]) -> dict[str, Any] | None:
     }
 
 
-# From the outcomes of all works, in order, to the answer.
+# Functions that turn the outcomes of all work, in order, into the answer.
 
 
 def _the_only_one(report: Report) -> dict[str, Any]:
@@ -371,7 +371,7 @@ def _constraints(report: Report) -> dict[str, Any]:
 
 
 def _forecast(report: Report) -> dict[str, Any]:
-    """Answer with all forecasts; a failed forecast is the result of its own constraint only."""
+    """Answer with all forecasts; a failed forecast affects only its own constraint's result."""
     results = [
         {**(result.get("result") or {}), "path": result["item"], "error": _error(result)}
         for result in report.results

@@ -2,8 +2,7 @@
 
 Records in the value are its evidence. Where the code has one comprehension, and uses no collection
 except the one that the comprehension iterates over, the evidence is the elements that pass its
-`if`s: "13 trips" names the 13. For all other code it is known which collections it reads, and those
-are given.
+`if`s: "13 trips" names the 13. For all other code, the collections that it reads are given.
 """
 
 import ast
@@ -32,10 +31,10 @@ class Selection:
         singles: Iterable[Place],
         places: Mapping[int, Place],
     ) -> None:
-        """Change the code so that it reports; afterwards it must be executed with `names`.
+        """Instrument the code; afterwards it must be executed with `names`.
 
-        `singles` are the places of one record each, which a condition may use; `places` are those
-        of the state's records, by their ids.
+        `singles` are the places that hold a single record, which a condition may use; `places` maps
+        the ids of the state's records to their places.
         """
         self.names = {
             GOES_THROUGH: self._goes_through,
@@ -47,7 +46,7 @@ class Selection:
         self._places = places
         uses = list(_uses(tree, named))
         self.read: list[Place] = sorted({place for _, place in uses})
-        self.beside: list[Place] = []  # places of single records, which a condition uses, too
+        self.beside: list[Place] = []  # places of single records that a condition also uses
         found = [node for node in ast.walk(tree) if isinstance(node, COMPREHENSIONS)]
         if not uses or len(found) != 1:
             return
@@ -104,9 +103,9 @@ def _call(function: str, arguments: Sequence[ast.expr], where: ast.expr) -> ast.
 
 
 def _uses(tree: ast.Module, named: Meanings) -> Iterator[tuple[ast.AST, Place]]:
-    """Yield where the state is used, and which collection.
+    """Yield each node that uses the state, and the collection that it uses.
 
-    Merely giving a collection another name is no use of it.
+    Merely giving a collection another name does not count as using it.
     """
     meaning = {name: dict(meant) for name, meant in named.items()}
     passed: set[int] = set()

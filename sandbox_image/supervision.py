@@ -41,7 +41,7 @@ from .uac import protocol
 from .values import size
 
 READ_BYTES = 64 * 1024  # the capacity of a pipe
-VALUE_BYTES = 128  # maximum size of a value here
+VALUE_BYTES = 128  # maximum memory that one value takes in this process
 
 
 class HostGoneError(Exception):
@@ -58,7 +58,7 @@ class OutOfMemoryError(Exception):
 
 @dataclass
 class Report:
-    """Results of a request's items, in their order, and their total resource usage."""
+    """Results of a request's items, in order, and their total resource usage."""
 
     check: Check = anything
     started: float = field(default_factory=time.monotonic)
@@ -71,7 +71,7 @@ class Report:
     memory_bytes: int = 0
 
     def take(self, item: str, line: bytes, limits: Limits) -> dict[str, Any]:
-        """Return a child's answer, or a failure if the total would become too large with it.
+        """Return a child's answer, or a failure if it would make the total too large.
 
         Raises ProtocolError if the line is no answer to the item.
         """
@@ -91,7 +91,7 @@ class Report:
         self.memory_bytes = max(self.memory_bytes, memory_bytes)
 
     def usage(self) -> dict[str, Any]:
-        """Return the part of an answer that tells the output and the resource usage."""
+        """Return the part of an answer that reports the output and the resource usage."""
         return {
             "stdout": protocol.storable(self.stdout.decode(errors="replace")),
             "load_seconds": self.load_seconds,
@@ -105,8 +105,8 @@ class Supervisor:
     """Runs pieces of work in forked children.
 
     Changes that one of them makes to the loaded project are gone before the next one starts.
-    Forking a child takes longer than most work, so one is kept in advance, and works that can share
-    a child do, as long as nothing changes there.
+    Forking a child takes longer than most work, so one child is forked in advance, and pieces of
+    work that can share a child do so, as long as nothing changes in it.
     """
 
     def __init__(self, host_descriptor: int, performer: Performer) -> None:
@@ -116,7 +116,7 @@ class Supervisor:
         self._performer = performer
         self._next: Child | None = None
         self._request: dict[str, Any] | None = None  # sent by the host, and not handled yet
-        self._began = False  # the next child has begun with the host's request
+        self._began = False  # the next child has begun the host's request
         self._done: list[int] = []  # children that have answered and are still to be ended
         self._out_of_memory_kills = out_of_memory_kills()
         self._wakeup, write = os.pipe()
@@ -124,8 +124,8 @@ class Supervisor:
         os.set_blocking(write, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        # As the first process of a container, it gets only signals that it handles. Python handles
-        # this one, with which a child could end the other children's run.
+        # As a container's first process, this one gets only signals that it handles. Python handles
+        # SIGINT, with which a child could end the run of the other children.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def run(
@@ -139,9 +139,9 @@ class Supervisor:
     ) -> Report:
         """Add the outcome of every piece of work to the report, in order: {"item", "outcome", …}.
 
-        Works whose outcome the report already has are not done again. The outcome of an item that
-        ends its child is how that ended. A result that does not pass the report's check is refused.
-        With `together`, one child does as many works as it can; with `once`, the rest is left.
+        Work whose outcome the report already has is not done again. If an item ends its child, its
+        outcome is how the child ended. A result that fails the report's check is refused. With
+        `together`, one child does as much work as it can; with `once`, the rest is left undone.
         Raises HostGoneError when the host left meanwhile, and OutOfMemoryError when the kernel
         killed a child for its memory.
         """
@@ -167,7 +167,7 @@ class Supervisor:
             if SCRATCH is not None:
                 self.sweep()  # nobody writes any more
                 remove_files()
-            if answers is None:  # one of them forged some: each now runs in a child of its own
+            if answers is None:  # some are forged: each item now runs in a child of its own
                 together = False
             else:
                 report.results += answers
@@ -177,12 +177,12 @@ class Supervisor:
         return report
 
     def make_ready(self) -> None:
-        """Have a child wait for the next piece of work, unless one does already."""
+        """Have a child wait for the next piece of work, unless one is already waiting."""
         if self._next is None:
             self._next = fork(self._performer, self._host)
 
     def receive(self) -> dict[str, Any] | None:
-        """Return the host's next request, with which a child has already begun; None when it left.
+        """Return the host's next request, which a child has already begun; None if the host left.
 
         Raises ProtocolError if it is no request, and ChildGoneError when the child that waited for
         it ended.
@@ -207,10 +207,10 @@ class Supervisor:
             raise ChildGoneError
 
     def rehearse(self, works: Sequence[dict[str, Any]], limits: Limits) -> list[dict[str, Any]]:
-        """Have the waiting child do these works as if they were needed, and wait again.
+        """Have the waiting child do this work as if it were needed, and wait again.
 
-        After a fork, whichever process first touches a page that both have waits for a copy of it:
-        so that is done now, while nobody waits.
+        After a fork, whichever process first touches a page that both share waits for a copy of it:
+        the copies are made now, while nobody waits.
         """
         child = self._next
         assert child is not None
@@ -249,7 +249,7 @@ class Supervisor:
         self._done.clear()
 
     def _begin(self, works: Sequence[dict[str, Any]], limits: Limits) -> Child:
-        """Return the child that has begun with these works, or give them to one."""
+        """Return the child that has begun this work, or give the work to a child."""
         if self._began:
             child, self._next = self._next, None
             self._began = False
@@ -284,8 +284,9 @@ class Supervisor:
     ) -> list[dict[str, Any]] | None:
         """Watch a child until it has answered everything or ends, or exceeds a limit and is killed.
 
-        Returns its answers, fewer than there are works if it ended before; or the failure that left
-        the first work without one. Returns None if the answers to several works are in doubt.
+        Returns its answers, fewer than were asked for if it ended early, or the failure that left
+        the first piece of work unanswered. Returns None if it is unknown which of several pieces
+        failed.
         """
         poller = select.poll()
         poller.register(self._host, 0)  # reports only a hang-up
@@ -305,11 +306,11 @@ class Supervisor:
                 # wrote.
                 ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
             progress.take_answers(results.read_lines())
-            printed = stdout.read()  # after the answer, before which it was written
+            printed = stdout.read()  # read after the answer, since it was written before
             progress.take_output(printed)
             progress.check_limits(len(results.rest), ended=ended)
             if progress.is_complete and results.at_end and len(printed) < READ_BYTES:
-                break  # it closed its end, so that this is all: its own end is not waited for
+                break  # it closed its pipe, so this is everything: its exit is not waited for
         if progress.failed is None and progress.is_complete and results.rest:
             progress.fail_protocol("it wrote more than that")
         if progress.failed is None and progress.is_complete:
@@ -331,7 +332,7 @@ class Supervisor:
 
 @dataclass
 class _Progress:
-    """The progress of a child with its works: its answers, or why it must not go on."""
+    """A child's progress with its work: its answers, or why it must not continue."""
 
     works: Sequence[dict[str, Any]]
     limits: Limits
@@ -351,20 +352,20 @@ class _Progress:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether each work has its answer."""
+        """Return whether each piece of work has its answer."""
         return len(self.answers) == len(self.works)
 
     @property
     def is_doubtful(self) -> bool:
-        """Return whether it is unknown which of several works failed."""
-        # An answer may be forged, and what was read of the output may be that of several.
+        """Return whether it is unknown which of several pieces of work failed."""
+        # An answer may be forged, and the output read so far may come from several pieces.
         doubtful = ("protocol_error", "output_limit")
         return (
             self.failed is not None and self.failed["outcome"] in doubtful and len(self.works) > 1
         )
 
     def take_answers(self, lines: Sequence[bytes]) -> None:
-        """Take these lines for the next answers; the first that is none is a failure."""
+        """Take these lines as the next answers; the first invalid one is a failure."""
         try:
             for line in lines:
                 if self.is_complete:  # one of them is forged
@@ -372,26 +373,26 @@ class _Progress:
                 item = self.works[len(self.answers)]["item"]
                 answer = {**self.report.take(item, line, self.limits), "item": item}
                 if self.answers and answer["outcome"] == "out_of_memory":
-                    self.failed = answer  # those before it took some of that: it begins anew
+                    self.failed = answer  # earlier work took some memory: this item starts afresh
                     break
                 self.answers.append(answer)
-                if item == LOAD:  # the time of a request begins when all is there
+                if item == LOAD:  # a request's time starts when everything is loaded
                     self.deadline = time.monotonic() + self.limits.total_seconds
                 self._begin_next()
         except protocol.ProtocolError as error:
             self.fail_protocol(str(error))
 
     def fail_protocol(self, why: str) -> None:
-        """Fail since what the child has answered is none."""
+        """Fail because the child's answer is invalid."""
         self.failed = failure("protocol_error", f"the child's answer: {why}")
 
     def take_output(self, printed: bytes) -> None:
-        """Keep the end of what was printed, and count it all."""
+        """Keep the end of the output, and count all of it."""
         self.produced += len(printed)
         self.report.stdout = (self.report.stdout + printed)[-self.limits.stdout_kept_bytes :]
 
     def check_limits(self, unread: int, *, ended: bool) -> None:
-        """Fail if the child has exceeded a limit; `unread` bytes are those of its next answer."""
+        """Fail if the child has exceeded a limit; `unread` counts the bytes of its next answer."""
         limits = self.limits
         if self.produced > limits.stdout_produced_bytes:
             self.failed = failure(
@@ -404,12 +405,14 @@ class _Progress:
             self.failed = failure("timeout", f"took longer than {allowed:g} s")
 
     def conclude(self, status: int) -> list[dict[str, Any]]:
-        """Return the answers of a child that ended with this status, and the failure of the first
-        work without one where that is known."""
+        """Return the answers of a child that ended with this status.
+
+        The failure of the first unanswered piece of work is added if it is known.
+        """
         if self.is_complete:
             self.answers.pop()  # it is in doubt
         elif self.answers:
-            # What ended the child may be the doing of the last one, or the next.
+            # Either the last answered piece of work or the next one may have ended the child.
             return self.answers
         failed = self.failed or _ended_early(status, self.limits)
         return [*self.answers, {**failed, "item": self.works[len(self.answers)]["item"]}]
@@ -420,10 +423,10 @@ def _frame(works: Sequence[dict[str, Any]], limits: Limits, *, rehearsal: bool) 
 
 
 def of_one_side(works: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first works that may share a process.
+    """Return the leading pieces of work that may share a process.
 
-    A workspace's constraints share none with functions of the project: these may have bypassed the
-    policy, and could change what the constraints report.
+    A workspace's constraints never share one with functions of the project: those may have bypassed
+    the policy, and could change what the constraints report.
     """
     is_workspace = works[:1] and works[0]["item"].startswith(WORKSPACE)
     return list(
@@ -442,7 +445,7 @@ class _Pipe:
         self._watched = False
 
     def watch_with(self, poller: select.poll) -> None:
-        """Register with the poller until the end.
+        """Stay registered with the poller until the end of the pipe.
 
         A pipe at its end would make every poll return at once.
         """

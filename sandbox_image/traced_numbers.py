@@ -167,7 +167,7 @@ class Span(Traced):
 
     @property
     def seconds(self) -> int:
-        """Seconds of the day that has begun; noted minute by minute."""
+        """The seconds within the current day; changes are noted minute by minute."""
         self._next_multiple(MINUTE)
         return int(self._real.seconds)
 

@@ -1,4 +1,4 @@
-"""Traced values: a real value each, and a note of each use on a clock."""
+"""Traced values: each holds a real value and notes every use on a clock."""
 
 import datetime
 import operator
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 US = datetime.timedelta(microseconds=1)
-# Times of a wall clock: without a zone.
+# Wall-clock times, without a zone.
 FIRST_MOMENT, LAST_MOMENT = datetime.datetime.min, datetime.datetime.max  # noqa: DTZ901
 CALENDAR = (LAST_MOMENT - FIRST_MOMENT) // US
 MINUTE = 60_000_000
@@ -39,12 +39,12 @@ class Steps:
 
     @classmethod
     def days(cls, clock: Clock, to_midnight: int = DAY) -> "Steps":
-        """Make steps of days, of which the next one begins in `to_midnight` microseconds."""
+        """Make steps of days; the next day begins in `to_midnight` microseconds."""
         return cls(clock, DAY, to_midnight, to_midnight)
 
     @classmethod
     def microseconds(cls, clock: Clock, to_minute: int) -> "Steps":
-        """Make steps of microseconds; uses that cannot be followed change with the next minute."""
+        """Make steps of microseconds; a use that cannot be followed may change the next minute."""
         return cls(clock, 1, 1, to_minute)
 
     def ahead(self, number: int) -> None:
@@ -57,7 +57,7 @@ class Steps:
 
 
 class Traced:
-    """Base of all traced values: a real value, and a note of each use."""
+    """Base class of all traced values, which hold a real value and note each use."""
 
     __slots__ = ("_real", "_steps")
     _kind: ClassVar[type]

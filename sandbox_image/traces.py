@@ -1,9 +1,9 @@
 """Detect whether one constraint has left behind changes that the next one could see.
 
-Running many constraints in one process is many times cheaper than a process for each, and safe as
+Running many constraints in one process is many times cheaper than one process for each, and safe as
 long as none of them changes what another one reads: the collections and the records of the state,
-and the classes of the schema. Constraints have no business to; a constraint that does is detected
-here, and the next one then gets a process of its own.
+and the classes of the schema. Constraints have no business changing these; a constraint that does
+is detected here, and the next one then gets a process of its own.
 """
 
 import collections
@@ -41,7 +41,7 @@ CONTAINERS = (list, dict, set, collections.deque)
 
 
 class Traces:
-    """The mutable objects that modules hold, in their state when this was made."""
+    """The mutable objects that modules hold, as they were when this was created."""
 
     def __init__(self, modules: Sequence[ModuleType]) -> None:
         self.complete = True  # False if changes of some object cannot be detected
@@ -51,9 +51,10 @@ class Traces:
         self._look(value for module in modules for value in _named(module))
 
     def watch(self) -> None:
-        """Detect from now on, in this process, when an attribute of a record is assigned.
+        """From now on, detect in this process when an attribute of a record is assigned.
 
-        The shapes of a workspace's constraints are records too, and copies of the user's.
+        Only classes of these modules count: the shapes of workspace constraints are records, too,
+        but hold copies of the user's.
         """
         global _assigned, _watched
         _assigned, _watched = False, self._own
@@ -102,7 +103,7 @@ class Traces:
                 self.complete = False
 
 
-# In a process that loads another version, unchanged classes were already watched for the last one.
+# In a process that loads another version, unchanged classes are still watched from the last one.
 _assigned = False
 _watched: set[str] = set()  # the modules of the project's classes
 
@@ -120,12 +121,12 @@ def _delete_attribute(record: object, name: str) -> None:
 
 
 def _named(owner: ModuleType | type) -> list[object]:
-    """Return the values that somebody named in a module or a class."""
+    """Return the values of a module or a class, except those with system names."""
     return [value for name, value in vars(owner).items() if not name.startswith("__")]
 
 
 def _content(value: Any) -> list[object]:
-    """Return the content of a mutable object, in its order."""
+    """Return the content of a mutable object, in order."""
     if isinstance(value, type):
         watched = ("__setattr__", "__delattr__")
         return [one for name, one in vars(value).items() if name not in watched]

@@ -1,14 +1,15 @@
-"""Moments that record how they are used, so that it is known until when the answers hold.
+"""Moments that record how they are used, so that it is known how long the answers hold.
 
 A constraint that gets such a `now` or `today` computes as with the real one. Every use of it (a
 comparison, a difference, the hour) notes how far off the next instant is at which the answer could
 change; the earliest of these is when the constraint has to be called again. Until then it would do
-the very same.
+exactly the same.
 
-They are no subclasses: code written in C would treat those as instances of their base, and nothing
-would be noted. C code therefore refuses them, and the evaluation falls back to a plain moment. For
-`isinstance` they are instances of the real class. The result of a use that cannot be followed (a
-text, a hash) may change with the next day, or for an instant with the next minute.
+They are not subclasses of the real classes: code written in C would treat subclasses like their
+base, and nothing would be noted. As it is, C code refuses these moments, and the evaluation falls
+back to a plain one. For `isinstance` they are instances of the real class. The result of a use that
+cannot be followed (a text, a hash) may change with the next day or, for an instant, with the next
+minute.
 """
 
 import datetime
@@ -52,7 +53,7 @@ class Day(Traced):
             return self._compare_traced(other, how)
         if is_traced(other) or not isinstance(other, datetime.date):
             return NotImplemented
-        if type(other) is not datetime.date:  # nobody would pass a traced one to its own class
+        if type(other) is not datetime.date:  # a subclass compares with the plain date
             return how(self._escaped(), other)
         distance = other.toordinal() - self._real.toordinal()
         if distance >= 0:
@@ -149,7 +150,7 @@ class Time(Traced):
 class Moment(Traced):
     """A moment that moves on.
 
-    Its clock is that of its zone; when the zone's offset changes, everything is evaluated again.
+    It follows its zone's wall clock; when the zone's offset changes, everything is evaluated again.
     """
 
     __slots__ = ("_clock",)
@@ -281,8 +282,8 @@ class Moment(Traced):
 def can_follow(code: CodeType) -> bool:
     """Return whether every use of a traced moment in a function, nested ones included, is noticed.
 
-    That is so if it catches no exception, and asks neither for a class nor whether something is the
-    very same number.
+    That is so if it catches no exception, asks for no object's type, and compares no number with
+    `is`.
     """
     if "builtins" in code.co_names and "type" in code.co_names:
         return False

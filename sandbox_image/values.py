@@ -1,4 +1,4 @@
-"""Typed JSON, the encoding of the values of user code; `check_typed_json` is its mirror."""
+"""Typed JSON, the encoding of user code's values; `check_typed_json` is the counterpart."""
 
 import base64
 import dataclasses
@@ -19,7 +19,7 @@ class ResultLimitError(Exception):
 
 
 class AlertLimitError(Exception):
-    """A constraint exceeded its alert limit; `result` is one with a few of its alerts."""
+    """A constraint exceeded its alert limit; `result` holds a few of its alerts."""
 
     def __init__(self, message: str, result: dict[str, Any]) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class AlertLimitError(Exception):
 class NotAValueError(Exception):
     """The value is of a kind that is not data; the message says what to return instead.
 
-    `line` is where it was returned, if the caller of the encoding knows.
+    `line` is where it was returned, if the encoder's caller knows.
     """
 
     line: int | None = None
@@ -186,7 +186,7 @@ class _Encoder:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes in words."""
+    """Return a byte count as readable text."""
     for unit, factor in (("MiB", 1024 * 1024), ("KiB", 1024)):
         if count >= factor:
             return f"{count / factor:.4g} {unit}"

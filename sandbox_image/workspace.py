@@ -1,7 +1,8 @@
 """Give a workspace constraint a user's records in the shapes that it declares.
 
-They are copies, made from what the records hold and not from what their classes say, so that none
-of the user's code can interfere. Evidence is found again by the identity of the copies.
+The constraint gets copies, made from what the records hold and not from what their classes say, so
+that none of the user's code can interfere. The identity of a copy leads back to the original when
+it is evidence.
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ from typing import Any
 
 from .uac import Record
 
-# Returns the records of a domain's collection, or the one of a singleton, by the names of both.
+# Returns the records of a collection, or the one record of a singleton, given its domain and name.
 Find = Callable[[str, str], Iterable[object]]
 # The collections whose records a parameter gets: see `memory.project.shapes.Match`.
 Binding = Sequence[Mapping[str, Any]]
@@ -23,9 +24,9 @@ Binding = Sequence[Mapping[str, Any]]
 
 @dataclass
 class Shaped:
-    """The arguments of a check, and the original records by the ids of their copies.
+    """The arguments of a check, and the original records keyed by the ids of their copies.
 
-    `left_out` counts the records without a value that the shape needs.
+    `left_out` is the number of records left out because they lack a value the shape requires.
     """
 
     arguments: dict[str, list[Record]] = field(default_factory=dict)

@@ -79,7 +79,7 @@ def structure(user_pk: int) -> None:
 
 @shared_task(name="workers.tasks.mail_staff")
 def mail_staff(subscription_pk: int) -> None:
-    """Notify a member of the staff by e-mail of changes of alerts."""
+    """Notify a member of the staff by e-mail of changes in alerts."""
     mailing.send(subscription_pk)
 
 
@@ -152,7 +152,7 @@ def _carry_out(run: Run) -> None:
 
 
 def execute(run: Run) -> None:
-    """Execute a run; if its state was redacted, or cannot be told, store only that."""
+    """Execute a run; if its state was redacted, or cannot be determined, store only that."""
     try:
         earlier = run.checkpoint if run.checkpoint_id != run.user.head_id else None
         if earlier is not None and run.kind in READING:

@@ -38,7 +38,7 @@ HEADER_BYTES = 4
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 160  # of JSON; typed JSON needs up to three levels for one of the user's
 MAX_SAFE_INTEGER = 2**53 - 1
-MAX_INTEGER = 2**63 - 1  # of a database
+MAX_INTEGER = 2**63 - 1  # that a database can hold
 MAX_SOURCES = 100_000  # of one record
 
 # Larger JSON is read value by value, so that other threads run in between.

@@ -1,4 +1,4 @@
-"""Work of a language model: turn messages into facts, and facts into edits.
+"""Language model work: turn messages into facts, and facts into edits.
 
 This package uses neither a sandbox nor the gate. Its edits are proposed like anybody's and judged
 by a sandbox worker, so its process needs the database, Redis and a provider, but never Docker.

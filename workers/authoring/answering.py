@@ -46,9 +46,9 @@ def execute(run: Run) -> None:
 
 
 def store(run: Run, work: Callable[[], dict[str, Any]]) -> None:
-    """Store the output of a language model's work, or why it has none.
+    """Store the output of a language model's work, or why there is none.
 
-    `work` raises NotSettled if the model finds nothing, and the errors of calls.
+    `work` raises NotSettled if the model finds nothing, and the errors of model calls.
     """
     started = time.monotonic()
     try:
@@ -64,7 +64,7 @@ def store(run: Run, work: Callable[[], dict[str, Any]]) -> None:
 
 
 def _failed(kind: str, failure: BaseException, *, infrastructure: bool) -> runs.Result:
-    """Describe what went wrong. The provider's own words are kept apart: they are not ours."""
+    """Describe what went wrong; the provider's own words are kept separate from ours."""
     message, said = str(failure)[:1].upper() + str(failure)[1:], ""
     if isinstance(failure, CallFailed):
         message, said = failure.explanation, failure.provider_said
@@ -96,7 +96,7 @@ class _Session:
     def work(self) -> dict[str, Any]:
         """Converse until there is an answer; return the output of the run.
 
-        Raises NotSettled if the model finds none, the errors of calls, and LeaseLost.
+        Raises NotSettled if the model finds none, the errors of model calls, and LeaseLost.
         """
         self._conversation.tell(prompts.ANSWER, self._question())
         for _ in range(MAX_TURNS):

@@ -1,4 +1,4 @@
-"""Complete a follow-up question: a language model rewrites it so that it stands by itself.
+"""Complete a follow-up question: a language model rewrites it so that it can stand alone.
 
 The result is used as a search query and for nothing else, whatever the turns before it say.
 """

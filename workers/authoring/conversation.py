@@ -24,9 +24,9 @@ from workers.llm.interface import (
 )
 from workers.llm.metered import MeteredModel
 
-# These failures may be due to the question: with fewer or other entries it may succeed.
+# These failures may be due to the question: with fewer or different entries it may succeed.
 OF_THE_QUESTION = (Truncated, ModelRefused, PromptTooLong, EmptyAnswer, RequestRejected)
-# How often a model may repeat an answer after it was told what is wrong with it.
+# How often a model may repeat an answer after being told what is wrong with it.
 MAX_REPETITIONS = 2
 
 NO_TOOL = (

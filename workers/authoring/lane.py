@@ -23,9 +23,9 @@ from workers.llm.interface import CallFailed
 
 logger = structlog.get_logger(__name__)
 
-# Maximum slices and windows settled in one claim, so that a long backlog gives way to others.
+# Maximum slices and windows settled in one claim, so that a long backlog gives way to other users.
 ROUNDS = 10
-# A budget may be raised at any time, so look at it again after this long at most.
+# A budget may be raised at any time, so look at it again after at most this long.
 BUDGET_AGAIN = datetime.timedelta(minutes=15)
 # Failures that are not due to an entry.
 PASSING = (
@@ -45,8 +45,8 @@ LONGEST_PAUSE = datetime.timedelta(days=1)
 def work_on(user_pk: int) -> None:
     """Settle the user's pending messages, facts and corrections.
 
-    Does nothing if another worker is at it, or if the workspace already has as many users being
-    worked on as it may.
+    Does nothing if another worker is already doing so, or if the workspace has reached its limit of
+    users worked on at once.
     """
     workspace_pk = MemoryUser.objects.values_list("workspace_id", flat=True).get(pk=user_pk)
     due = lanes.due(LaneName.STRUCTURE).filter(user_id=user_pk)
@@ -142,7 +142,7 @@ def _advance(lane: Lane) -> None:
 
 
 def _reject(lane: Lane, user: MemoryUser, reasons: Mapping[int, str]) -> None:
-    """Reject entries that the model fails on while others pass; keep what others have settled."""
+    """Reject entries that the model fails on while others pass, except any settled meanwhile."""
     with transaction.atomic():
         MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         settled = log.outcomes(user, reasons)
@@ -155,7 +155,7 @@ def _reject(lane: Lane, user: MemoryUser, reasons: Mapping[int, str]) -> None:
 
 
 def _again(failure: Exception, attempts: int) -> datetime.datetime | None:
-    """Return the time of the next attempt; None applies the delay of any other failure."""
+    """Return the time of the next attempt; None means the delay for any other failure."""
     now = timezone.now()
     match failure:
         case BudgetExhausted(until=until):

@@ -127,8 +127,8 @@ def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
 def memorize(lane: Lane, user: MemoryUser, messages: Sequence[LogEntry]) -> None:
     """Have the model find the facts of a slice, and append them.
 
-    Raises NotSettled if it finds none that can be accepted, LeaseLost, and the errors of calls
-    (LanguageModelError).
+    Raises NotSettled if the model gives no acceptable facts, LeaseLost, and the errors of model
+    calls (LanguageModelError).
     """
     work = CallSession(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE, user=user, lane=lane)
     facts: list[Fact] = []
@@ -266,7 +266,7 @@ def _commit(
 
 
 def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[log.Draft]:
-    """Give a fact the session of its messages, and the agent and metadata that they share."""
+    """Give each fact the session of its messages, and the agent and metadata that they share."""
     session = next(iter(by_seq.values())).session_id
     drafts = []
     for fact in facts:
@@ -288,7 +288,7 @@ def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[log.D
 
 
 def _shared(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the metadata that is the same in all of them."""
+    """Return the metadata that all of them share."""
     first, *others = (
         {name: canonical_json(value) for name, value in one.items()} for one in metadata
     )
@@ -297,7 +297,7 @@ def _shared(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def _earlier(user: MemoryUser, first: LogEntry) -> str:
-    """Return what precedes it in its session, so that "it" and "there" can be understood."""
+    """Return what precedes the entry in its session, so that "it" and "there" make sense."""
     if first.session_id is None:
         return ""
     before = LogEntry.objects.filter(
@@ -338,7 +338,7 @@ class _Part:
 
 
 def _parts(user: MemoryUser, messages: Sequence[LogEntry]) -> Iterator[_Part]:
-    """Group the messages into questions: together, but a long one alone and piece by piece."""
+    """Group the messages into questions: all in one, or a long message alone, piece by piece."""
     zone = zoneinfo.ZoneInfo(user.time_zone)
     first = messages[0]
     pieces = list(split(first.content or "", settings.UAC_LLM_WINDOW_CHARACTERS))
@@ -360,8 +360,8 @@ def _source(message: LogEntry, text: str) -> Source:
 def split(text: str, most: int) -> Iterator[str]:
     """Cut a text into pieces of at most `most` characters.
 
-    Each ends at a paragraph, else a sentence, else a space in the second half of the piece, if
-    there is one. Together the pieces are the text.
+    Each ends after a paragraph, else after a sentence, else after a space, if the second half of
+    the piece has one. Joined together, the pieces are the text.
     """
     start = 0
     while len(text) - start > most:

@@ -45,7 +45,7 @@ def entries(
     records: str = "",
     alerts: str = "",
 ) -> str:
-    """Return the question for a window of entries, as lines of `entry`, the newest of that day.
+    """Return the question for a window of entries, as lines of `entry`; `newest` is their last day.
 
     The current date is left out: a log may be imported years later. The parts that stay the same
     from window to window come first, so that providers can cache them.
@@ -63,9 +63,9 @@ def entries(
 def question(run: Run, manifest: str | None = None) -> str:
     """Return a run's question, with its moment in the user's time zone and the turns before it.
 
-    The parts that stay the same from question to question come first. Each turn begins a line with
-    its number, and its further lines are indented, so that its text cannot pass for another turn,
-    nor for the question.
+    The parts that stay the same from question to question come first. Each turn starts with its
+    number on a new line, and its further lines are indented, so that its text cannot pass for
+    another turn or for the question.
     """
     local = run.instant.astimezone(zoneinfo.ZoneInfo(run.user.time_zone))
     parts = [] if manifest is None else [f"The project:\n{manifest}"]
@@ -83,7 +83,7 @@ def entry(entry: LogEntry, zone: zoneinfo.ZoneInfo, text: str, part: str = "") -
     """Return an entry as the model sees it: number, time, speaker and text.
 
     A correction also shows what it corrects, if that is known. Further lines of the text are
-    indented, and the speaker stands on one line, so that nothing can pass for another entry.
+    indented, and the speaker is kept on one line, so that nothing can pass for another entry.
     """
     at = entry.occurred_at.astimezone(zone)
     who = " ".join((entry.speaker or entry.role or "").split())

@@ -6,8 +6,8 @@ from memory.models import LogEntry
 
 # Consecutive single-entry failures before we blame the model instead of the entries.
 MAX_SUSPECTS = 3
-# That limit grows with each attempt, up to this factor: this many bad entries in a row must not
-# hold up for ever what comes after them.
+# That limit grows with each attempt, up to this factor, so that many bad entries in a row do not
+# hold up the entries after them for ever.
 MAX_DOUBT = 10
 
 
@@ -24,13 +24,13 @@ def settle(
     rounds: int,
     attempt: int = 1,
 ) -> None:
-    """Have `work` settle the pending entries, `most` at a time and `rounds` times at most.
+    """Have `work` settle the pending entries, `most` at a time and at most `rounds` times.
 
     `pending` takes the maximum number of entries, and the numbers of those to skip. If `work`
     raises NotSettled, fewer entries are tried; an entry that fails alone is skipped, and rejected
     with the reason as soon as another one passes. If none does, nothing is rejected, since the
-    fault may be the model's, and NotSettled is raised. `attempt` is 1 at the first attempt on what
-    is pending; later attempts skip more entries.
+    fault may be the model's, and NotSettled is raised. `attempt` is 1 at the first attempt at the
+    pending entries; later attempts skip more of them.
     """
     size = most
     most_suspects = MAX_SUSPECTS * min(attempt, MAX_DOUBT)

@@ -35,11 +35,11 @@ logger = structlog.get_logger(__name__)
 
 # Maximum number of entries in one question.
 MAX_ENTRIES = 40
-# Limits for one window: answers of the model, judgements and refusals by the gate, and the size of
-# the conversation.
+# Limits for one window: answers from the model, judgements and refusals by the gate, and the size
+# of the conversation.
 MAX_TURNS = 40
-# Answers of the model for a small window: this many, and one more for each entry. A model that
-# understands nothing comes to many small windows, since each failure halves them.
+# Maximum answers from the model for a small window: this many, plus one for each entry. A model
+# that understands nothing goes through many small windows, since each failure halves them.
 BASE_TURNS = 12
 MAX_JUDGED = 12
 MAX_REFUSALS = 4
@@ -55,7 +55,7 @@ class NotJudged(Exception):
 
 
 class NotJudgedYet(NotJudged):
-    """The edits may still be judged: asking the model again now would be paid for twice."""
+    """The edits may still be judged: asking the model again now would mean paying twice."""
 
 
 def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
@@ -75,7 +75,7 @@ def structure(lane: Lane, user: MemoryUser, entries: Sequence[LogEntry]) -> None
     """Have the model bring the entries into the project, so that the gate accepts it.
 
     Raises NotSettled if it produces nothing that passes, NotJudged, LeaseLost, and the errors of
-    calls (LanguageModelError).
+    model calls (LanguageModelError).
     """
     _Session(lane, user, entries).work()
 
@@ -91,7 +91,7 @@ class _Session:
         self._lane, self._user = lane, user
         self._entries = entries
         self._considered = [entry.seq for entry in entries]
-        # Constraints run as of this moment, not of the server's day: a log may be imported years
+        # Constraints run as of this moment, not as of the server's day: a log may be imported years
         # later.
         self._at = max(entry.occurred_at for entry in entries)
         self._bench = Workbench(user, self._query)
@@ -106,7 +106,7 @@ class _Session:
         try:
             self._talk()
         except NotSettled as failure:
-            # After a failed call the call is to blame, and not the gate.
+            # If a call failed, the call is to blame, and not the gate.
             if self._refusals and failure.__cause__ is None:
                 workspace = self._user.workspace_id
                 track_records.note_refused(workspace, self._work.id, self._refusals)
@@ -151,7 +151,7 @@ class _Session:
     def _alerts(self) -> str:
         """Return the alerts of the shown version, on the day of the newest entry.
 
-        The alerts on record may be of an earlier version, and are of the server's day.
+        The stored alerts may belong to an earlier version, and are those of the server's day.
         """
         if not retrieval.may_alert(self._user):
             return ""
@@ -191,7 +191,7 @@ class _Session:
             self._conversation.answer(call, told)
 
     def _edit(self, edits: Sequence[Any], finish: bool = False) -> str:
-        """Apply edits, and finish with them on request; raise ToolFailed with what is wrong."""
+        """Apply edits, and finish if asked to; raise ToolFailed with what is wrong."""
         told = self._bench.edit(edits)
         if not finish:
             return told
@@ -240,14 +240,13 @@ class _Session:
                 "edits": [edit_to_json(edit) for edit in self._bench.edits],
                 "considered": self._considered,
                 "dry_run": not commit,
-                # The piece of work whose calls the version comes from, and the gate's earlier
-                # refusals.
+                # The piece of work whose calls produced the edits, and the gate's earlier refusals.
                 "session": {"work": str(self._work.id), "refusals": self._refusals},
             },
         )
 
     def _follow_head(self) -> list[str]:
-        """Move to the newest version, if there is a newer one; return the edits that this lost."""
+        """Move to the newest version, if there is a newer one; return the edits that were lost."""
         user = newest(self._user.pk)
         if user.head_id == self._user.head_id:
             return []
@@ -287,7 +286,7 @@ def newest(user_pk: int) -> MemoryUser:
 
 
 def unjudged(user: MemoryUser) -> Run | None:
-    """Return a model's proposal for the user that is not judged yet, if there is one."""
+    """Return the user's unjudged model proposal, if any."""
     return (
         Run.objects.filter(user=user, kind=RunKind.PROPOSAL, trigger=RunTrigger.MODEL)
         .exclude(status=RunStatus.DONE)

@@ -34,7 +34,7 @@ from workers.checkpointing.repairs import repair_constraint
 from workers.checkpointing.words import names_one_of
 from workers.policy.checks import check_policy
 
-# Limits of what one answer of a tool shows.
+# Limits on what one tool's answer shows.
 MAX_CHARACTERS = 8000
 MAX_RECORDS = 20
 SHOWN_RECORDS = 5
@@ -42,8 +42,8 @@ SHOWN_RECORDS = 5
 READ_RECORDS = 2000
 QUERIED_RECORDS = 200
 MAX_EDITS = 500
-# Limits of the records that a question shows unasked, out of the newest of the first collections,
-# and of the collections whose keys it lists.
+# Limits on the records that a question shows unasked, taken from the newest of the first
+# collections, and on the collections whose keys it lists.
 MAX_RELATED = 8
 MAX_RELATED_CHARACTERS = 3000
 SCANNED_RECORDS = 100
@@ -103,7 +103,7 @@ class Workbench:
         return f"source:\n{source}\ntests_source:\n{tests}"
 
     def read_entry(self, seq: int, start: int = 0) -> str:
-        """Return an entry of the user's log from a given character on, and what it comes from."""
+        """Return the text of a log entry from a given character on, and the entry's origin."""
         entry = LogEntry.objects.filter(user=self._user, seq=seq).first()
         if entry is None:
             raise ToolFailed(f"The log has no entry {seq}: it has 1 to {self._user.last_seq}.")
@@ -128,7 +128,7 @@ class Workbench:
     ) -> str:
         """Return the record with a key, or the newest records that match all criteria.
 
-        `text` are words that a record has to contain, `where` fields with their values.
+        `text` holds words that a record has to contain, `where` maps fields to their values.
         """
         places = list(self._places(domain, collection))
         if key is not None:
@@ -260,14 +260,14 @@ class Workbench:
         return told
 
     def _new_places(self, first: int) -> Iterator[str]:
-        """Return the collections of the classes that the edits from there on define."""
+        """Yield the collections of the classes that the edits from number `first` on define."""
         for edit in self.edits[first:]:
             if isinstance(edit, DefineClass) and (domain := self.outline.domains.get(edit.domain)):
                 for name in domain.collections_of(edit.name):
                     yield f"{edit.name} is in {edit.domain}.{name}."
 
     def drop_edits(self, numbers: Sequence[int]) -> str:
-        """Take edits back, and report those that depend on them and are taken back too."""
+        """Take edits back, and report the edits that depended on them and are taken back, too."""
         unknown = [number for number in numbers if not 0 <= number < len(self.edits)]
         if unknown:
             raise ToolFailed(
@@ -345,9 +345,9 @@ class Workbench:
         return data
 
     def _carry_out(self, edit: Edit) -> None:
-        """Apply an edit as it will be judged.
+        """Apply an edit in the form in which it will be judged.
 
-        It is proposed as it came: repairs are reported when it is judged.
+        It is proposed as the model sent it: repairs are reported when it is judged.
         """
         if isinstance(edit, WriteConstraint):
             edit, _ = repair_constraint(edit)
@@ -369,7 +369,7 @@ def _with_collection(edit: Edit, outline: Outline) -> Edit:
 
 
 def _refuse_forbidden(edit: WriteConstraint) -> None:
-    """Raise EditError for code that the gate would refuse unread."""
+    """Raise EditError for code that the gate would refuse without running it."""
     found = [
         *check_policy(f"constraints/{edit.name}.py", edit.source),
         *check_policy(f"tests/test_{edit.name}.py", edit.tests_source),
@@ -413,7 +413,7 @@ def _matches(record: Record, words: Sequence[str], where: Mapping[str, Any]) -> 
 
 
 def _same(value: Any, wanted: Any) -> bool:
-    """Return whether a value in typed JSON equals a value that somebody wrote plainly."""
+    """Return whether a value in typed JSON equals a plainly written value."""
     if isinstance(value, dict):
         value = value.get("key", next(iter(value.values())))
     return str(value).casefold() == str(wanted).casefold()

@@ -2,8 +2,9 @@
 
 The time this takes depends on what is claimed and cited together: a thousand edits may each cite
 the same megabyte. In the worker's own process it would slow all other work down, and a faulty
-pattern would stop the worker. The separate process has a limit in processor time, which a busy
-machine does not use up sooner, its own memory, and a lower priority than everything else.
+pattern would stop the worker. The separate process has a limit on processor time, which a busy
+machine does not use up sooner, a memory limit of its own, and a lower priority than everything
+else.
 """
 
 import json
@@ -49,7 +50,7 @@ class ReadingFailed(Exception):
 class Cited:
     """The claims of a change, and the entries that it cites or relies on, by seq.
 
-    The other fields have the meaning they have in `ungrounded`, `ungrounded_updates` and
+    The other fields mean the same as in `ungrounded`, `ungrounded_updates` and
     `ungrounded_retirements`.
     """
 
@@ -103,7 +104,7 @@ def _length(fields: Mapping[str, Value]) -> int:
 def unfounded(cited: Cited) -> list[Finding]:
     """Return findings for the claims that no entry supports; raise ReadingFailed on failure.
 
-    If the check exceeds its processor time, that is the finding.
+    If the check exceeds its processor time or memory, that is the finding.
     """
     if cited.characters() <= QUICK_CHARACTERS:
         return list(cited.findings())
@@ -111,7 +112,7 @@ def unfounded(cited: Cited) -> list[Finding]:
         [sys.executable, "-s", "-m", __name__, str(CPU_SECONDS), str(MEMORY_BYTES)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={"PYTHONPATH": str(Path(__file__).parents[2])},  # no secret is of use there
+        env={"PYTHONPATH": str(Path(__file__).parents[2])},  # it needs no secret
     )
     with process:
         try:
@@ -143,7 +144,7 @@ def _finding(data: dict[str, Any]) -> Finding:
 def main(cpu_seconds: int, memory_bytes: int) -> None:
     """Read a request from standard input, and write the findings to standard output."""
     os.nice(10)
-    with suppress(OSError):  # of another system
+    with suppress(OSError):  # not every system has this file
         Path("/proc/self/oom_score_adj").write_text(FIRST_TO_GO)
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))

@@ -1,8 +1,9 @@
 """Boundary mutants: constraints that differ by a day, a step or an "or" from what was written.
 
-Most mistakes in constraints that read the clock are at a boundary: `<` for `<=`, 29 days for 30.
-Tests that stay away from the boundary pass either way. Mutants are made from the tokens of a
-source, so that everything else in it stays as it is; the content of texts is left alone.
+Most mistakes in constraints that read the clock are at a boundary: `<` instead of `<=`, 29 days
+instead of 30. Tests that stay away from the boundary pass either way. Mutants are made from the
+tokens of a source, so that everything else in it stays as it is; the content of texts is left
+alone.
 """
 
 import io
@@ -13,14 +14,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-# Maximum number of mutants of one constraint: comparisons first, then `and` and `or`, then numbers.
+# Maximum number of mutants per constraint: comparisons first, then `and` and `or`, then numbers.
 MAX_MUTANTS = 40
 CLOCK = frozenset({"today", "now"})
 
 _FLIPPED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 _COMPARING = frozenset({*_FLIPPED, "==", "!="})
 _SWAPPED = {"and": "or", "or": "and"}
-# Tokens that end an operand of a comparison, on either side; and how much of each is quoted.
+# Tokens that end an operand of a comparison on either side; MAX_QUOTED limits what is quoted.
 _OUTSIDE = frozenset(
     {
         *_COMPARING,
@@ -120,7 +121,7 @@ def _comparison(tokens: Sequence[tokenize.TokenInfo], place: int) -> str:
 def _operand(
     tokens: Iterable[tokenize.TokenInfo], opening: AbstractSet[str], closing: AbstractSet[str]
 ) -> Iterator[tokenize.TokenInfo]:
-    """Yield the tokens of an operand, away from its comparison."""
+    """Yield the tokens of an operand, moving away from its comparison."""
     depth = 0
     for token in tokens:
         depth += (token.string in opening) - (token.string in closing)

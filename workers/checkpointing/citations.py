@@ -43,7 +43,7 @@ def unfounded(
 ) -> Iterator[Finding]:
     """Yield a finding for each claim or change of records that no cited entry supports.
 
-    Only a language model has to support the words of texts; a person or product chooses its own.
+    Only the words of a language model's texts need support; people and products choose their own.
     Raises apart.ReadingFailed if the check gave no answer.
     """
     before = {
@@ -90,7 +90,7 @@ def unfounded(
 
 
 def read_sources(user: MemoryUser, seqs: Collection[int]) -> dict[int, Source]:
-    """Return the user's entries of these numbers in the form that checks read.
+    """Return the user's entries with these numbers in the form that checks read.
 
     Raises TooMuchCited before reading any of them.
     """
@@ -150,7 +150,7 @@ def _update(
 def _told_anew(
     change: Change, retirements: Sequence[Retirement], added: Sequence[Record]
 ) -> Iterator[RecordUpdate]:
-    """Yield the changes of values of records that another record replaces."""
+    """Yield the changes in value of each record that another record replaces."""
     for one in retirements:
         if (new := successor(one.record, added)) is None:
             continue

@@ -36,8 +36,8 @@ _MONTH_YEAR = re.compile(rf"\b{MONTH},?\s*(?:of\s+)?{YEAR}", FLAGS)
 class Said:
     """Dates and times that a text mentions.
 
-    A date without a year is resolved into `days`; `any_month` has year and day of dates whose
-    month could not be read.
+    A date without a year is resolved into `days`; `any_month` has the year and day of each date
+    whose month could not be read.
     """
 
     days: set[datetime.date] = field(default_factory=set)
@@ -51,7 +51,7 @@ class Said:
         return day in self.days or (day.year, day.day) in self.any_month
 
     def has_day_of_year(self, month: int, day: int) -> bool:
-        """Return whether the text mentions this day, of any year."""
+        """Return whether the text mentions this day in any year."""
         return (month, day) in self._parts[2]
 
     def has_month(self, year: int, month: int) -> bool:
@@ -73,7 +73,7 @@ class Said:
 
     @functools.cached_property
     def _parts(self) -> tuple[set[int], set[tuple[int, int]], set[tuple[int, int]]]:
-        """The years, months, and days of a year; computed only once all texts were added."""
+        """The years, months, and days of a year; computed only once all texts have been added."""
         return (
             {day.year for day in self.days} | {year for year, _ in self.months},
             {(day.year, day.month) for day in self.days},
@@ -135,7 +135,7 @@ def absolute_dates(text: str) -> Iterator[Dated]:
 
 
 def masked(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """Return the text with the parts replaced by a character of no word or number."""
+    """Return the text with these spans replaced by a character that no word or number has."""
     characters = list(text)
     for start, end in spans:
         characters[start:end] = ";" * (end - start)

@@ -22,7 +22,7 @@ SAME_EVIDENCE = "same_evidence"
 
 
 def policy_findings(found: Iterable[Violation]) -> Iterator[Finding]:
-    """Yield what the policy found as findings of the gate."""
+    """Yield violations of the policy as findings of the gate."""
     for one in found:
         yield Finding(code=one.code, path=one.path, line=one.line, message=one.message)
 
@@ -101,7 +101,7 @@ def _paths_that_differ(ran: Sequence[ConstraintRun]) -> list[str]:
 def of_error(
     code: str, error: UserError, sources: Mapping[str, str | None] | None = None, **where: str
 ) -> Finding:
-    """Return the finding for an error in the user's code; a limit's name is the code.
+    """Return the finding for an error in the user's code; an exceeded limit's name is its code.
 
     An error without a message, such as an assertion's, is described by its line of source.
     """

@@ -78,8 +78,8 @@ class _Case:
 
     @cached_property
     def sources(self) -> dict[str, str]:
-        """The changed files of the program, without those that are gone."""
-        # What is kept of another project as it came is no part of this one's program.
+        """The changed files of the program, without deleted ones."""
+        # Files kept unchanged from another project are not part of this one's program.
         texts = self.change.files.items()
         return {path: text for path, text in texts if text is not None and not is_legacy(path)}
 
@@ -105,9 +105,9 @@ def judge(
 ) -> Verdict:
     """Judge a change of the project at `parent`; raise GateUnavailable.
 
-    `checks` are those that it has passed already. With `judge_code`, the change's records must be
-    grounded and the records that it retires named (unless no text supports them:
-    `judge_grounding`), and types, tests and constraints must be in order too. A change made of
+    `checks` are the checks that it has already passed. With `judge_code`, the change's records must
+    be grounded and the records that it retires named (without `judge_grounding`, they need not be:
+    no text supports them), and types, tests and constraints must be in order too. A change made of
     typed entries skips this: its records have the entries' content, and a fact is not refused
     because a constraint cannot cope with it. Instead, the constraint's run after the checkpoint
     fails visibly. `of_model` are the edits if a language model made them: edits that would silence
@@ -174,7 +174,7 @@ def _check_files(case: _Case) -> None:
 
 
 def _check_grounding(case: _Case) -> None:
-    """Check that the entries which the records cite say what they hold; raises GateUnavailable."""
+    """Check that the cited entries support what the records hold; raises GateUnavailable."""
     user, is_of_model = case.plan.user, bool(case.of_model)
     try:
         found = list(unfounded(user, case.parent, case.change, is_of_model=is_of_model))
@@ -198,9 +198,11 @@ def _check_failing_again(case: _Case) -> None:
 
 
 def _check_of_error(error: SandboxError, *, judge_code: bool) -> Check:
-    """Return the check that failed by an error of the sandbox; raises GateUnavailable where nobody
-    can tell whether the code is to blame."""
-    # Without anybody's code to judge, slowness is the machine's, and whoever kills.
+    """Return the check that failed because of a sandbox error.
+
+    Raises GateUnavailable if nobody can tell whether the code is to blame.
+    """
+    # Without code to judge, the machine is to blame for slow and killed processes.
     if error.infrastructure or (error.outcome in ("timeout", "killed") and not judge_code):
         raise GateUnavailable(str(error)) from error
     return Check("execution", [of_request(error)])
@@ -315,7 +317,7 @@ def _check_loaded(case: _Case, sandboxes: Sequence[Sandbox]) -> None:
 
 
 def _changed_constraints(sources: Mapping[str, str]) -> dict[str, str]:
-    """Return the written constraints by name; each has its tests written with it."""
+    """Return the written constraints by name; each comes with its tests."""
     return {
         path.removeprefix("constraints/").removesuffix(".py"): source
         for path, source in sources.items()
@@ -382,8 +384,8 @@ def _tests(sandbox: Sandbox, change: Change, limits: Limits) -> Iterator[Finding
 def _constraints(case: _Case, sandboxes: Sequence[Sandbox]) -> Iterator[Finding]:
     """Yield a finding for each constraint that newly fails or depends on the order of hashing.
 
-    The resulting alerts are noted in the verdict. Of the constraints in `written`, those that still
-    fail and those whose alerts count as one are noted too, which refuses nothing.
+    The resulting alerts are noted in the verdict. Constraints in `written` that still fail, or
+    whose alerts count as one, are noted too, without blocking.
     """
     change, verdict = case.change, case.verdict
     if not change.outline.constraints:
@@ -416,7 +418,7 @@ def _constraints(case: _Case, sandboxes: Sequence[Sandbox]) -> Iterator[Finding]
 
 
 def _faulty_before(case: _Case, paths: Collection[str]) -> set[str]:
-    """Return those of these constraints that were already at fault in the previous version."""
+    """Return which of these constraints were already at fault in the previous version."""
     plan, tree = case.plan, case.plan.checkpoint.tree
     with (
         loaded(plan) as sandbox,

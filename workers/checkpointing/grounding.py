@@ -3,7 +3,7 @@
 Meaning is compared, not spelling: 1200 is grounded by "1,200 €" and by "twelve hundred", a date by
 "next Friday" in an entry of that week. A number or a date that no cited entry contains refuses the
 record, unless its field is marked as derived; a name, or a number in words, is only reported, since
-the same person may be called otherwise.
+the same person may go by another name.
 """
 
 import datetime
@@ -34,8 +34,8 @@ _DIGIT = re.compile(r"\d")
 _CLOCK = re.compile(r"(?<!\d)\d{1,2}:\d\d(?!\d)", re.ASCII)
 _WORDS = re.compile(r"[^\W_]+")
 _DIGITS = re.compile(r"(?<=\d)[\s()./-]+(?=\d)")
-# A number of this many digits, grouped or not, is a name and not a quantity: of a phone, or an
-# account.
+# A number with this many digits, grouped or not, is a name and not a quantity: that of a phone or
+# an account.
 LONG_NUMBER = 5
 # A text of at most this many words is a name or a label; in a longer one the first word is
 # capitalized by grammar.
@@ -71,9 +71,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Claim:
-    """The new fields of a record, and those of them that are marked as derived.
+    """The new fields of a record, and which of them are marked as derived.
 
-    `is_new` tells whether the record is new, too.
+    `is_new` tells whether the record itself is new.
     """
 
     record_id: RecordId
@@ -90,9 +90,9 @@ def claims_of(
     derived: Mapping[str, str],
     fields: Iterable[str],
 ) -> Claim:
-    """Return what is new in a record; `fields` are those that its class now has.
+    """Return what is new in a record; `fields` are the fields that its class has now.
 
-    The value of a field that is gone was renamed with it, and is not new.
+    A value whose former field is gone was kept in a renamed field, and is not new.
     """
     old = before.fields if before else {}
     known = set(fields)
@@ -173,7 +173,7 @@ class _Ground:
         self._zone = zone
         self._said = Said()
         self._numbers: set[Decimal] = set()
-        self._texts: list[str] = []  # normalized: small letters, single spaces
+        self._texts: list[str] = []  # normalized: lower case, single spaces
         self._digits: list[str] = []
         self._squeezed: list[str] = []
         self._words: set[str] = set()
@@ -190,7 +190,7 @@ class _Ground:
         self._words |= set(words_of(text))
 
     def update(self, other: "_Ground") -> None:
-        """Add the content of others."""
+        """Add the content of other entries."""
         self._said.update(other._said)
         self._numbers |= other._numbers
         self._texts += other._texts
@@ -332,7 +332,7 @@ class _Ground:
 
 
 def any_starts_with(in_order: Sequence[str], beginning: str) -> bool:
-    """Return whether one of these words, which are sorted, begins with the stem."""
+    """Return whether one of these sorted words begins with the stem."""
     place = bisect_left(in_order, beginning)
     return place < len(in_order) and in_order[place].startswith(beginning)
 
@@ -348,13 +348,13 @@ def _codes(text: str) -> Iterator[tuple[int, str]]:
 
 
 def plain(text: str) -> str:
-    """Return the text in small letters without accents, with single spaces."""
+    """Return the text in lower case without accents, with single spaces."""
     parts = unicodedata.normalize("NFKD", with_few_marks(text.casefold()))
     return " ".join("".join(one for one in parts if not unicodedata.combining(one)).split())
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in normalized form: small letters without accents."""
+    """Return the words of a text in normalized form: lower case without accents."""
     return _WORDS.findall(plain(text))
 
 

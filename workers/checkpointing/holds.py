@@ -42,8 +42,8 @@ from workers.execution.loading import LoadPlan, bytecode_of, loaded
 from workers.execution.results import findings_of
 from workers.sandbox.interface import Bindings, Sandbox
 
-# Maximum number of records of a collection that the entries of a rename are compared with. Each has
-# the words of its class and collection.
+# Maximum number of records per collection with which a rename's entries are compared. Each record
+# has the words of its class and collection.
 MAX_COMPARED = 200
 # Edits that can end an alert.
 _ENDING = (Add, Update, Retire, RenameField, WriteConstraint, DeleteConstraint)
@@ -71,8 +71,8 @@ def held(candidate: ModelChange) -> Iterator[Finding]:
     field that they rename without a reason.
 
     The finding blocks if no cited entry mentions the alert or rule, and is only reported if one
-    does. Afterwards the sandbox holds the candidate again, and constraints of the workspace beside
-    it. Raises SandboxError.
+    does. Afterwards the sandbox holds the candidate again, along with constraints of the workspace.
+    Raises SandboxError.
     """
     plan = candidate.plan
     outline = plan.outline
@@ -360,7 +360,7 @@ def _silent_alerts(
 ) -> dict[str, str]:
     """Return, by constraint, an alert that its old text would still raise.
 
-    The new text does not raise it, or with less severity.
+    The new text does not raise it, or raises it with lower severity.
     """
     rules = {
         _rule(name): old[_rule(name)] for name in names if _rule(name) in candidate.change.files
@@ -382,7 +382,7 @@ def _silent_alerts(
 
 
 def _rests_on_more(finding: ConstraintFinding, after: Found) -> bool:
-    """Return whether the constraint has as severe a finding on all these records and more.
+    """Return whether the constraint has at least as severe a finding on these records and more.
 
     Such a constraint was extended and not weakened, though its alert is a different one.
     """

@@ -141,7 +141,7 @@ def _in_our_form(files: Mapping[str, str]) -> Whole | None:
 
 
 def _take_over(user: MemoryUser, whole: Whole, report: Report) -> Imported:
-    """Make a project of ours part of the user's, as it is; raise ImportFailed."""
+    """Make a project in our format part of the user's, as it is; raise ImportFailed."""
     project = checkpoints.open_project(user.head, user)
     outline = whole.outline
     try:
@@ -207,7 +207,7 @@ def _build(
     data: Mapping[str, Any],
     report: Report,
 ) -> Imported:
-    """Translate what was read into a change of the user's current project; raise ImportFailed."""
+    """Translate what was read into a change to the user's current project; raise ImportFailed."""
     project = checkpoints.open_project(user.head, user)
     try:
         graph = read(data)
@@ -237,7 +237,7 @@ def _build(
 def _keep_old(
     sandbox: Sandbox, run: Run, project: Project, files: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Keep the files for their old constraints, with the live state if that changes nothing."""
+    """Keep the files for their old constraints, with the live state if no alert then differs."""
     live = {f"{LIVE}{path}": source for path, source in files.items()}
     now = {path: text for path, text in render(project).items() if path.startswith("domains/")}
     differs, failed = [], {}
@@ -294,7 +294,7 @@ def _commit(
 ) -> None:
     """Write the entry that the records cite, and the version, in one transaction.
 
-    Raises HeadMoved, also if another entry has taken the number of that entry meanwhile.
+    Raises HeadMoved, also if another entry has meanwhile taken that entry's number.
     """
     seq = user.last_seq + 1
     with transaction.atomic():

@@ -25,7 +25,7 @@ _ANY_YEAR = re.compile(r"(?<!\d)(?:1[5-9]|2[01])\d\d(?!\d)|(?<=['’])\d\d(?!\d)
 
 
 def moments_said(text: str, at: datetime.datetime) -> Said:
-    """Return the dates and times of a text said at a moment, in the speaker's time zone."""
+    """Return the dates and times in a text said at a moment, in the speaker's time zone."""
     said = Said()
     today = at.date()
     said.days.add(today)

@@ -2,8 +2,8 @@
 
 A mutant that never alerts and one that always does show that the tests see the constraint fire and
 not fire: a test that asserts nothing is found out. The mutants of `unreached` show that the tests
-reach each of its alerts, those of `boundaries` that they go up to the days on which it begins and
-ends.
+reach each of its alerts, those of `boundaries` that they cover the days on which it starts and
+stops firing.
 """
 
 import ast
@@ -99,7 +99,7 @@ class _Bench:
         return f"{self._folder}tests/test_{name}.py"
 
     def unnoticed(self, mutants: Collection[tuple[str, str]], limits: Limits) -> list[bool]:
-        """Return for each mutant (a constraint's name, another source) whether its tests pass."""
+        """Return for each mutant (constraint's name, changed source) whether its tests pass."""
         files = {
             f"{self._folder}tests/mutant_{number}_of_{name}.py": _TESTS_OF_MUTANT.format(
                 source=source,
@@ -127,10 +127,10 @@ def surviving_mutants(
 ) -> Iterator[Finding]:
     """Yield a finding for each constraint whose tests still pass when its behaviour changes.
 
-    `constraints` are sources by name, resident in the sandbox with their tests, which pass: in this
-    folder, as `constraints/x.py` and `tests/test_x.py`; `sources` has both by path. Single alerts
-    and boundaries are checked if nothing else is found, and never block: the caller decides that.
-    Afterwards the sandbox's content is useless. Raises SandboxError.
+    `constraints` maps names to sources. They are resident in the sandbox with their tests, which
+    pass, in this folder, as `constraints/x.py` and `tests/test_x.py`; `sources` has both by path.
+    Single alerts and boundaries are checked if nothing else is found; their findings do not block,
+    unless the caller makes them. Afterwards the sandbox's content is useless. Raises SandboxError.
     """
     bench = _Bench(sandbox, folder)
     always = [(mutant, name, source) for mutant in MUTANTS for name, source in constraints.items()]

@@ -9,7 +9,7 @@ from workers.checkpointing.findings import Finding
 
 
 def lost_records(change: Change, sources: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a finding for each record of the changed files that is not as the edits say.
+    """Yield a finding for each record in the changed files that differs from what the edits say.
 
     The rendered files are read back and compared, not what the edits meant to write.
     """
@@ -44,7 +44,7 @@ def losses(
 ) -> Iterator[Finding]:
     """Compare the expected records with the actual ones: none may be lost or changed.
 
-    Equal means equal and of equal types, which Python's own comparison is not: 1 == 1.0 == True.
+    Equal values must have equal types, which Python's own comparison ignores: 1 == 1.0 == True.
     """
     found: dict[RecordId, list[Record]] = {}
     for record_id, record in after:

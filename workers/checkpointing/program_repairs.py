@@ -1,4 +1,4 @@
-"""Repairs of a program that parses and is bound to fail when it runs."""
+"""Repairs of a program that parses but is bound to fail when it runs."""
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
@@ -80,8 +80,8 @@ def _after_docstring(source: str, tree: ast.Module, text: str) -> str:
 def _late_annotations(source: str) -> str:
     """Defer annotations that name something not yet defined, or hidden.
 
-    That is a class that is defined further down; or a field called `date` before an annotation
-    `date | None`.
+    Such as a class that is defined further down, or `date` in an annotation `date | None` below a
+    field called `date`.
     """
     tree = parse_valid(source)
     if tree is None or any(
@@ -170,7 +170,7 @@ def _is_out_of_order(class_: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) 
 def _defaults(
     class_: ast.ClassDef, classes: Mapping[str, ast.ClassDef], depth: int
 ) -> Iterator[bool]:
-    """Yield for each field, those of the bases first, whether it has a default."""
+    """Yield for each field, starting with the bases' fields, whether it has a default."""
     for base in class_.bases:
         if isinstance(base, ast.Name) and base.id in classes and depth < 20:
             yield from _defaults(classes[base.id], classes, depth + 1)

@@ -1,4 +1,4 @@
-"""Proposed edits: changes of a project that a product's agent, an engineer or a model wants."""
+"""Proposed edits: changes to a project that a product's agent, an engineer or a model wants."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -132,7 +132,7 @@ def _changed_meanwhile(run: Run, user: MemoryUser) -> Iterator[Finding]:
 
 
 def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
-    """Return the proposed edits, those of whole files among them, and the repairs.
+    """Return the proposed edits, including those made from whole files, and the repairs.
 
     Files are compared with the version that they were written for, with the other edits applied.
     Raises ProjectError or EditError for files that cannot become edits.
@@ -154,9 +154,9 @@ def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
 
 
 def _refuse_large(run: Run, files: Mapping[str, str | None]) -> None:
-    """Raise ProjectError for a file that takes long to parse, as no other thread runs meanwhile.
+    """Raise ProjectError for a file that takes long to parse, since it blocks all other threads.
 
-    That is a constraint or its tests, or a file of records that is much larger than it was: a
+    That is a large constraint or test file, or a file of records that has grown a lot, since a
     single record may be large.
     """
     large = {path: len(text) for path, text in files.items() if text and len(text) > MAX_SOURCE}
@@ -309,9 +309,9 @@ def _decisions(
 ) -> list[Decision]:
     """Settle the pending entries that the edits cite. Typed entries settle in their own lane.
 
-    An entry is covered if a record, a note or a constraint relies on it, or a retirement does; an
-    entry that only the schema cites is dismissed. A model settles only the entries it was asked
-    about: of others it may know no more than a number.
+    An entry is covered if a record, a note, a constraint or a retirement relies on it; an entry
+    that only the schema cites is dismissed. A model settles only the entries it was asked about:
+    about others it may know no more than a number.
     """
     dismissed = {
         seq: edit.reason for edit in edits if isinstance(edit, Dismiss) for seq in edit.sources

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-MAX_DIGITS = 60  # nobody means a longer one as a number
+MAX_DIGITS = 60  # nobody means a longer one as a quantity
 
 _SPACES = " \u00a0\u2009\u202f"
 # Groups of three after a space or apostrophe, or digits with points and commas in between.
@@ -108,7 +108,7 @@ def numerals(text: str) -> Iterator[Quantity]:
 
 
 def spelled(text: str) -> Iterator[Quantity]:
-    """Yield the numbers that are written in words, as one run of words each."""
+    """Yield the numbers that are written in words, each as one run of words."""
     run: list[re.Match[str]] = []
     for match in [*_WORD.finditer(text), None]:
         word = match[0].lower() if match else ""

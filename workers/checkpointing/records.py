@@ -40,21 +40,21 @@ from workers.checkpointing.findings import Verdict
 logger = structlog.get_logger(__name__)
 
 # How often, in one claim, a checkpoint that lost the race for the head is built again on the new
-# one.
+# head.
 MAX_REBUILDS = 3
 # Maximum checkpoints in one claim, and seconds after which none is begun, so that a user with a
-# long backlog gives way to others.
+# long backlog gives way to other users.
 MAX_CHECKPOINTS = 10
 TURN_SECONDS = 5.0
 
-# Errors that tell nothing about an entry: its work is tried again later.
+# Errors that tell nothing about an entry: its work is retried later.
 _TRANSIENT = (Error, MemoryError, SystemError)
 
 
 def checkpoint_pending(user_pk: int) -> None:
     """Settle the user's pending typed entries, batch by batch.
 
-    Does nothing if another worker is at it.
+    Does nothing if another worker is already doing so.
     """
     lane = leases.claim(lanes.due(LaneName.RECORDS).filter(user_id=user_pk))
     if lane is None:
@@ -129,7 +129,7 @@ def _settle(lane: Lane, entries: Sequence[LogEntry]) -> None:
 
 @dataclass(frozen=True)
 class _Draft:
-    """The entries as a change of the project, and the gate's verdict on it."""
+    """The entries as a change to the project, and the gate's verdict on it."""
 
     change: Change
     edits: Sequence[Edit]

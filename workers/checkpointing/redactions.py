@@ -1,11 +1,11 @@
-"""The version without the redacted content, and the end of all copies of it.
+"""Make a version without the redacted content, and remove all copies of that content.
 
 Records and constraints that rely on a redacted entry return to their state before that entry
-touched them, or are removed; old files are removed. Changes that other entries made to them since
-are redone: these entries become pending. If the gate refuses the project without them, the content
-has to be removed all the same: then the gate checks no more than for typed entries, as if somebody
-had retired the records. Its objection is kept for the staff, and a constraint that cannot cope
-fails visibly at its next run. If the project does not even load, the redaction is retried, and
+touched them, or are removed; old files are removed. Changes that other entries have made to them
+since are redone: these entries become pending again. If the gate refuses the resulting project, the
+content has to be removed all the same: then the gate checks no more than for typed entries, as if
+somebody had retired the records. Its objection is kept for the staff, and a constraint that cannot
+cope fails visibly at its next run. If the project does not even load, the redaction is retried, and
 nothing is reported as redacted until it does.
 """
 
@@ -35,10 +35,10 @@ MAX_REBUILDS = 3
 
 
 def work_on(user_pk: int) -> None:
-    """Finish a redaction of the user, unless another worker is at it.
+    """Finish a redaction of the user, unless another worker is doing so.
 
-    Everything is written in one transaction: a worker that is killed before has written nothing,
-    and the redaction is done again.
+    Everything is written in one transaction: a worker that is killed before it commits has written
+    nothing, and the redaction is done again.
     """
     row = leases.claim(redaction.waiting().filter(user_id=user_pk))
     if row is None:
@@ -142,7 +142,7 @@ def _draft(user: MemoryUser, row: Redaction, traces: Traces) -> _Draft:
 def _without(user: MemoryUser, row: Redaction, traces: Traces) -> tuple[Change, set[int]]:
     """Return the change, and the entries to process again.
 
-    These had a part in what the change takes back.
+    Those entries contributed to what the change takes back.
     """
     keys = {record.key for record in traces.head_records}
     project = checkpoints.open_project(user.head, user, keys=keys)
@@ -184,9 +184,9 @@ def _as_it_was(project: Project, record_id: RecordId, earlier: Record | None) ->
 
 
 def _reopen(user: MemoryUser, seqs: Collection[int]) -> list[int]:
-    """Make entries pending again that the previous version covered.
+    """Make entries that the previous version covered pending again.
 
-    A message stays settled if facts were made of it: those are reopened instead.
+    A message stays settled if facts were derived from it: these are reopened instead.
     """
     made = LogEntry.objects.filter(
         user=user, redacted_at=None, derived_from__contains=[OuterRef("seq")]

@@ -1,4 +1,4 @@
-"""Dates in a text that only the day on which it was said makes definite."""
+"""Dates in a text that become definite only through the day on which it was said."""
 
 import calendar
 import datetime
@@ -117,7 +117,7 @@ _DAYS_AWAY = (
 
 
 def add_yearless_dates(text: str, today: datetime.date, said: Said) -> None:
-    """Yield dates of some year: one that the text mentions, or one close to the text's day."""
+    """Add the dates without a year, in each year that the text mentions or that is close."""
     years = [today.year - 1, today.year, today.year + 1, *sorted(said.years)[:MAX_YEARS]]
     for pattern in (DAY_MONTH, MONTH_DAY):
         for match in pattern.finditer(text):
@@ -141,7 +141,7 @@ def add_yearless_dates(text: str, today: datetime.date, said: Said) -> None:
 
 
 def add_dates_in_words(text: str, today: datetime.date, said: Said) -> None:
-    """Yield days that are named by ordinals in words, or by a holiday."""
+    """Add the days that are named by ordinals in words, or by a holiday."""
     near = [today.year - 1, today.year, today.year + 1, *sorted(said.years)[:MAX_YEARS]]
     for pattern in (_ORDINAL_MONTH, _MONTH_ORDINAL):
         for match in pattern.finditer(text):
@@ -221,7 +221,7 @@ def _count(count: str) -> int:
 def _months_named(match: re.Match[str], today: datetime.date) -> Iterator[datetime.date]:
     """Return the first days of the months that may be meant.
 
-    Without a year these are the months of this year and of those beside it.
+    Without a year, these are the months of this year, last year and next year.
     """
     if match["month"]:
         near = [today.year - 1, today.year, today.year + 1]
@@ -256,7 +256,7 @@ def _starts(match: re.Match[str], today: datetime.date) -> Iterator[datetime.dat
 
 
 def _week(today: datetime.date, step: int) -> Iterator[datetime.date]:
-    """Return first and last day of a week, from Monday to Sunday or from Sunday to Saturday."""
+    """Yield the first and last day of a week, from Monday to Sunday or from Sunday to Saturday."""
     monday = 7 * step - today.weekday()
     for distance in (monday - 1, monday, monday + 5, monday + 6):
         yield from _away(today, distance)

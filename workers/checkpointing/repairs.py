@@ -1,9 +1,9 @@
 """Mechanical repairs of Python that somebody else wrote, most often a model.
 
 A repair is applied only if the text cannot run at all as it is, and can mean only one thing; it
-corrects the form, never a value. So nothing is guessed that is cut off, misspelled or
-contradictory: its author has to fix that. Every repair has a name, which is recorded wherever the
-repaired text is used.
+corrects the form, never a value. So nothing that is cut off, misspelled or contradictory is
+guessed: its author has to fix it. Every repair has a name, which is recorded wherever the repaired
+text is used.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ def repair(source: str, library: Mapping[str, str] = MappingProxyType({})) -> Re
 
     A valid text is returned unchanged. `error` tells what no repair could correct. `library` has
     the names that may be imported besides those of the standard library, with their modules: in
-    somebody else's project, `Alert` means something else than ours.
+    somebody else's project, `Alert` means something other than in ours.
     """
     names: list[str] = []
     missing_imports = partial(add_missing_imports, known={**KNOWN_NAMES, **library})

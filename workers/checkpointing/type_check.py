@@ -1,4 +1,4 @@
-"""Types: what the type checker is given of a project, and which of its errors count."""
+"""Types: which parts of a project the type checker is given, and which of its errors count."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ _NO_ARGUMENT = re.compile(r'Missing named arguments? .* for "(\w+)"')
 
 
 def wants_type_check(parent: Checkpoint | None, change: Change) -> bool:
-    """Return whether a change can cause type errors: one of records alone cannot."""
+    """Return whether a change can cause type errors: a change of records alone cannot."""
     if any(_is_code(path) for path in change.files):
         return True
     before = Outline.from_json(parent.outline) if parent else Outline()
@@ -131,7 +131,7 @@ def _widened(class_: Class, name: str, given: str) -> str | None:
 
 
 def suggest_fix(fault: TypeFault, outline: Outline) -> str:
-    """Return what to do about code that expects another project; "" for other errors.
+    """Return what to do about code that expects a different project; "" for other errors.
 
     The type checker only says that a module, a name or an argument is missing.
     """

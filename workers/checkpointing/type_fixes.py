@@ -1,4 +1,4 @@
-"""Fixes for errors that people meet who write their first constraints under `mypy --strict`.
+"""Fixes for errors that people meet when writing their first constraints under `mypy --strict`.
 
 The type checker says what is wrong and not what to write instead. Details that its message leaves
 out (which function, which field may be None) are read from the line of the source.
@@ -17,7 +17,7 @@ from workers.typecheck.checker import TypeFault
 
 _TESTS = re.compile(r"(?P<folder>workspace/)?tests/test_(?P<name>\w+)\.py")
 _OPTIONAL = re.compile(r"\b(?:None|Optional)\b")
-# By mypy's names of types and of their modules.
+# By mypy's names for types and their modules.
 _VALUES = {
     "date": "a date, as in datetime.date(2027, 1, 1)",
     "datetime": "a moment, as in datetime.datetime(2027, 1, 1, 12, 0)",
@@ -72,7 +72,7 @@ class _Place:
 def fix_code(fault: TypeFault, source: str, outline: Outline) -> str:
     """Return what to write instead of the faulty code; "" if mypy's message says it already.
 
-    `source` is that of the file, or "" if it is not available.
+    `source` is the text of the file, or "" if it is not available.
     """
     for pattern, fix in _FIXES.items():
         if match := re.match(pattern, fault.message):
@@ -81,7 +81,7 @@ def fix_code(fault: TypeFault, source: str, outline: Outline) -> str:
 
 
 def _annotate(match: re.Match[str], place: _Place) -> str:
-    """Advise to annotate a function's parameters and result."""
+    """Advise annotating a function's parameters and result."""
     node = place.function()
     parameters = (
         [
@@ -122,7 +122,7 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _import(match: re.Match[str], place: _Place) -> str:
-    """Advise to import a name from the project, its library or the standard library."""
+    """Advise importing a name from the project, its library or the standard library."""
     name = match["name"]
     tests = _TESTS.fullmatch(place.path)
     found = []
@@ -143,7 +143,7 @@ def _import(match: re.Match[str], place: _Place) -> str:
 
 
 def _test_for_none(match: re.Match[str], place: _Place) -> str:
-    """Advise to test a value that may be None before it is used."""
+    """Advise testing a value that may be None before it is used."""
     attribute = match.groupdict().get("attribute")
     named = (place.owners(attribute) if attribute else []) or place.optional_fields()
     return (
@@ -153,14 +153,14 @@ def _test_for_none(match: re.Match[str], place: _Place) -> str:
 
 
 def _compare_alike(match: re.Match[str], place: _Place) -> str:
-    """Advise to compare values of one type: a text is no date and no number."""
+    """Advise comparing values of one type: a text is neither a date nor a number."""
     types = {match["left"], match["right"]}
     values = [_VALUES[one] for one in types if one in _VALUES]
     return f"write the text as {values[0]}" if "str" in types and values else ""
 
 
 def _return_alike(match: re.Match[str], place: _Place) -> str:
-    """Advise to return what the signature declares."""
+    """Advise returning what the signature declares."""
     got, expected = match["got"], match["expected"]
     if expected.startswith(("Iterator[", "Generator[")) and got.startswith("list["):
         return f"yield each instead of returning a list, or write -> {got}"

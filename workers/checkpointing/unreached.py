@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from memory.texts import parse_python
 
-# Maximum number of mutants of one constraint, the first ones.
+# Maximum number of mutants per constraint, from its first alerts.
 MAX_ALERTS = 20
 MAKERS = frozenset({"Alert", "info", "warning", "critical"})
 # An expression that fails, on the line of the alert.
@@ -60,7 +60,7 @@ def _alerts(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _makers(tree: ast.Module) -> Iterator[str]:
-    """Yield the names in the source of the functions that make alerts."""
+    """Yield the names by which the source calls the functions that make alerts."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "uac":
             for alias in node.names:

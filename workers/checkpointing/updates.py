@@ -1,12 +1,12 @@
 """Updates: a value of a record changes only if an entry that the edit cites supports the change.
 
-An entry supports it if it names the record, or contains its old value. An entry that contains the
-new value supports it for a field that had no value, and one that also names the field for any other
-field. Values that a constraint reads silence and raise alerts, so the rules are stricter for them:
-if the field had no value, the entry must name the record or contain the value and the field;
-otherwise it must name the record; and a text must be in the entry or be marked as derived. Entries
-that the record relied on before, and those that these were derived from, name it anyway, and do not
-support a change.
+An entry supports the change if it names the record, or contains the old value. If the field had no
+value, an entry that contains the new value supports it, too; for any other field, such an entry
+must also name the field. Values that a constraint reads can silence or raise alerts, so the rules
+are stricter for them: if the field had no value, the entry must name the record or contain the
+value and the field; otherwise it must name the record; and a text must be in the entry or be marked
+as derived. Entries that the record relied on before, and those that these were derived from, name
+it anyway, and do not support a change.
 """
 
 import datetime
@@ -23,13 +23,13 @@ from workers.checkpointing.grounding import Source, says
 from workers.checkpointing.wording import Wording, texts_of
 from workers.checkpointing.words import content_words, names_one_of, shared_words
 
-# Shared words from which an entry and one that the record relies on are about the same thing.
+# An entry that shares this many words with one that the record relies on is about the same thing.
 MIN_SHARED = 2
 # Maximum number of a record's newest entries that are compared.
 MAX_RESTED = 20
 # Smaller numbers occur in too many contexts to identify a record.
 TELLING_NUMBER = 100
-# Fields for persons: the name of one fits all records of that person, so it identifies none.
+# Fields for persons: a person's name fits all records of that person, so it identifies none.
 WHOSE = frozenset(
     {
         *("person", "people", "owner", "holder", "patient", "member", "members", "who", "whose"),
@@ -43,8 +43,8 @@ WHOSE = frozenset(
 class RecordUpdate:
     """A record before and after, and for each field the cited entries that set it.
 
-    `fields` are those that its class now has; `rested_on` the entries that it relied on before,
-    with those that they were derived from.
+    `fields` are the fields that its class has now; `rested_on` are the entries that it relied on
+    before, with those that they were derived from.
     """
 
     record_id: RecordId
@@ -61,8 +61,8 @@ def names_record(
 ) -> bool:
     """Return whether an entry names a record.
 
-    It does so by a content word of its class, collection, key or texts, or by several words shared
-    with an entry that the record relies on.
+    It does so with a content word of the record's class, collection, key or texts, or with several
+    words shared with an entry that the record relies on.
     """
     whose = frozenset(
         content_words(
@@ -93,7 +93,7 @@ def ungrounded_updates(
     """Yield a finding for each changed value that no entry cited for it supports.
 
     `sources` are the entries by their seq; a missing entry supports nothing. `read` are the names
-    of fields that constraints read. Only a language model has to support the words of texts.
+    of fields that constraints read. Only the words of a language model's texts need support.
     """
     zone = zoneinfo.ZoneInfo(time_zone)
     for update in updates:
@@ -127,7 +127,7 @@ def ungrounded_updates(
 def _changed(update: RecordUpdate) -> dict[str, tuple[Value, Value]]:
     """Return the changed fields, each with its old and new value.
 
-    The value of a field that is gone was renamed with it, and is the same.
+    A value whose former field is gone was kept in a renamed field, and did not change.
     """
     old, new = update.before.fields, update.after.fields
     gone = {name: value for name, value in old.items() if name not in update.fields}

@@ -1,10 +1,11 @@
 """Wording: some of the words of a text must be in the entries that it cites.
 
 Dates, numbers and codes are compared one by one (`grounding`). At least a quarter of all other
-words must be in the entries: all but four in a thousand true facts of recorded conversations pass,
-and twelve in thirteen random snatches do not. The speaker and the time count as words of the
-entry, since "Gina is well" may be all of a fact. A paraphrase or translation is marked as derived,
-with a reason that quotes an entry: without a quotation, a model need not have read the entry.
+words must be in the entries: all but four in a thousand true facts from recorded conversations
+pass, and twelve out of thirteen random snippets do not. The speaker and the time count as words of
+the entry, since "Gina is well" may be an entire fact. A paraphrase or translation is marked as
+derived, with a reason that quotes an entry: without a quotation, a model need not have read the
+entry.
 """
 
 import datetime
@@ -39,7 +40,7 @@ FIX = (
     " field in `derived` with a reason that quotes the entry:"
     " \"German: 'Ich koche gern Nudeln'\""
 )
-# Shortest quotation of an entry, in words and, of a script without spaces, in signs.
+# Shortest quotation of an entry, in words or, for scripts without spaces, in characters.
 QUOTED_WORDS = 3
 QUOTED_SIGNS = 6
 
@@ -58,7 +59,7 @@ class Wording:
         self._in_order = sorted(self._terms)
 
     def says(self, text: str) -> bool:
-        """Return whether the entries contain enough words of a text, or all of a wordless one.
+        """Return whether the entries contain enough of a text's words, or all of a wordless text.
 
         The entries' days count as words, but are not enough: every entry has one.
         """
@@ -73,7 +74,7 @@ class Wording:
         return bool(found) and ONE_IN * len(found | (wanted & self._days)) >= len(wanted)
 
     def is_quoted_in(self, reason: str) -> bool:
-        """Return whether a text repeats some words of an entry in a row, or a short one in full."""
+        """Return whether a text repeats consecutive words of an entry, or a short entry in full."""
         given = _tokens(reason)
         for said in map(_tokens, self._texts):
             least = QUOTED_SIGNS if any(is_sign(token[0]) for token in said) else QUOTED_WORDS
@@ -98,9 +99,9 @@ def unsaid_texts(
     """Yield a finding for each text that its cited entries do not contain.
 
     A sentence has to be supported by itself. A name or label (`category="drug"`) of a new record
-    has to be supported if nothing else of the record is (the day of an entry supports nothing:
-    every entry has one); `updates` judges those of an updated record. A field that an edit marks
-    as derived, with a reason that quotes an entry, is reported and refuses nothing.
+    has to be supported if nothing else in the record is (the day of an entry supports nothing:
+    every entry has one); `updates` judges the labels of an updated record. A field that an edit
+    marks as derived, with a reason that quotes an entry, is reported without blocking.
     """
     zone = zoneinfo.ZoneInfo(time_zone)
     for claim in claims:
@@ -126,8 +127,10 @@ def unsaid_texts(
 
 
 def _counts(value: Value, days: Set[datetime.date]) -> bool:
-    """Return whether a value is verified by itself: a number, a time, or a date that is none of
-    the entries' own days."""
+    """Return whether a value is verified by itself.
+
+    Such values are numbers, times, and dates other than the entries' own days.
+    """
     if isinstance(value, datetime.date):
         day = value.date() if isinstance(value, datetime.datetime) else value
         return day not in days
@@ -173,7 +176,7 @@ def _terms_of(text: str) -> frozenset[str]:
 
 
 def _tokens(text: str) -> list[str]:
-    """Return the words of a text, and, of those in a script without spaces, each sign."""
+    """Return the words of a text; those in a script without spaces are split into characters."""
     return [
         token for word in words_of(text) for token in (word if any(map(is_sign, word)) else [word])
     ]

@@ -1,7 +1,7 @@
 """The content words of a text, compared by their stems.
 
 They decide whether an entry names a record, and whether a text is supported by the entries that it
-cites. Words that could stand in any text (those of grammar, of giving orders to a program, of how
+cites. Words that could occur in any text (grammatical words, commands to a program, words about how
 things are stored) do not count.
 """
 
@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 
 from workers.checkpointing.grounding import any_starts_with, words_of
 
-# Minimum lengths of a content word: in letters, and in signs of a script without upper case.
+# Minimum lengths of a content word: in letters, and in characters of a script without upper case.
 MIN_LETTERS = 3
 MIN_SIGNS = 2
-# A stem of this length may also begin a longer word: "medic" of "medication" that of "medicine".
+# A stem of this length may also begin a longer one: "medic" (medication) begins "medicin"
+# (medicine).
 LONG_STEM = 5
-# No real word is longer; of a longer string the beginning is compared.
+# No real word is longer; only the beginning of a longer string is compared.
 LONGEST = 64
 
 
@@ -38,7 +39,7 @@ def content_words(texts: Iterable[str]) -> dict[str, None]:
 
 
 class Words:
-    """The content words of a text, to look up others among them."""
+    """The content words of a text, in which other words can be looked up."""
 
     def __init__(self, text: str) -> None:
         self._stems = {_stem(word[:LONGEST]) for word in _content_words(text)}
@@ -60,7 +61,7 @@ def _content_words(text: str) -> Iterator[str]:
 
 
 def is_sign(character: str) -> bool:
-    """Return whether a character is of a script without upper and lower case.
+    """Return whether a character belongs to a script without upper and lower case.
 
     Many of these scripts use no spaces, so their words are searched for anywhere in a text.
     """
@@ -111,7 +112,7 @@ _OF_OTHER_LANGUAGES = words_of("""
     меня мне мой моя мы над нас нет она они она оно очень при так там тебе тем тогда того тоже
     только том уже чем что чтобы эта это этот
 """)
-# Words of how, when or to whom something happens, of deleting it, or of how it is stored.
+# Words about how, when or to whom something happens, deleting it, or how it is stored.
 _EMPTY = frozenset(
     words_of("""
         about above after again against all also although always and another any anybody anyone

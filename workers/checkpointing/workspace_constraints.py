@@ -39,7 +39,7 @@ logger = structlog.get_logger(__name__)
 
 
 def judge_waiting(version_pk: str) -> None:
-    """Judge the version if it still waits and no other worker is at it; store the verdict.
+    """Judge the version if it still waits and no other worker is judging it; store the verdict.
 
     Raises SandboxError if no sandbox was available or it broke: the judgement is retried later.
     """
@@ -74,7 +74,7 @@ def judge_waiting(version_pk: str) -> None:
 
 
 def judge(constraint: WorkspaceConstraint, version: WorkspaceConstraintVersion) -> Verdict:
-    """Judge a version, from cheap checks to expensive ones, up to the first that fails.
+    """Judge a version, from cheap checks to expensive ones, stopping at the first that fails.
 
     Raises SandboxError if no judgement is possible.
     """
@@ -111,9 +111,9 @@ def _shape(path: str, source: str) -> Iterator[Finding]:
 def _execute(
     constraint: WorkspaceConstraint, needs: Needs, sources: Mapping[str, str], verdict: Verdict
 ) -> None:
-    """Run it on no records, and its tests, in two fresh sandboxes.
+    """Run the constraint on no records, and its tests, in two fresh sandboxes.
 
-    The two order their sets differently.
+    The two sandboxes iterate over sets in different orders.
     """
     allowance = allowance_of(constraint.workspace)
     with (

@@ -21,7 +21,7 @@ from workers.delivery import outgoing
 
 logger = structlog.get_logger(__name__)
 
-# Seconds that a thread serves one endpoint before the others have their turn.
+# Seconds that a thread serves one endpoint before the other endpoints have their turn.
 TURN_SECONDS = 20.0
 # Wait after a secret could not be read, which the operator has to fix; then delivery resumes by
 # itself.

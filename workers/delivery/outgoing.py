@@ -1,8 +1,8 @@
 """One POST to somebody else's server, which may be slow, broken or hostile.
 
-It goes to an address that was checked before and to no other: redirects are not followed, proxies
-of the environment are not used. All of it ends by a deadline, even if the server sends a byte a
-second, and only the beginning of the answer is read.
+It goes only to an address that was checked beforehand: redirects are not followed, and the
+environment's proxies are not used. The whole call ends by a deadline, even if the server sends one
+byte per second, and only the beginning of the answer is read.
 """
 
 import http.client
@@ -19,8 +19,8 @@ from memory.delivery.destinations import Destination
 # Maximum size of the answer's header, and of the body's excerpt.
 READ_BYTES = 64 * 1024
 EXCERPT_BYTES = 1024
-# Once the status is known, the body is only for people to read, so it gets no more seconds than
-# this.
+# Once the status is known, the body is only for people to read, so it gets at most this many
+# seconds.
 BODY_SECONDS = 1.0
 
 

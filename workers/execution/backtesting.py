@@ -1,7 +1,7 @@
 """Backtests: run a constraint over the versions that users had, user by user.
 
-For each stretch of versions in which nothing changed that the constraint reads, a forecast tells
-when its findings could have changed; at these times it runs, as it would have run.
+For each stretch of versions in which nothing that the constraint reads changed, a forecast tells
+when its findings could have changed; at these times it runs, as it would have run then.
 """
 
 import datetime
@@ -35,7 +35,7 @@ from workers.sandbox.results import UserError
 
 logger = structlog.get_logger(__name__)
 
-# Seconds that a worker spends on a backtest before others have their turn; less while runs wait.
+# Seconds that a worker spends on a backtest before other work has its turn; fewer while runs wait.
 SLICE_SECONDS = 30.0
 HURRIED_SECONDS = 3.0
 # Maximum seconds for a user's history; the findings of the rest are unknown.
@@ -46,7 +46,7 @@ _NOT_THERE = ("ImportError", "ModuleNotFoundError")
 
 
 def go_on(backtest_pk: str) -> None:
-    """Continue a backtest where it stands, for a while, unless another worker is at it."""
+    """Continue a backtest where it stopped, for a while, unless another worker is doing so."""
     backtest = leases.claim(backtests.waiting().filter(pk=backtest_pk))
     if backtest is None:
         return
@@ -125,10 +125,10 @@ def _give_up(backtest: Backtest, row: BacktestUser, error: str) -> None:
 
 @dataclass
 class _Stretch:
-    """Consecutive versions of a user in which nothing changed that the constraint reads.
+    """Consecutive versions of a user in which nothing that the constraint reads changed.
 
-    `versions` has for each its number, and the time from which it was the head. `plan` loads the
-    first with the constraint, which does not run where the key is empty.
+    `versions` has the time from which each was the head, and its number. `plan` loads the first of
+    them with the constraint, which does not run if the key is empty.
     """
 
     plan: LoadPlan
@@ -157,7 +157,7 @@ class _History:
         self.columns: dict[str, Any] = {"versions": 0, "looks": 0}
 
     def moments(self) -> Iterator[Evaluation]:
-        """Yield the findings from each instant on at which they may have changed."""
+        """Yield the findings as of each instant at which they may have changed."""
         with compiling() as self._compile:
             yield from self._moments()
 
@@ -210,7 +210,7 @@ class _History:
         return self._heads() if self._by == By.RECORDED else self._occurrences()
 
     def _occurrences(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
-        """Yield the states within the period by the entries' own times, from when to when.
+        """Yield the states in the period by the entries' own times, each with its start and end.
 
         Raises states.CannotBeTold.
         """
@@ -227,7 +227,7 @@ class _History:
             yield last[1], last[0], self._until
 
     def _heads(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
-        """Yield the versions that were the newest within the period, from when to when."""
+        """Yield the versions that were the head within the period, each with its start and end."""
         known = Checkpoint.objects.filter(user=self._user, created_at__lt=self._until)
         before = known.filter(created_at__lte=self._since).order_by("-version")
         first = before.values_list("version", flat=True).first() or 0
@@ -352,7 +352,7 @@ class _History:
     def _unknown(
         self, stretch: _Stretch, at: datetime.datetime, why: str, *, ends: bool = False
     ) -> Evaluation:
-        """Mark the findings of these versions from then on as unknown.
+        """Mark the findings of these versions from that instant on as unknown.
 
         With `ends`, those of later versions are unknown, too.
         """

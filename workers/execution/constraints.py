@@ -90,9 +90,10 @@ def finish_run(
 ) -> None:
     """Bring the user's alerts in line with what was found, and store the result of the run.
 
-    The constraints run again by the clock and the forecast, which `takes_now` (whether one of them
-    takes the moment) affects; with None, because none of them ran, both stay as they are. All in
-    one transaction. If the alerts reflect a newer run, only the run is closed.
+    `takes_now` (whether one of the constraints takes the moment) affects when the clock and the
+    forecast have them run again; with None, because none of them ran, both stay as they are.
+    Everything is done in one transaction. If the alerts already reflect a newer run, only this run
+    is closed.
     """
     with transaction.atomic():
         applied = reconcile.apply(
@@ -115,9 +116,9 @@ def finish_run(
 
 
 def report_failure(run: Run, error: Mapping[str, Any]) -> None:
-    """Open an alert for the staff: the constraints cannot be run. It resolves nothing.
+    """Open an alert for the staff that the constraints cannot be run, and resolve nothing.
 
-    Raises LeaseLost if another worker has the run now and may have run them. Call it in a
+    Raises LeaseLost if another worker holds the run now and may have run them. Call it in a
     transaction.
     """
     assert run.checkpoint is not None

@@ -13,7 +13,7 @@ from memory.recall import retrieval
 from workers.execution.errors import user_error_json
 from workers.sandbox.results import ConstraintResult
 
-# Errors of Python for an operation on None, which name its type.
+# Python's errors for an operation on None; they name the type of None.
 _ON_NONE = ("TypeError", "AttributeError")
 _NONE = "NoneType"
 # Maximum number of fields and records that are named.
@@ -61,7 +61,7 @@ def sources_of(
 ) -> dict[str, str]:
     """Return the sources of these constraints by path.
 
-    They are the version's, and those of the workspace.
+    They come from the version and from the workspace.
     """
     theirs = [one for one in applying if one.path in paths]
     live = applicability.read_live(theirs) if theirs else {}
@@ -93,7 +93,7 @@ def _advice(checkpoint: Checkpoint, outline: Outline, error: Mapping[str, Any], 
 def _records_without(
     checkpoint: Checkpoint, domain: Domain, class_name: str, field: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield, by collection and key, the first record without a value of this field.
+    """Yield, by collection and key, the first record without a value for this field.
 
     The newest file of each collection of the class is searched.
     """

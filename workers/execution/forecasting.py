@@ -32,7 +32,7 @@ _ANYWHERE = re.compile(r"\bconstraints\b|\bRef\s*\[\s*[\"']")
 
 
 def make(user_pk: int) -> None:
-    """Make the user's due forecast, unless another worker is at it."""
+    """Make the user's due forecast, unless another worker is making it."""
     forecast = leases.claim(forecasts.waiting().filter(user_id=user_pk))
     if forecast is None:
         return
@@ -119,9 +119,9 @@ def _find(
     start: datetime.datetime,
     end: datetime.datetime,
 ) -> tuple[dict[str, Any], dict[str, int]]:
-    """Return each constraint's forecast by path, and how many were made and used again.
+    """Return each constraint's forecast by path, and how many were made and how many reused.
 
-    An `earlier` one is used again if it still covers half of the time.
+    An `earlier` forecast is reused if it still covers half of the horizon.
     """
     keys = keys_of(plan)
     half = start + forecasts.horizon() / 2
@@ -193,7 +193,7 @@ def _to_json(
 
 
 def keys_of(plan: LoadPlan, own: Sequence[str] | None = None) -> dict[str, str]:
-    """Return path → hash of everything except the clock that a constraint's findings depend on.
+    """Return path → hash of everything that a constraint's findings depend on, except the clock.
 
     `own` names the user's own constraints to return; by default all.
     """
@@ -229,7 +229,7 @@ def keys_of(plan: LoadPlan, own: Sequence[str] | None = None) -> dict[str, str]:
 
 
 def domains_in(text: str, outline: Outline) -> set[str]:
-    """Return the domains that a file's text may lead to; one too many costs an unneeded forecast.
+    """Return the domains that a file's text may lead to; extra ones only cost unneeded forecasts.
 
     The text is parsed: `from domains . home . state import leases` is Python, too.
     """

@@ -18,7 +18,7 @@ from workers.sandbox import runner
 from workers.sandbox.interface import Bindings, Sandbox, SandboxError
 from workers.sandbox.limits import Allowance, Limits, Shape
 
-# Compiles path → source for the image of that digest, in a sandbox of that shape.
+# Compiles path → source for the image with that digest, in a sandbox with that shape.
 Compile = Callable[[Mapping[str, str], str, Shape], dict[str, str]]
 
 
@@ -33,8 +33,8 @@ class Difference(NamedTuple):
 class LoadPlan:
     """What to load to run a version of a user's project, and what its code may use.
 
-    `standings` are constraints of the workspace: those that apply to the user are loaded, and no
-    others. With None, the sandbox keeps those that it has.
+    `standings` are the workspace's constraints: only those that apply to the user are loaded. With
+    None, the sandbox keeps those that it has.
     """
 
     user: MemoryUser
@@ -54,7 +54,7 @@ class LoadPlan:
 
     @cached_property
     def bindings(self) -> Bindings:
-        """The records that each of them gets, by path."""
+        """The records that each applying constraint gets, by path."""
         applying = (one for one in self.standings or () if one.applies)
         return {one.constraint.path: one.match.bindings for one in applying}
 
@@ -76,7 +76,7 @@ class LoadPlan:
         return {one.constraint.path: one.ended for one in self.standings or () if not one.applies}
 
     def tree(self, resident: Mapping[str, str]) -> dict[str, str]:
-        """Return path → hash of what a sandbox with that content has once this is loaded."""
+        """Return path → hash of what a sandbox with that content holds once the plan is loaded."""
         if self.standings is None:
             theirs = {path: hash_ for path, hash_ in resident.items() if path.startswith(FOLDER)}
         else:
@@ -84,7 +84,7 @@ class LoadPlan:
         return {**self.checkpoint.tree, **theirs}
 
     def suits(self, resident: Mapping[str, str]) -> bool:
-        """Return whether a sandbox with that content has executed no code but that to be loaded."""
+        """Return whether a sandbox with that content has executed only code that the plan loads."""
         tree = self.tree(resident)
         return all(tree.get(path) == hash_ for path, hash_ in resident.items() if is_code(path))
 
@@ -114,7 +114,7 @@ def plan_run(user: MemoryUser, checkpoint: Checkpoint) -> LoadPlan:
 
 
 def allowance_of(workspace: Workspace) -> Allowance:
-    """Return the current limits of the code of a workspace's users."""
+    """Return the current limits for the code of a workspace's users."""
     limits = workspace.limits
     alerts = workspace.alert_limits.alerts_per_constraint
     return Allowance(
@@ -126,11 +126,11 @@ def allowance_of(workspace: Workspace) -> Allowance:
 
 @contextmanager
 def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandbox]:
-    """Lease a sandbox of the user whose next request runs what is planned; raise SandboxError.
+    """Lease a sandbox for the user, whose next request runs what is planned; raise SandboxError.
 
-    Only the files that it lacks are sent, with that request. They are read, and compiled if need
-    be, before it is leased. A sandbox in which other code was executed is not used: the answers of
-    a version depend on nothing but its files.
+    Only the files that the sandbox lacks are sent, with that request. They are read, and compiled
+    if need be, before the sandbox is leased. One in which other code was executed is not used: the
+    answers of a version depend on nothing but its files.
     """
     resident = runner.peek(plan.user.pk)
     digest = runner.image_digest()
@@ -145,7 +145,7 @@ def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandb
                 digest = lease.sandbox.image_digest
                 bytecode = bytecode_of(plan, digest, missing, compile_=compile_)
             added = {path: code for path, code in bytecode.items() if path in missing}
-            lease.tree = {}  # after a failed load, nobody may go on with the content
+            lease.tree = {}  # after a failed load, nobody may continue with the content
             lease.sandbox.prepare(bytecode=added, removed=removed)
         try:
             yield lease.sandbox
@@ -159,7 +159,7 @@ def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandb
 
 
 def load(sandbox: Sandbox, plan: LoadPlan, bytecode: Mapping[str, str]) -> None:
-    """Load bytecode, part of which was stored with what is planned; raise SandboxError.
+    """Load bytecode, part of which was stored with the planned version; raise SandboxError.
 
     Stored bytecode that the sandbox cannot read is deleted, and compiled again the next time.
     """
@@ -183,8 +183,8 @@ def bytecode_of(
 ) -> dict[str, str]:
     """Return path → bytecode of these files of a plan; raise SandboxError.
 
-    It loads in sandboxes of that image digest. Files that this image has not compiled yet (all of
-    them, after an upgrade) are compiled now, in sandboxes that hold no user's data, and stored.
+    It loads in sandboxes with that image digest. Files that this image has not compiled yet (after
+    an upgrade, all of them) are compiled now, in sandboxes that hold no user's data, and stored.
     """
     theirs = [one for one in plan.applying if one.path in paths]
     return {
@@ -199,7 +199,7 @@ def _workspace_bytecode(
     """Return path → bytecode of a workspace's constraints.
 
     Once an image has compiled a version, its bytecode serves all users of the workspace: it belongs
-    to the workspace, and was compiled in a sandbox to which nothing of a user was sent.
+    to the workspace, and was compiled in a sandbox to which no user's data was sent.
     """
     if not constraints:
         return {}
@@ -232,8 +232,8 @@ def _compile(sources: Mapping[str, str], digest: str, shape: Shape) -> dict[str,
 def compiling() -> Iterator[Compile]:
     """Compile any number of times in this context, for one user, in one sandbox.
 
-    It is opened when it is first needed. A sandbox that compiles executes nobody's code, so its
-    bytecode can be trusted.
+    The sandbox is opened when it is first needed. A sandbox that compiles executes nobody's code,
+    so its bytecode can be trusted.
     """
     with ExitStack() as stack:
         opened: list[Sandbox] = []

@@ -1,4 +1,4 @@
-"""Alerts as a language model is shown them: those of one day, and changes on the days after it.
+"""Alerts as shown to a language model: those of one day, and their changes on later days.
 
 The day is that of the newest entry that the model works on, not the server's date, because a log
 may be imported years later. Nothing here opens or resolves an alert.
@@ -21,7 +21,7 @@ from workers.sandbox.interface import Bindings, Sandbox, SandboxError
 from workers.sandbox.limits import Limits
 from workers.sandbox.results import ConstraintResult
 
-# Shared by all constraints: the author of one waits for the forecast.
+# Shared by all constraints: a constraint's author waits for the forecast.
 FORECAST_SECONDS = 5.0
 MAX_ALERTS = 20
 MAX_COMING = 20

@@ -1,4 +1,4 @@
-"""Results of sandboxes: as findings, and as runs store them."""
+"""Results of sandboxes, as findings and in the form that runs store."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ from workers.sandbox.runner import runner_name
 class Found:
     """What a run of all constraints found.
 
-    `completed` are those that ran to their end; `over_limit` has a few findings of each that was
-    stopped at the alert limit.
+    `completed` are the constraints that ran to their end; `over_limit` has a few findings of each
+    constraint that was stopped at the alert limit.
     """
 
     findings: Sequence[ConstraintFinding]
@@ -116,7 +116,7 @@ def standing_json(standing: Applicability) -> dict[str, Any]:
 def failed(
     error: SandboxError, started: float, *, output: Any = None, memory_bytes: int | None = None
 ) -> runs.Result:
-    """Return the result of a run, begun at that monotonic time, whose sandbox raised an error."""
+    """Return the result of a run whose sandbox raised an error; `started` is a monotonic time."""
     return runs.Result(
         outcome=RunOutcome(error.outcome),
         output=output,

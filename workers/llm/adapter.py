@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
     from pydantic_ai.settings import ModelSettings
 
-# No answer of a model is larger, but a download that a proxy offers in its place may be.
+# No model's answer is larger, but a download that a proxy offers in its place may be.
 MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 CONNECT_SECONDS = 10.0
 MAX_DETAIL = 2000
@@ -367,7 +367,7 @@ def _read(response: "ModelResponse", tools: Sequence[Tool]) -> ModelAnswer:
         if isinstance(part, ToolCallPart):
             call = read_call(part.tool_call_id, part.tool_name, _sent(part.args), tools)
             calls.append(call)
-            # Servers parse the call that they are sent back, too, so it must be a JSON object.
+            # Servers also parse the call that is sent back to them, so it must be a JSON object.
             if call.problem and not call.arguments:
                 part = dataclasses.replace(part, args=json.dumps({"unreadable": call.text}))
         elif isinstance(part, TextPart):

@@ -64,8 +64,8 @@ class ToolResult:
 class Assistant:
     """A message of the model.
 
-    `native` is what its provider needs to see again in the next turn, such as signatures of
-    thoughts; only the adapter that made it looks into it.
+    `native` is what its provider needs to see again in the next turn, such as thought signatures;
+    only the adapter that made it looks into it.
     """
 
     text: str
@@ -93,7 +93,7 @@ class ModelAnswer:
 
     @property
     def tool_calls(self) -> Sequence[ToolCall]:
-        """The tool calls that the model requests, in its order."""
+        """The tool calls that the model requests, in order."""
         return self.message.tool_calls
 
 
@@ -111,7 +111,7 @@ class LanguageModel(Protocol):
         """Return the answer, which has text or a tool call; raise LanguageModelError.
 
         With `required` the model is told to call a tool. Not every server enforces it, so an answer
-        may be mere text all the same.
+        may still be mere text.
         """
 
 
@@ -119,9 +119,10 @@ class CallFailed(LanguageModelError):
     """A call without an answer.
 
     The class gives the kind, the message explains it to the staff, and `explanation` to the caller:
-    what happened, whose fault it is, and what to do. `usage` is what the provider reports all the
-    same, `unsent` tells whether the request is known not to have reached it. `retry_after` is how
-    many seconds the provider asks to wait, `provider_said` its own words, cut short.
+    what happened, whose fault it is, and what to do. `usage` is the usage that the provider
+    nevertheless reports, `unsent` tells whether the request is known not to have reached the
+    provider. `retry_after` is how many seconds the provider asks to wait, `provider_said` its own
+    words, cut short.
     """
 
     outcome: ClassVar[LlmOutcome]

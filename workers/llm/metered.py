@@ -35,8 +35,8 @@ logger = structlog.get_logger(__name__)
 
 # Estimate of bytes per token; real tokens have more, so a prompt is never much underestimated.
 BYTES_PER_TOKEN = 3
-# Factor on the wait of a first question for calls within a piece of work: giving up there would
-# lose all that was paid for before.
+# Later calls of a piece of work wait this many times as long for their turn as the first: giving up
+# then would lose everything paid for so far.
 PATIENCE = 20
 # Pauses in seconds while the database does not answer at the end of a call.
 DATABASE_PAUSES = (0.1, 1.0, 2.0, 4.0, 8.0)
@@ -46,7 +46,7 @@ class MeteredModel:
     """The model of a workspace, for one piece of work. See `interface.LanguageModel`.
 
     It holds no connection and no transaction between calls; each call reads the workspace's
-    settings again. It is not for use by several threads at a time.
+    settings again. Several threads must not use it at the same time.
     """
 
     def __init__(self, work: CallSession) -> None:
@@ -101,7 +101,7 @@ class MeteredModel:
             time.sleep(wait)
 
     def _admitted(self, attempt: Attempt) -> LlmCall:
-        """Write the attempt's row as soon as one more call may be in progress."""
+        """Write the attempt's row as soon as the limits allow one more call."""
         patience = 1 if self._turn == 1 else PATIENCE
         deadline = time.monotonic() + patience * settings.UAC_LLM_TURN_SECONDS
         while True:

@@ -1,4 +1,4 @@
-"""Serve Prometheus metrics: every process of the server does, on its own port, if it has one."""
+"""Serve Prometheus metrics: every process of the server does so on its own port, if it has one."""
 
 import structlog
 from django.conf import settings
@@ -17,9 +17,9 @@ logger = structlog.get_logger(__name__)
 
 
 def serve_metrics(registry: CollectorRegistry | None = None) -> bool:
-    """Serve the metrics of the whole server and of this process, or others that are registered.
+    """Serve the metrics of the whole server, and of this process or the given registry.
 
-    Returns whether it does. A port that is taken is logged, and no reason to stop working.
+    Returns whether they are served. A port that is taken is logged, and no reason to stop working.
     """
     address, port = settings.UAC_METRICS_ADDRESS, settings.UAC_METRICS_PORT
     if not port:

@@ -1,6 +1,6 @@
 """The static policy of a user's project: what its Python may contain, by kind of file.
 
-The policy keeps a project deterministic, readable and honest to its type checker, and says early
+The policy keeps a project deterministic, readable and honest with its type checker, and says early
 and in plain words what to change. It is no security boundary and does not try to be one: code that
 slips through runs in the sandbox, which is.
 """
@@ -61,8 +61,8 @@ def check_policy(path: str, source: str) -> list[Violation]:
 def check_workspace_policy(path: str, source: str) -> list[Violation]:
     """Return the violations in a workspace constraint or its tests, by line.
 
-    Raises KeyError for another path. These files import nothing from a project: a constraint
-    declares as classes what it needs of one, which `memory.project.shapes` verifies.
+    Raises KeyError for any other path. These files import nothing from a project: a constraint
+    declares classes for what it needs from one, which `memory.project.shapes` verifies.
     """
     kinds = {name for name, pattern in _WORKSPACE_KINDS if pattern.fullmatch(path)}
     if not kinds:

@@ -87,7 +87,7 @@ class _Policy:
             yield from self.check_content()
 
     def uses_of_classes(self) -> Iterator[ast.AST]:
-        """Yield the places where a class that could build others may stand, or a decorator."""
+        """Yield the places where a decorator, or a class that could build others, may stand."""
         for node in ast.walk(self.tree):
             match node:
                 case (
@@ -112,7 +112,7 @@ class _Policy:
                         yield function
                 case ast.Compare(left=left, comparators=others):
                     yield from list_type_calls(left, *others)
-                case ast.Expr(value=value):  # what a query answers, and code goes no further with
+                case ast.Expr(value=value):  # a query's answer, which code does not use further
                     yield from list_type_calls(value)
 
     # Rules for every node, wherever it is.
@@ -225,7 +225,7 @@ class _Policy:
         elif self.is_own_module(module):
             for name in names:
                 yield from self.check_attribute(name)
-                # A collection may be called `calendar`; other names of modules cannot be records
+                # A collection may be called `calendar`; other modules' names cannot be records
                 # here.
                 if name in LIBRARY and (name in RESERVED_LOWER or _SCHEMA.fullmatch(module)):
                     yield "import", f"{name} of {module}: write import {name}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 def parameters_of(node: ast.FunctionDef) -> list[ast.arg]:
-    """Return all parameters of a function, also starred and keyword-only ones."""
+    """Return all parameters of a function, including starred and keyword-only ones."""
     arguments = node.args
     found = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     return [*found, *filter(None, [arguments.vararg, arguments.kwarg])]
@@ -73,7 +73,7 @@ def is_docstring(node: ast.stmt) -> bool:
 
 
 def list_format_attributes(text: str) -> Iterator[str]:
-    """Yield the attributes that a format's fields access in their values, also in nested ones."""
+    """Yield the attributes that a format's fields, including nested ones, access in values."""
     try:
         for _, field, specification, _ in string.Formatter().parse(text):
             yield from re.split(r"[.\[\]]", field or "")[1:]

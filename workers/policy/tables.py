@@ -16,9 +16,9 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Modules that may be imported, and of them only public names. Left out is what evaluates strings
-# (dispatch does so with annotations), builds code or classes, copies attributes or globals by their
-# names, reads files, or tells the type checker to look away.
+# Modules that may be imported, with their public names. Left out are names that evaluate strings
+# (dispatch does so with annotations), build code or classes, copy attributes or globals by their
+# names, read files, or tell the type checker to look away.
 _LEFT_OUT = {
     "calendar": _names("HTMLCalendar LocaleHTMLCalendar LocaleTextCalendar setfirstweekday"),
     "dataclasses": _names("make_dataclass"),
@@ -67,7 +67,7 @@ LIBRARY = MappingProxyType(
             " hours_between info user_zone warning"
         ),
         "uac.testing": _names("run_check"),
-        # For annotations in classes where a field has the name of a type.
+        # Aliases for annotations in classes where a field shadows a type's name.
         "builtins": _BUILTIN_TYPES,
     }
 )
@@ -81,9 +81,9 @@ FORBIDDEN_NAMES = _names(
     "eval exec compile open input globals locals vars dir getattr setattr delattr breakpoint"
     " memoryview help exit quit"
 )
-# These names are common as variables; calls of them differ from one process to the next.
+# These names are common as variables; results of calling them differ from process to process.
 FORBIDDEN_CALLS = _names("id hash")
-# Called with more than one value, these build classes, with names in texts that nobody checks here.
+# Called with more than one value, these build classes, with names in texts that are not checked.
 CLASS_BUILDERS = _names(
     "type builtins.type enum.Enum enum.Flag enum.IntEnum enum.IntFlag enum.StrEnum"
     " typing.NamedTuple typing.TypedDict"

@@ -1,4 +1,4 @@
-"""Read a sandbox's answers; raise ProtocolError for a field that is not as it must be."""
+"""Read a sandbox's answers; raise ProtocolError for an invalid field."""
 
 import datetime
 from types import NoneType
@@ -57,7 +57,7 @@ def _number(value: dict[str, Any], name: str) -> float:
 
 
 def take_integer(value: dict[str, Any], name: str) -> int:
-    """Return a field of an answer, an integer that is not negative."""
+    """Return a field of an answer, a non-negative integer."""
     found = take_field(value, name, int)
     if not 0 <= found <= protocol.MAX_INTEGER:
         raise ProtocolError(f"{name} is not an integer from 0 to {protocol.MAX_INTEGER}")
@@ -182,7 +182,7 @@ def _alert(value: dict[str, Any]) -> FoundAlert:
 
 
 def read_rests_on(value: dict[str, Any]) -> RestsOn:
-    """Return the records and collections that an answer rests on."""
+    """Return the records and collections that are the evidence for an answer."""
     records = tuple(map(_columns, take_objects(value, "records")))
     collections = [
         (

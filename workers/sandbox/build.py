@@ -72,7 +72,7 @@ def ensure_typecheck_image(
 
 @contextmanager
 def _engine() -> Iterator[docker.DockerClient]:
-    """Turn an engine that does not answer, or refuses, into ImageNotBuilt in this context."""
+    """Raise ImageNotBuilt in this context if the engine does not answer, or refuses."""
     try:
         with closing(docker.from_env(timeout=ENGINE_SECONDS)) as client:
             yield client
@@ -128,7 +128,7 @@ def _available_base(client: docker.DockerClient) -> str | None:
 
 
 def _base_of_packages(client: docker.DockerClient, say: Callable[[str], None]) -> str:
-    """Build a base from Debian's packages, as any user, and return its name."""
+    """Build a base from Debian's packages, without privileges, and return its name."""
     say("no registry answers: building a base image from this system's own packages")
     with tempfile.TemporaryDirectory(prefix="uac-image-") as folder:
         root = Path(folder) / "root"

@@ -57,20 +57,20 @@ GRACE_SECONDS = 5.0
 # Size of an answer besides its result: printed output, an error, the frame around them.
 ANSWER_OVERHEAD_BYTES = 512 * 1024
 
-# Outcomes that end user code from outside. Such a sandbox is not used any further.
+# Outcomes of user code that was ended from outside. Such a sandbox is not used any further.
 STOPPED = frozenset({"timeout", "out_of_memory", "killed", "protocol_error"})
 OWN_CONSTRAINTS = "constraints/"
 # Maximum values in an answer, whose bytes are bounded by the limits of its kind of request; they
-# take at most a hundred megabytes of memory. The objects of foreign programs are read whole, and
-# are more.
+# take at most a hundred megabytes of memory. A foreign program's objects are read in one answer,
+# and may be more.
 MAX_VALUES = 1_000_000
 MAX_FOREIGN_VALUES = 2_000_000
 MAX_ESCAPES = 1_000_000
-MAX_COMPILED_VALUES = 100  # plus as many per file as JSON needs: a file is one text
+MAX_COMPILED_VALUES = 100  # plus one per file, which is one text
 
 
 class ChannelSandbox:
-    """A Sandbox over a channel. The deadlines of a channel are on the monotonic clock."""
+    """A Sandbox over a channel, whose deadlines are on the monotonic clock."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class ChannelSandbox:
         return self._spent
 
     def close(self) -> None:
-        """Destroy it; may be called again."""
+        """Destroy the sandbox; may be called again."""
         self._break()
 
     @measured("compile")
@@ -271,7 +271,7 @@ class ChannelSandbox:
             self._note(result.error for result in results)
             if [result.path for result in results] != list(paths):
                 raise ProtocolError("forecasts of other constraints than requested")
-            # A day more than needed, for every time zone.
+            # One more day on either side, to cover every time zone.
             day = datetime.timedelta(days=1)
             first, last = (
                 (moment.astimezone(datetime.UTC).date() + more).isoformat()

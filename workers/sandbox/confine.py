@@ -6,11 +6,11 @@ It imports once what every runner needs, and forks for each sandbox that the hos
 standard input, a socket: the request is a byte with the descriptors of the sandbox's three
 standard streams, the answer the process id of its watcher with a descriptor of that process.
 
-Two processes come of each fork. The runner has, where the kernel allows, namespaces of its own: it
-sees no network, no other process, and of the file system nothing but the standard library and the
-time zones, read-only. It never runs as root. The watcher, the forked process, runs no user code
-and waits for the first of three ends: the host closes the runner's standard input, the host dies,
-the runner dies. Then it kills what is left.
+Each fork results in two processes. The runner has, where the kernel allows it, namespaces of its
+own: it sees no network, no other process, and no part of the file system except the standard
+library and the time zones, read-only. It never runs as root. The watcher, the forked process, runs
+no user code and waits for the first of three events: the host closes the runner's standard input,
+the host dies, or the runner dies. Then it kills whatever is left.
 """
 
 import ctypes
@@ -60,7 +60,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> NoReturn:
-    """Fork a sandbox for every request of the host, until it disconnects."""
+    """Fork a sandbox for every request from the host, until it disconnects."""
     package_folder, zones, host_pid = sys.argv[1:]
     host = os.pidfd_open(os.getppid())
     if os.getppid() != int(host_pid):

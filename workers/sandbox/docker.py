@@ -2,8 +2,8 @@
 
 A container serves one user and is never used again for another. It has no network, no capability,
 no way to gain any, no writable file system, its own user id and few system calls (`seccomp.json`).
-That the kernel enforces this is read back from inside before any code is sent: an engine silently
-runs without a seccomp filter when it cannot read the profile.
+Before any code is sent, the runner reports from inside whether the kernel enforces this: an engine
+silently runs without a seccomp filter when it cannot read the profile.
 """
 
 import contextlib
@@ -36,13 +36,13 @@ logger = structlog.get_logger(__name__)
 
 LABEL = "uac.sandbox"
 ENGINE_SECONDS = 30
-# An engine that takes longer to answer a ping, in seconds, counts as down.
+# An engine that takes longer than this to answer a ping, in seconds, counts as down.
 PING_SECONDS = 4
 # Enough for a fresh container to wait for its user, and then for the longest series of requests,
 # each of which has a deadline.
 LONGEST_LIFE_SECONDS = 30 * 60
-# A container created and not started after this time is a leftover: nobody knows of it, or its
-# worker was killed. So is one created elsewhere that is no longer running.
+# A container that has not started this long after its creation is a leftover: nobody knows of it,
+# or its worker was killed. So is a container created elsewhere that is no longer running.
 LONGEST_START_SECONDS = 30
 # CPU limit of the runner itself, which works only to load code. It ends a loop in loaded code even
 # if its worker was killed. The children that run user code are counted separately, and have less.
@@ -59,8 +59,8 @@ USER_IDS = range(10_000, 60_000)
 SECCOMP_PROFILE = Path(__file__).with_name("seccomp.json")
 
 # Kernel files that describe the machine and others that it works for, or could be written to. This
-# list replaces the engine's own one, so it begins with it. Nothing outside the container's own
-# control groups is left of /sys, nor of /proc outside its processes.
+# list replaces the engine's own list, so it begins with it. All that is left of /sys is the
+# container's own control groups, and all that is left of /proc is its processes.
 MASKED_PATHS = [
     *("/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
     *("/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats"),
@@ -87,8 +87,8 @@ MASKED_PATHS = [
 
 # The runner's report when all of this is in force.
 CONFINED = {"seccomp": 2, "no_new_privileges": 1, "capabilities": 0}
-# Maximum file size for crun, which writes a file of a kilobyte under this limit; user code may
-# write none.
+# Maximum file size for crun, which writes a file of a kilobyte under this limit; user code may not
+# write any.
 CRUN_BYTES = 64 * 1024
 # Processes and threads of a container that gVisor itself needs.
 PIDS_OF_GVISOR = 224
@@ -101,7 +101,7 @@ _thread = threading.local()
 # A child that used its parent's connection after a fork would read answers meant for the parent.
 os.register_at_fork(after_in_child=lambda: _thread.__dict__.clear())
 
-# Containers of this process that it could not remove.
+# Containers that this process could not remove.
 _abandoned: set[str] = set()
 
 
@@ -185,8 +185,8 @@ def problem() -> str:
 def reap() -> int:
     """Remove containers that a killed worker left behind, and return how many there were.
 
-    Most end by themselves when their worker's connection does. Only those remain that were not
-    started yet, and those whose code kept the runner from seeing the end of its input.
+    Most end by themselves when their worker's connection does. What remains are containers that
+    were not started yet, and those whose code kept the runner from seeing the end of its input.
     """
     with _engine_errors():
         engine = _engine()
@@ -229,13 +229,14 @@ def _started(pid: int) -> str:
 def _is_leftover(container: dict[str, Any], *, now: float) -> bool:
     """Return whether a container is left over.
 
-    Its worker is known to be done with it, or nothing is known of the worker and it is too old.
+    That is so if its worker is known to be done with it, or if nothing is known about the worker
+    and the container is too old.
     """
     namespace, pid, started = container["Labels"][LABEL].rsplit("/", 2)
     running = container["State"] == "running"
     old = now - container["Created"] > (LONGEST_LIFE_SECONDS if running else LONGEST_START_SECONDS)
     if namespace == _namespace():
-        # Nobody knows a container that the engine created when it could not report it any more.
+        # Nobody knows of a container that the engine created but could no longer report.
         unknown = container["State"] == "created" and old
         return unknown or container["Id"] in _abandoned or not _lives(int(pid), started)
     return bool(old)
@@ -246,7 +247,7 @@ def _lives(pid: int, started: str) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # somebody else's process, of which no more is visible
+    except PermissionError:  # somebody else's process, about which nothing else is visible
         pass
     return _started(pid) in (started, "")
 
@@ -285,7 +286,7 @@ class ContainerChannel:
             config = container_config(self._image, self._hash_seed, self._shape)
             created = engine.create_container_from_config(config)  # type: ignore[no-untyped-call]
             self._container = created["Id"]
-            if created.get("Warnings"):  # a limit that it cannot set is no more than that to it
+            if created.get("Warnings"):  # an engine only warns of a limit that it cannot set
                 raise SandboxError(
                     "killed",
                     f"the Docker engine cannot apply all limits: {created['Warnings']}",
@@ -356,7 +357,7 @@ class ContainerChannel:
             except NotFound:
                 pass
             except Exception as error:
-                # The work is done; `reap` will find what is left of the container.
+                # The work is done; `reap` will remove what is left of the container.
                 _abandoned.add(container)
                 logger.warning("sandbox_not_removed", container=container[:12], error=str(error))
 
@@ -372,7 +373,7 @@ class ContainerChannel:
 
 
 class _Frames:
-    """The engine's framing of standard output and error: a stream number and a length, each.
+    """The engine's framing of standard output and error: each frame has a stream number and length.
 
     https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerAttach
     """
@@ -411,7 +412,7 @@ class _Frames:
 
 
 def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -> dict[str, Any]:
-    """Return the template of every sandbox, in the form of the engine's API."""
+    """Return the template for every sandbox, in the form of the engine's API."""
     memory = shape.memory_mib * MEBIBYTE
     scratch = shape.tmpfs_mib * MEBIBYTE
     user_id = secrets.choice(USER_IDS)
@@ -475,7 +476,7 @@ def _profile(scratch: int) -> str:
 
 
 def is_gvisor() -> bool:
-    """Return whether the runtime is gVisor by its name; a container still has to prove it."""
+    """Return whether the runtime's name is one of gVisor's; a container still has to prove it."""
     return any(name in settings.UAC_SANDBOX_RUNTIME.lower() for name in ("runsc", "gvisor"))
 
 
@@ -507,7 +508,7 @@ def _digest_of(image: str) -> str:
 
 
 def _engine() -> docker.DockerClient:
-    """Return a client of this thread's own."""
+    """Return this thread's own client."""
     client = getattr(_thread, "client", None)
     if client is None:
         client = _thread.client = docker.from_env(timeout=ENGINE_SECONDS)
@@ -517,7 +518,7 @@ def _engine() -> docker.DockerClient:
 
 @contextmanager
 def _engine_errors() -> Iterator[None]:
-    """Turn an engine that does not answer, or refuses, into SandboxError in this context."""
+    """Raise SandboxError in this context if the engine does not answer, or refuses."""
     try:
         yield
     except APIError as error:
@@ -528,7 +529,7 @@ def _engine_errors() -> Iterator[None]:
         ) from error
     except SandboxError:
         raise
-    except Exception as error:  # also what is none of docker's errors: it may be a proxy's answer
+    except Exception as error:  # not only docker's errors: a proxy may have answered
         raise SandboxError(
             "killed", f"the Docker engine does not answer: {error}", infrastructure=True
         ) from error

@@ -1,7 +1,7 @@
 """Test whether sandboxes are safe and work here, and say what to do if not.
 
 It verifies every guarantee of the Docker runner on this machine: the engine, the image, the
-confinement and each limit. Nothing is believed because a setting says so.
+confinement and each limit. Nothing is believed merely because a setting says so.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -46,8 +46,8 @@ class CheckResult:
 def examine() -> Iterator[CheckResult]:
     """Run all checks, in an order in which each needs only what comes before it.
 
-    Yields findings as they are made. After a failure without which the rest makes no sense, the
-    names of the other checks follow as "not tried".
+    Yields findings as they are made. After a failure that makes the rest pointless, the names of
+    the other checks follow as "not tried".
     """
     with ExitStack() as stack:
         opened: list[ChannelSandbox] = []

@@ -45,7 +45,7 @@ def _privileges(sandbox: Sandbox) -> str:
     return f"user {user}, no capabilities, and none can be gained"
 
 
-# Calls that have only in common that the filter refuses them, by names of the C library.
+# Calls that the filter refuses and that have nothing else in common, by their C library names.
 REFUSED = """
 import ctypes, errno, socket
 libc = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,4 @@
-"""Checks from outside of a sandbox: limits of a container, strangers, leftovers."""
+"""Checks from outside a sandbox: a container's limits, separation from others, leftovers."""
 
 import signal
 import subprocess
@@ -88,7 +88,7 @@ def _strangers() -> str:
         users, hashes = zip(
             *(value_of(sandbox, code) for sandbox in (one, same, other)), strict=True
         )
-    if len(set(users)) == 1:  # they are drawn at random, so two may rarely be the same
+    if len(set(users)) == 1:  # they are drawn at random, so two of them may coincide
         raise Failed(
             f"all containers run as user {users[0]}",
             "have the engine and its runtime obey the user that a container is created with",
@@ -102,7 +102,7 @@ def _strangers() -> str:
 
 
 def _scratch() -> str:
-    """The writable folder that a workspace may have must be small, and empty at every use."""
+    """The writable folder that a workspace may have must stay small, and be empty for every use."""
     code = (
         f"written, most = 0, {4 * SCRATCH_MIB * MEBIBYTE}\n"
         f"try:\n    with open('{docker.SCRATCH}/file', 'wb', 0) as file:\n"

@@ -1,4 +1,4 @@
-"""Shared parts of the doctor's checks: how they fail, and sandboxes to try."""
+"""Shared parts of the doctor's checks: how they fail, and sandboxes to try them on."""
 
 import datetime
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class Doubtful(Failed):
 
 
 def value_of(sandbox: Sandbox, code: str, **limits: Any) -> Any:
-    """Return the value of code that runs in a sandbox, by default with wide limits of time."""
+    """Return the value of code that runs in a sandbox, by default with generous time limits."""
     now = datetime.datetime.now(datetime.UTC)
     wide = {"wall_seconds": 20, "cpu_seconds": 20} | limits
     return sandbox.evaluate(code, now=now, time_zone="UTC", limits=Limits(**wide)).value

@@ -1,4 +1,4 @@
-"""The interface to a sandbox, by which the gate, constraints and queries run a user's code.
+"""The interface to a sandbox, through which the gate, constraints and queries run user code.
 
 A sandbox serves one user. It is opened, loaded with the user's project and asked any number of
 questions; each question, and each of several constraints or test files, runs in its own fork of the
@@ -72,7 +72,7 @@ class Sandbox(Protocol):
     """A sandbox of one user. Every method raises SandboxError; one thread at a time may use it."""
 
     runner_name: str  # "process", "docker"
-    image_digest: str  # bytecode of this sandbox loads in sandboxes of the same digest
+    image_digest: str  # bytecode of this sandbox loads in sandboxes with the same digest
 
     @property
     def alive(self) -> bool:
@@ -81,7 +81,7 @@ class Sandbox(Protocol):
 
     @property
     def spent(self) -> bool:
-        """True if user code had to be stopped: the sandbox may go on, but is not kept."""
+        """True if user code had to be stopped: the sandbox may still be used, but is not kept."""
         ...
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class Sandbox(Protocol):
 
         Changed files, and modules that import them, are executed again. When a domain's module
         fails, "user_error" is raised and the earlier content stays. Constraints and tests run only
-        when asked for, so that their errors are found in the results of those calls.
+        when asked for, so their errors are in the results of those calls.
         """
         ...
 
@@ -129,7 +129,7 @@ class Sandbox(Protocol):
 
     @property
     def prepared(self) -> bool:
-        """True if what was prepared is not known to be loaded."""
+        """True if what was prepared is not yet known to be loaded."""
         ...
 
     def evaluate(
@@ -154,10 +154,10 @@ class Sandbox(Protocol):
     ) -> ConstraintRun:
         """Run the constraints (all of them by default), each on the project as it was loaded.
 
-        The default is those of the project and, after them, those of the workspace that have
-        bindings: which records each of their parameters gets. A constraint that fails, even one
-        that is killed or takes too long, has its error in its own result and does not stop the
-        others.
+        The default is the project's constraints and, after them, those of the workspace that have
+        bindings, which say what records each of their parameters gets. A constraint that fails,
+        even one that is killed or takes too long, has its error in its own result and does not stop
+        the others.
         """
         ...
 
@@ -171,7 +171,7 @@ class Sandbox(Protocol):
         bindings: Bindings | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> ForecastRun:
-        """Find where the findings of these constraints change if nothing changes but the clock.
+        """Find when the findings of these constraints change if nothing changes but the clock.
 
         Each is called as often as needed, but for no longer than half of its wall_seconds.
         """
@@ -208,7 +208,7 @@ class Sandbox(Protocol):
     def dump(self, paths: Sequence[str] | None = None, *, limits: Limits = DUMP_LIMITS) -> Dump:
         """Read the loaded records back: those of these state and shard files (None: all).
 
-        Ask for files of DUMPED_BYTES at a time: an answer has at most a million values.
+        Ask for at most DUMPED_BYTES of files at a time: an answer has at most a million values.
         """
         ...
 

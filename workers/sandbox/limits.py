@@ -1,4 +1,4 @@
-"""Limits of a request, the shape of a container, and both as a workspace is allowed them."""
+"""Limits of a request, the shape of a container, and what a workspace is allowed of both."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ MEBIBYTE = 1024 * KIBIBYTE
 class Limits:
     """Limits of one request; exceeding a limit ends it with the outcome named for that limit."""
 
-    wall_seconds: float = 5.0  # of an evaluation, of each constraint, of each test file
-    total_seconds: float = 30.0  # of a whole request: all its constraints or all its test files
-    cpu_seconds: int = 5  # of the same unit as wall_seconds
+    wall_seconds: float = 5.0  # per evaluation, per constraint, per test file
+    total_seconds: float = 30.0  # per request: all its constraints or all its test files
+    cpu_seconds: int = 5  # for the same work as wall_seconds
     memory_bytes: int = 256 * MEBIBYTE  # address space, the loaded project included
     stdout_kept_bytes: int = 8 * 1024
     stdout_produced_bytes: int = MEBIBYTE
     result_bytes: int = MEBIBYTE
     result_depth: int = 32
-    alerts: int = 100  # of each constraint
+    alerts: int = 100  # per constraint
 
     @classmethod
     def of(cls, limits: SandboxLimits, *, alerts: int) -> "Limits":

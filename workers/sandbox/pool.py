@@ -1,12 +1,12 @@
 """Sandboxes kept ready, so that nobody waits for one to start.
 
-A pool keeps fresh sandboxes: started, connected, and never used. A caller
-claims one, and it serves that one user from then on. After use it is destroyed, or kept for a short
-while as the user's *lease*, with the project resident, in case the user comes back. It is never
-given to anybody else. A lease is a cache: nothing relies on one.
+A pool keeps fresh sandboxes: started, connected, and never used. A caller claims one, and it serves
+that one user from then on. After use it is destroyed, or kept for a short while as the user's
+*lease*, with the project resident, in case the user comes back. It is never given to anybody else.
+A lease is a cache: nothing relies on one.
 
-Fresh sandboxes are of different kinds. Those of the pool's own shape are always kept; those of
-another, which some workspace's overrides ask for, only while they are in demand.
+Fresh sandboxes come in different kinds. Those with the pool's own shape are always kept; those with
+another shape, which some workspace's overrides ask for, are kept only while they are in demand.
 """
 
 import math
@@ -27,12 +27,12 @@ from workers.sandbox.limits import DEFAULT_SHAPE, Shape
 
 logger = structlog.get_logger(__name__)
 
-# Keep enough fresh sandboxes for the arrivals of this many seconds, many times what starting one
-# takes.
+# Keep enough fresh sandboxes for the arrivals of this many seconds, which is many times as long as
+# starting one takes.
 HORIZON_SECONDS = 2.0
 # Seconds for which an arrival counts towards the rate of arrivals.
 MEMORY_SECONDS = 30.0
-# Seconds for which fresh sandboxes of another than the pool's own shape are kept after a claim.
+# Seconds for which fresh sandboxes with a shape other than the pool's own are kept after a claim.
 FORGET_SECONDS = 300.0
 # Maximum number of such kinds for which fresh sandboxes are kept.
 OTHER_KINDS = 8
@@ -43,8 +43,8 @@ ARRIVALS = 1000
 QUIET_SECONDS = 0.3
 # Sandboxes started at once for waiting callers: more would only slow each other down.
 STARTERS = 3
-# Number of threads that destroy sandboxes. If more than this many times as many wait for it,
-# whoever is done with a sandbox helps, so that the number that exist does not grow without end.
+# Number of threads that destroy sandboxes. If more than BACKLOG sandboxes per thread wait to be
+# destroyed, whoever is done with a sandbox helps, so that they do not pile up without end.
 CLEANERS = 2
 BACKLOG = 4
 # Seconds before an engine that failed is asked again.
@@ -93,7 +93,7 @@ class Lease:
 
     @property
     def reusable(self) -> bool:
-        """True if the same user may go on in this sandbox."""
+        """True if the same user may continue in this sandbox."""
         return bool(self.tree) and self.sandbox.alive and not self.sandbox.spent
 
 
@@ -121,7 +121,7 @@ class Pool:
     """The sandboxes of one runner in one process; any thread may call any method."""
 
     def __init__(self, runner: Runner, limits: PoolLimits, shape: Shape = DEFAULT_SHAPE) -> None:
-        """Keep sandboxes of that runner, within the limits; `shape` is the usual one."""
+        """Keep sandboxes from that runner, within the limits; `shape` is the usual one."""
         self.limits = limits
         self.shape = shape
         self.counts = Counts()
@@ -373,7 +373,7 @@ class Pool:
         return None
 
     def _destroy(self, lease: Lease, reason: str) -> None:
-        """Have it destroyed: by a cleaner, if there is one, so that nobody waits for that."""
+        """Have a sandbox destroyed: by a cleaner, if there is one, so that nobody has to wait."""
         with self._changed:
             self._doom(lease, reason)
             self._changed.notify_all()
@@ -436,7 +436,7 @@ class Pool:
             try:
                 lease = self._new(kind)
             except Exception as error:  # any error, or this would be the last start
-                if str(error) != said:  # log it once: it may last
+                if str(error) != said:  # log it once: it may persist
                     said = str(error)
                     logger.warning("sandbox_not_started", error=said, exc_info=_unforeseen(error))
                 with self._changed:
@@ -465,7 +465,7 @@ class Pool:
                     return
 
     def _wanted(self) -> SandboxSpec | None:
-        """Return a kind of which a fresh sandbox is to be started now, or None."""
+        """Return the kind of fresh sandbox to start now, or None."""
         if self._is_behind():
             return None
         now = time.monotonic()
@@ -483,14 +483,14 @@ class Pool:
     def _target(self, kind: SandboxSpec) -> int:
         """Return how many fresh sandboxes to keep for the expected arrivals, within the bounds."""
         least = self.limits.least if kind == (0, self.shape) else self.limits.least_others
-        if kind.hash_seed != 0:  # the gate's second opinion, of which there are few
+        if kind.hash_seed != 0:  # for the gate's second opinion, which is rarely asked for
             return min(self.limits.most, least)
         arrivals = self._stocks[kind].arrivals
         now = time.monotonic()
         while arrivals and now - arrivals[0] > MEMORY_SECONDS:
             arrivals.popleft()
-        # Also consider a burst that has just begun: an average over the whole memory would react
-        # late.
+        # Also consider a burst that has just begun: an average over all remembered arrivals would
+        # react late.
         rate = max(
             sum(now - arrival < seconds for arrival in arrivals) / seconds
             for seconds in (HORIZON_SECONDS, MEMORY_SECONDS)
@@ -533,7 +533,7 @@ class Pool:
             for lease in [one for one in stock.ready if not one.sandbox.alive]:
                 stock.ready.remove(lease)
                 self._doom(lease, "ended")
-            # One at a time: those that were started together must not all be missing together.
+            # One at a time: sandboxes that were started together must not all be missing together.
             if stock.ready and now - stock.ready[0].born > self.limits.recycle_seconds:
                 self._doom(stock.ready.popleft(), "recycled")
             if len(stock.ready) > max(self._target(kind), 1):

@@ -32,7 +32,7 @@ from workers.sandbox.limits import DEFAULT_SHAPE, Shape
 
 PACKAGE = Path(sandbox_image.__file__).parent
 CLOSE_SECONDS = 5.0
-# A machine that takes longer to start one, in seconds, could not serve a sandbox either.
+# A machine that takes longer than this to start one, in seconds, could not serve a sandbox either.
 START_SECONDS = 60.0
 READ_BYTES = 1024 * 1024
 
@@ -95,7 +95,7 @@ class Starter:
         self._socket, theirs = socket.socketpair()
         try:
             # No preexec_fn, which is not safe with threads, and no death signal from here, which
-            # would come when the thread ends that happened to open the sandbox: confine.py does
+            # would come when the thread that happened to open the sandbox ends: confine.py does
             # both from within.
             self._process = subprocess.Popen(  # noqa: S603  # nosec B603 # our own runner
                 [
@@ -122,7 +122,7 @@ class Starter:
         self._asking = threading.Lock()
 
     def fork(self, streams: Sequence[int]) -> tuple[int, int]:
-        """Fork a sandbox on these streams; return process id and descriptor of its watcher.
+        """Fork a sandbox on these streams; return the process id and descriptor of its watcher.
 
         Raises OSError if that fails.
         """

@@ -35,7 +35,7 @@ FILTERS = json.dumps({"label": [LABEL]})
 
 @dataclass(frozen=True)
 class EngineAnswer:
-    """An answer of the engine."""
+    """An answer from the engine."""
 
     status: int
     body: bytes
@@ -88,7 +88,7 @@ class Engine:
         return self.ask("GET", "/info").only("SystemTime")
 
     def image(self, request: Request, name: str) -> EngineAnswer:
-        """Return what the engine has under the name, or the id, of one of our images."""
+        """Return what the engine has under the name or id of one of our images."""
         if name.replace("%40", "@") not in _image_names() | self._images:
             raise RequestDenied(f"{name} is not a sandbox image")
         answer = self.ask("GET", f"/images/{name}/json").only("Id", "RepoTags")
@@ -145,7 +145,7 @@ class Engine:
         return self._list()
 
     def attach(self, request: Request, container: str, client: socket.socket) -> None:
-        """Connect a client with the standard streams of a sandbox until one of them ends."""
+        """Connect a client to the standard streams of a sandbox until either side ends."""
         if request.query != ATTACHED or request.rest or request.body:
             raise RequestDenied("attaches in a way that sandbox workers do not use")
         self._check_is_sandbox(container)
@@ -198,7 +198,7 @@ class Engine:
             return answer
         listed = [{name: one.get(name) for name in LISTED} for one in answer.json()]
         with self._lock:
-            # Sandboxes made since the question are in no answer to it, and stay known.
+            # Sandboxes made since the request are not in its answer, and stay known.
             self._sandboxes -= known
             self._sandboxes |= {one["Id"] for one in listed}
         return EngineAnswer(200, json.dumps(listed).encode())
@@ -215,7 +215,7 @@ class Engine:
             self._sandboxes.add(container)
 
 
-# All routes except `attach`, which is no exchange of a question and an answer.
+# All routes except `attach`, which is not a simple request with an answer.
 ATTACH = f"/containers/{CONTAINER}/attach"
 _ROUTES: list[tuple[str, str, Callable[..., EngineAnswer]]] = [
     ("GET", "/_ping", Engine.ping),
@@ -251,7 +251,7 @@ class _EngineConnection(http.client.HTTPConnection):
 
 
 def _relay(client: socket.socket, engine: socket.socket) -> None:
-    """Carry bytes both ways until the engine's end is over, or the client is gone."""
+    """Carry bytes both ways until the engine closes its end, or the client is gone."""
 
     def carry(source: socket.socket, target: socket.socket) -> bool:
         """Copy until the source ends; return whether it did and the target took everything."""

@@ -64,7 +64,7 @@ def read_head(connection: socket.socket, deadline: float) -> tuple[bytes, bytes]
 def read_request(connection: socket.socket) -> Request:
     """Read one request.
 
-    Raises RequestDenied if it is ambiguous in any way, EOFError if none comes.
+    Raises RequestDenied if it is ambiguous in any way, EOFError if none arrives.
     """
     deadline = time.monotonic() + CLIENT_SECONDS
     head, rest = read_head(connection, deadline)

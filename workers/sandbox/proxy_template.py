@@ -1,4 +1,4 @@
-"""Compare the body of a `create` with the template of sandboxes."""
+"""Compare the body of a `create` with the template for sandboxes."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ OWNER = re.compile(r"[0-9a-f-]{36}/pid:\[\d{1,20}\]/\d{1,7}/\d{0,20}", re.ASCII)
 
 
 def from_template(body: bytes) -> dict[str, Any]:
-    """Return the template that the body of a `create` equals; RequestDenied if it equals none.
+    """Return the template equal to the body of a `create`; raise RequestDenied if there is none.
 
     Values that differ from sandbox to sandbox (the image's id, user, hash seed, owner, and the
     sizes of memory, processes and scratch) are read, checked against their bounds and put into the

@@ -11,7 +11,7 @@ class Usage:
     """Output and resource usage of a request."""
 
     stdout: str = ""  # its tail
-    load_seconds: float = 0.0  # of these, what loading took
+    load_seconds: float = 0.0  # the part of `seconds` that loading took
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     memory_bytes: int = 0  # resident, at the peak
@@ -34,7 +34,7 @@ class UserError:
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A resident project: `modules` of its domains are loaded, of which `executed` just now."""
+    """A resident project: how many domain `modules` are loaded, and were `executed` just now."""
 
     modules: int
     executed: int
@@ -131,7 +131,7 @@ class FoundAlert(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintResult:
-    """The result of one constraint. With an error it has no alerts: a partial result is none.
+    """The result of one constraint. With an error it has no alerts: no result is partial.
 
     The exception is a constraint that exceeded its alert limit: it keeps a few alerts, most severe
     first, to be quoted. `left_out` counts the records that a workspace constraint was not given
@@ -169,8 +169,8 @@ class ForeseenFinding(NamedTuple):
 class ForeseenChange(NamedTuple):
     """The findings of a constraint from a day or moment (ISO) on.
 
-    Each is an index into the forecast's findings, with its severity; or `error` is what it fails
-    with.
+    Each is an index into the forecast's findings, with its severity. If the constraint fails,
+    `error` is what it fails with.
     """
 
     at: str
@@ -232,7 +232,7 @@ class Dump:
     """The content of the loaded project.
 
     `counts[domain][collection]` counts every collection (a singleton counts 1, under its name);
-    `records[path][collection]` are the records, as typed JSON, that the asked state and shard
+    `records[path][collection]` are the records, as typed JSON, that the requested state and shard
     files themselves contribute (a singleton is a list of one).
     """
 

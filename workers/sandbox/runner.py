@@ -129,9 +129,9 @@ _finding = threading.Lock()
 
 @functools.cache
 def _found_runner() -> str:
-    """Resolve "auto", once in the life of this process.
+    """Resolve "auto", once per process.
 
-    So an engine that fails later does not weaken the isolation.
+    An engine that fails later thus does not weaken the isolation.
     """
     reason = import_module(RUNNERS["docker"]).unavailable()
     if reason is None:

@@ -1,6 +1,6 @@
-"""Take hints as a worker: only as many as there are free threads, leaving the rest to others.
+"""Take hints as a worker: only as many as it has free threads, leaving the rest to other workers.
 
-Hints are not acknowledged, since a hint that is lost is given again.
+Hints are not acknowledged, since a hint that is lost is sent again.
 """
 
 from typing import Any
@@ -23,10 +23,10 @@ AGAIN_SECONDS = 0.001
 
 
 class Consuming(bootsteps.StartStopStep):
-    """Make the worker a sandbox host if it consumes their queue, and keep its threads busy.
+    """Make the worker a sandbox host if it consumes the hosts' queue, and keep its threads busy.
 
     With `worker_disable_prefetch` the loop that takes messages stops listening while no thread is
-    free. It would not notice for a second that one has become free, so it is woken.
+    free. It would take a second to notice that a thread has become free, so it is woken.
     """
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
@@ -55,7 +55,7 @@ class Consuming(bootsteps.StartStopStep):
             self._leave_alone_while_unusable(self._host)
 
     def _leave_alone_while_unusable(self, host: Host) -> None:
-        """Let the worker take no hint while it could not act on it."""
+        """Keep the worker from taking hints while it could not act on them."""
         prefetch = self._consumer.task_consumer.channel.qos
         may_consume = prefetch.can_consume
         prefetch.can_consume = lambda: host.usable and may_consume()

@@ -1,6 +1,6 @@
 """The dispatcher: find in PostgreSQL the work that no hint has announced.
 
-Beat wakes it every few seconds. Several may run at a time: each skips the rows that another has
+Beat wakes it every few seconds. Several may run at once: each skips the rows that another has
 locked, and a second hint for the same work finds it claimed or done.
 """
 
@@ -44,18 +44,18 @@ logger = structlog.get_logger(__name__)
 BATCH = 500
 # A hint that was not received within its life is sent again.
 HINT_AGAIN = datetime.timedelta(seconds=HINT_SECONDS)
-# Maximum waiting runs that changed workspace constraints cause, so that others get in between,
-# however many users there are.
+# Maximum number of waiting runs caused by changed workspace constraints, so that other runs get
+# their turn, however many users there are.
 WORKSPACE_RUNS = 100
 # Delay before a user for whom nothing could be queued is tried again.
 AGAIN = datetime.timedelta(hours=1)
 # The next daily hour is always closer than this.
 OVERSLEPT = datetime.timedelta(days=2)
-# Work that never failed needs no delay: if it has a longer one, a clock was wrong.
+# Work that never failed needs no delay: if it has a longer one than this, a clock was wrong.
 LEAPT = datetime.timedelta(minutes=1)
 # Maximum forecasts hinted per tick.
 FORECASTS = 20
-# Maximum concurrent backtests; and forecasts per tick while runs wait, which come first.
+# Maximum concurrent backtests, and maximum forecasts per tick while runs wait: runs come first.
 BACKTESTS = FORECASTS_BESIDE_RUNS = 2
 # While runs wait, forecasts and backtests yield to them for at most this long.
 PATIENCE = datetime.timedelta(seconds=30)
@@ -70,8 +70,8 @@ ORPHANS_SECONDS = 300.0
 _orphans_from = 0.0
 _orphans_after = duplicates.FIRST
 
-# Other ticks are dropped while one runs in this process; one that hangs holds them up no longer
-# than this, in seconds.
+# While a tick runs in this process, other ticks are dropped; a tick that hangs holds them up no
+# longer than this, in seconds.
 LONGEST_TICK_SECONDS = 60.0
 _lock = threading.Lock()
 _busy_until = 0.0
@@ -80,12 +80,12 @@ _busy_until = 0.0
 def dispatch() -> dict[str, int]:
     """Queue work that is due, close work that failed permanently, and hint work that waits.
 
-    Also wakes and escalates the alerts whose time has come, closes the calls of language models
-    whose workers are gone, and deletes the keys of old requests, old messages and old backtests,
-    and what is past a workspace's retention. Returns how many rows of each kind were found: none
-    while another thread of this process is at it, since ticks that pile up would leave no thread
-    for anything else, and none while the clock of this process is wrong. A step that fails does not
-    prevent the others; the first error is raised after them.
+    Also wakes and escalates the alerts whose time has come, closes language model calls whose
+    workers are gone, and deletes the keys of old requests, old messages and old backtests, and
+    whatever is past a workspace's retention. Returns how many rows of each kind were found: none
+    while another thread of this process is dispatching, since ticks that pile up would leave no
+    thread for anything else, and none while the clock of this process is wrong. A step that fails
+    does not prevent the others; the first error is raised after them.
     """
     global _busy_until
     with _lock:
@@ -160,8 +160,8 @@ def _forget() -> int:
 def list_orphans_when_due() -> int:
     """List the duplicates that no other alert stands for.
 
-    Only a process of an earlier release leaves such duplicates behind. A tick checks some, the next
-    one goes on, and after the last ones none does for some minutes.
+    Only a process of an earlier release leaves such duplicates behind. Each tick checks some, the
+    next one continues, and after the last ones no tick checks any for some minutes.
     """
     global _orphans_from, _orphans_after
     if time.monotonic() < _orphans_from:
@@ -174,10 +174,11 @@ def list_orphans_when_due() -> int:
 
 
 def queue_runs_by_the_clock() -> int:
-    """Queue a constraint run for every user whose daily hour has struck, or whose minutes passed.
+    """Queue a constraint run for every user for whom one is due by the clock.
 
-    The next run is the daily one, unless this run finds that it has to be sooner or later. For
-    users with nothing to run, the clock is stopped until there is something.
+    It is due at the daily hour, some minutes after the last run, or at a time that a forecast
+    names. The next run is the daily one, unless this run finds that it has to be sooner or later.
+    For users with nothing to run, the clock is stopped until there is something.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -240,8 +241,8 @@ def _one_by_one(
 def wake_oversleepers() -> int:
     """Restore the daily run of users who would sleep longer than any forecast allows.
 
-    Forecasts look less far ahead by now, or are switched off, or the clock that set the time was
-    wrong.
+    Since the time was set, forecasts have come to look less far ahead or were switched off, or the
+    clock that set it was wrong.
     """
     latest = timezone.now() + forecasts.horizon() / 2 + OVERSLEPT
     with transaction.atomic():
@@ -254,9 +255,9 @@ def wake_oversleepers() -> int:
 
 
 def mend_times() -> int:
-    """Make due now what is delayed although it never failed.
+    """Make work due now if it is delayed although it never failed.
 
-    It was written by a process whose clock had leapt, before that was noticed.
+    A process whose clock had leapt wrote that delay before the leap was noticed.
     """
     now = timezone.now()
     ahead = Q(attempts=0, last_error="", run_after__gt=now + LEAPT)
@@ -266,7 +267,7 @@ def mend_times() -> int:
 
 
 def _is_foreseen(user: MemoryUser) -> bool:
-    """Return whether a forecast is the reason that the user is due now."""
+    """Return whether a forecast is the reason why the user is due now."""
     forecast = getattr(user, "forecast", None)
     return forecast is not None and forecast.wakes_at == user.constraints_due_at
 
@@ -391,7 +392,7 @@ def _hint(
     *,
     workspace: str | None = "user__workspace",
 ) -> int:
-    """Hint waiting work, of each workspace in turn; `workspace` is the path to it."""
+    """Hint waiting work, of each workspace in turn; `workspace` is the field path to it."""
     now = timezone.now()
     work = work.filter(leases.free(now)).filter(_unheard(now, HINT_AGAIN))
     turns = in_turn(work, "run_after", most, workspace=workspace)
@@ -412,7 +413,7 @@ def _hint(
 
 
 def _unheard(now: datetime.datetime, patience: datetime.timedelta) -> Q:
-    """Match work that was never hinted, or so long ago that the hint is lost.
+    """Match work that was never hinted, or was hinted so long ago that the hint is lost.
 
     Work hinted in the future counts as well: its process had a clock that leapt between two checks.
     """
@@ -425,7 +426,8 @@ def in_turn(
     """Return the first of these rows, with the workspace of each, in fair order.
 
     They are the first of each workspace, then the second of each, and so on, so that none has to
-    wait for all rows of another one. `workspace` is the path to it; None is for rows without one.
+    wait for all rows of another one. `workspace` is the field path to the workspace; None is for
+    rows without one.
     """
     of_workspace = F(workspace) if workspace else Value(None, output_field=IntegerField())
     turn = Window(RowNumber(), partition_by=of_workspace, order_by=F(order).asc())

@@ -1,9 +1,10 @@
-"""A worker as a sandbox host: it announces itself, has its own queue, and helps others.
+"""A worker as a sandbox host: it announces itself, has its own queue, and helps other hosts.
 
 The hints of a user go to the queue of one host (`memory.work.hosts`). A host with a free thread
 checks the queues of the others, and moves hints that have waited there for a moment to the queue
 that all share. So nobody waits for a host that is busy, slow or dead while another one is idle. A
-host whose engine does not answer says so, takes nothing, and gets nothing until it answers again.
+host whose engine does not answer reports this, takes no work, and gets none until the engine
+answers again.
 """
 
 import re
@@ -35,7 +36,7 @@ _current: "Host | None" = None
 
 
 def name() -> str:
-    """Return the name of the host that this process is, "" if it is none."""
+    """Return the name of this process as a sandbox host; "" if it is not one."""
     return _current.name if _current else ""
 
 
@@ -106,7 +107,7 @@ class Host:
 
     def _beat(self, threads: int) -> None:
         asked = user_erasure.asked_of(self.name)
-        # Forget all of them, also users still being worked on, whose sandboxes come and go.
+        # Forget all of them, including users still being worked on, whose sandboxes come and go.
         kept = [user for user in asked if not runner.forget(user) or leases.works_on(user)]
         user_erasure.kept_nothing(self.name, set(asked) - set(kept))
         problem = runner.problem()
@@ -125,10 +126,10 @@ class Host:
 
 
 def take_over(queues: Iterable[str], before: Waiting) -> Waiting:
-    """Move hints to the shared queue that waited at the last look, too; return those waiting now.
+    """Move hints seen waiting at the last look to the shared queue; return those waiting now.
 
-    A queue gives its oldest first, so as many of its oldest are moved as have waited. If two hosts
-    do so at a time, more are moved than necessary, which harms nobody.
+    A queue gives out its oldest hints first, so as many of the oldest are moved as have waited. If
+    two hosts do so at once, more are moved than necessary, which does no harm.
     """
     names = list(queues)
     if not names:

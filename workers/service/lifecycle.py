@@ -54,7 +54,7 @@ def begin_beat(**kwargs: Any) -> None:
 
 
 def end_soon(**kwargs: Any) -> None:
-    """End within UAC_STOP_SECONDS, whatever the threads still do.
+    """End within UAC_STOP_SECONDS, whatever the threads are still doing.
 
     A question to a language model may take minutes. Work that is not done by then is given back,
     and another worker does it.

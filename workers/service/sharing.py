@@ -13,7 +13,7 @@ def share_fairly() -> None:
     With the default of 5 ms this is noticeable if another thread computes for seconds.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
-    # A full collection stops all threads while it visits every object. Those that exist when a
-    # process begins its work, some hundred thousand, stay until its end.
+    # A full collection stops all threads while it visits every object. The objects that exist when
+    # a process begins its work, some hundred thousand, stay until its end.
     gc.collect()
     gc.freeze()

@@ -1,11 +1,12 @@
 """Turns: decide which hints a worker acts on at once, and which have to wait.
 
 Hints are taken in the order in which they were sent. If that were all, a workspace whose work takes
-long could keep every thread of a worker, and all others waiting. So a workspace never has all of
-the threads, one whose work took long of late has half of them at most while others are about, and
-some threads do no long work at all, whoever it is for. A hint that finds no thread for its
-workspace is held, and sent again when a thread ends a piece of work: first the work that somebody
-may wait for, then forecasts and backtests; among either, the workspace with the lowest recent cost.
+long could occupy every thread of a worker, and keep all others waiting. So a workspace never gets
+all of the threads, one whose work has recently taken long gets at most half of them while other
+workspaces are active, and some threads do no long work at all, whoever it is for. A hint that finds
+no thread for its workspace is held, and sent again when a thread ends a piece of work: first the
+work that somebody may wait for, then forecasts and backtests; within each group, the workspace with
+the lowest recent cost comes first.
 
 All of this is kept in the memory of one process: if it is lost, the dispatcher finds the work
 again.
@@ -36,10 +37,10 @@ LONG_SECONDS = 0.25
 HALF_LIFE_SECONDS = 30.0
 # A workspace is alone in a worker if no other was seen for this many seconds.
 ALONE_SECONDS = 60.0
-# Nobody waits for these. They resume after all other work, but wait this many seconds at most.
+# Nobody waits for these. They resume after all other work, but wait at most this many seconds.
 BACKGROUND = frozenset({BACKTEST_TASK, FORECAST_TASK})
 BACKGROUND_SECONDS = 60.0
-# So many hints are held, and the costs of so many workspaces are remembered.
+# Maximum number of hints held, and of workspaces whose costs are remembered.
 MAX_HELD = 1000
 MAX_REMEMBERED = 10_000
 
@@ -57,7 +58,7 @@ class Hint:
 
 @dataclass(frozen=True, eq=False)
 class CurrentWork:
-    """A hint that a thread works on, and since when."""
+    """A hint that a thread is working on, and since when."""
 
     hint: Hint
     since: float
@@ -87,7 +88,7 @@ class Turns:
         self._held: OrderedDict[Hint, float] = OrderedDict()  # the oldest first
         self._longest: OrderedDict[object, _Cost] = OrderedDict()  # by workspace and kind of work
         self._spent: OrderedDict[int, _Cost] = OrderedDict()  # by workspace
-        self._heard: OrderedDict[int, float] = OrderedDict()  # of two workspaces, the last one last
+        self._heard: OrderedDict[int, float] = OrderedDict()  # the last two workspaces, newest last
 
     def begin(self, hint: Hint) -> CurrentWork | None:
         """Return the work to do, for which `end` must be called later; None if the hint waits.
@@ -116,7 +117,7 @@ class Turns:
             self._begun.remove(work)
             if work.hint.workspace is not None:
                 self._remember(work.hint, now - work.since, now)
-            # Of two that are equal in this, the one held for longer comes first.
+            # Of two hints of equal rank, the one held for longer comes first.
             for held in sorted(self._held, key=lambda one: self._order(one, now)):
                 if self._has_turn(held, now):
                     del self._held[held]
@@ -177,7 +178,7 @@ _turns: Turns | None = None
 
 
 def open_turns(threads: int) -> None:
-    """Use turns from now on in this process, whose worker has so many threads."""
+    """Use turns from now on in this process, whose worker has this many threads."""
     global _turns
     _turns = Turns(threads)
 

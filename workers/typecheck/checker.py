@@ -1,8 +1,9 @@
 """Check types: in a container that lives for one check, or in a process for development.
 
 mypy is a large program that reads code derived from users' texts, so it is confined as the
-sandboxes are, by the same template. It gets the files of one request, and nothing is kept: the
-development process stays because importing mypy costs more than a check, and forks for each.
+sandboxes are, by the same template. It gets the files of one request, and nothing is kept. The
+development process stays alive, because importing mypy costs more than a check, and forks for each
+check.
 """
 
 import atexit
@@ -29,7 +30,7 @@ from workers.sandbox.limits import Shape
 from workers.sandbox.runner import runner_name
 from workers.typecheck.image import typecheck_image_name
 
-# Seconds, more than the check itself may take by its limit of CPU time.
+# Seconds; more than the check itself may take under its CPU time limit.
 DEADLINE_SECONDS = 60.0
 MAX_ANSWER_BYTES = 1024 * 1024
 SHAPE = Shape(memory_mib=1024, pids=8)
@@ -56,8 +57,8 @@ class TypeFault:
 def check_types(files: Mapping[str, str]) -> list[TypeFault]:
     """Return the errors of mypy --strict in the files of a project, by path and line.
 
-    Raises SandboxError: with `infrastructure` if the checker was not available or broke, else if
-    the code exceeds a limit.
+    Raises SandboxError: with `infrastructure` if the checker was not available or broke, without it
+    if the code exceeds a limit.
     """
     try:
         request = protocol.encode_frame({"files": dict(files)})

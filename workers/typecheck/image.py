@@ -1,4 +1,4 @@
-"""Content of the type checker's image: its own files, and mypy as this server has it."""
+"""Content of the type checker's image: its own files, and this server's mypy."""
 
 import functools
 import hashlib
