@@ -181,7 +181,7 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
         return STATES[Outcome(entry.outcome.outcome) if entry.outcome else None]
 
     def get_reason(self, entry: LogEntry) -> str | None:
-        """Return the reason for which an entry was not taken into the project."""
+        """Return why an entry was not added to the project."""
         return (entry.outcome.reason or None) if entry.outcome else None
 
     def get_checkpoint(self, entry: LogEntry) -> int | None:

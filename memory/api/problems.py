@@ -16,7 +16,7 @@ CONTENT_TYPE = "application/problem+json"
 REQUEST_ID = "X-Request-Id"
 NAMESPACE = "urn:uac:problem:"
 CHANGED = (
-    "The content has changed, or `If-Match` is not an ETag of it: read it again, and send the"
+    "The content has changed, or `If-Match` does not match its ETag: read it again, and send the"
     " ETag of that response."
 )
 

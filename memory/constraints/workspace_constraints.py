@@ -193,7 +193,7 @@ def _save(constraint: WorkspaceConstraint, by: str, now: datetime.datetime, *cha
 
 
 def store_bytecode(version_pk: UUID, bytecode: str, image_digest: str) -> None:
-    """Store the bytecode that an image compiled from a version; an empty text deletes it."""
+    """Store the bytecode that an image compiled from a version; an empty string deletes it."""
     WorkspaceConstraintVersion.objects.filter(pk=version_pk).update(
         bytecode=bytecode, image_digest=image_digest
     )

@@ -79,7 +79,7 @@ def parse(url: str) -> Destination:
         raise AddressRefused(f"Give a URL that begins with https://{or_http}.")
     if parts.scheme == "http" and not settings.UAC_WEBHOOK_ALLOW_HTTP:
         raise AddressRefused(
-            "Use https: over http, anybody on the network path could read the messages."
+            "Use https; with http, anybody on the network path could read the messages."
         )
     if "@" in parts.netloc:
         raise AddressRefused(

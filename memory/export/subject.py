@@ -60,7 +60,7 @@ from memory.temporal.history import BeingRedacted, refuse_being_redacted
 _WORK = "the server's internal data on the processing of the row"
 _WHOSE = "the same person in every row"
 _NUMBER = "the row's number in the database, to which nothing here refers"
-_PLACE = "where the server stores its work, without any remembered content"
+_PLACE = "where the server stores its work; it has no remembered content"
 _LEASE = dict.fromkeys(
     ("run_after", "hinted_at", "lease_owner", "lease_expires_at", "token", "attempts"), _WORK
 )

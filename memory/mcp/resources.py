@@ -52,7 +52,7 @@ async def read(caller: Caller, uri: str) -> tuple[str, str]:
     user = unquote(match["user"]) if match else ""
     if match is None or caller.user_id not in (None, user):
         known = ", ".join(template.uri_template for template in templates(caller))
-        raise RequestRefused(f"There is no such resource; there are: {known}.")
+        raise RequestRefused(f"No such resource; the available ones are: {known}.")
     if match["path"] is None:
         return str((await caller.api.get(address("users", user, "manifest")))["text"]), TEXT
     version = await _head(caller, user)

@@ -148,7 +148,7 @@ ENTRY: Schema = {
         "key": _text("For a record: its name. Sending the same key again updates the record."),
         "retired": {
             "type": "boolean",
-            "description": "For a record: true, with type and key, retires it.",
+            "description": "For records only: true retires the record with this type and key.",
         },
         "agent_id": _text("The agent that writes this."),
         "metadata": {

@@ -928,7 +928,8 @@ class Migration(migrations.Migration):
                 (
                     "waiting",
                     models.PositiveIntegerField(
-                        default=0, help_text="Entries that arrived since nothing was pending."
+                        default=0,
+                        help_text="Entries that have arrived since the last time nothing was pending.",
                     ),
                 ),
                 (
@@ -2588,7 +2589,7 @@ class Migration(migrations.Migration):
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.CharField(max_length=100),
                         default=list,
-                        help_text="Sandbox hosts that have not confirmed yet that they hold nothing of the user.",
+                        help_text="Sandbox hosts that have not yet confirmed that they hold none of the user's data.",
                         size=None,
                     ),
                 ),

@@ -27,7 +27,8 @@ class UserErasure(LeasedWork):
     hosts = ArrayField(
         models.CharField(max_length=100),
         default=list,
-        help_text="Sandbox hosts that have not confirmed yet that they hold nothing of the user.",
+        help_text="Sandbox hosts that have not yet confirmed that they hold none of the user's"
+        " data.",
     )
 
     class Meta:

@@ -138,7 +138,7 @@ class Lane(LeasedWork):
     due_at = models.DateTimeField(null=True, help_text="Empty when nothing is pending.")
     # For the language model's lane only; read by `memory.work.batching`.
     waiting = models.PositiveIntegerField(
-        default=0, help_text="Entries that arrived since nothing was pending."
+        default=0, help_text="Entries that have arrived since the last time nothing was pending."
     )
     waiting_since = models.DateTimeField(null=True, help_text="When the oldest of them arrived.")
     # Every entry of this lane's kinds up to this number has an outcome.

@@ -181,7 +181,7 @@ def _class_block(head: str, doc: str, lines: list[str]) -> str:
 
 
 def _names_in_body(class_: Class, domain: Domain) -> dict[str, str]:
-    """Return the names for a class's annotations where the plain name would mean something else.
+    """Return the names for a class's annotations that replace those with another meaning there.
 
     Inside the class, a field shadows any identical outer name.
     """

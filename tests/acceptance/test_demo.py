@@ -209,7 +209,7 @@ class TestFirstStart:
         assert "answers were recorded, and tokens are estimated" in first
 
     def test_questions_are_answered_exactly(self, first: str) -> None:
-        assert first.count("the same as computed from the log entries without the server") == 3
+        assert first.count("computed from the log entries without the server: the same") == 3
         assert "no answer to" not in first
 
     def test_what_was_told_in_other_words_is_found(self, first: str) -> None:
@@ -240,7 +240,7 @@ def test_in_containers_it_comes_out_the_same_without_a_warning(tmp_path: Path) -
     assert "sandboxes: Docker containers of uac-sandbox:" in output
     assert "CRITICAL: Amoxicillin is a penicillin" in output
     assert "CRITICAL: The lease of the pottery studio in Kantstraße must be cancelled" in output
-    assert output.count("the same as computed from the log entries without the server") == 3
+    assert output.count("computed from the log entries without the server: the same") == 3
     assert "ran in hardened Docker containers" in output
     assert "process runner" not in output
     assert output.rstrip().endswith("Exactly the expected alerts and answers came.")

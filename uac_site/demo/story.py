@@ -394,7 +394,7 @@ class Story:
                     )
             else:
                 self.screen.good(f"  {_plain(value)}")
-                self.screen.line("  (the same as computed from the log entries without the server)")
+                self.screen.line("  (computed from the log entries without the server: the same)")
             self._warn(answer)
             self.screen.line("")
 

@@ -97,7 +97,7 @@ class _Session:
         self._bench = Workbench(user, self._query)
         self._judged = 0
         self._refusals = 0
-        # True if an edit of this answer was refused, and the model has not been told yet.
+        # True if an edit in this answer was refused, and the model has not been told yet.
         self._refused = False
         self._done = False
 

@@ -53,7 +53,7 @@ def uncovered(
             yield Finding(
                 code="entry_without_outcome",
                 entry=seq,
-                message=f"entry {seq} was considered, and no edit cites or dismisses it",
+                message=f"entry {seq} was considered, but no edit cites or dismisses it",
                 fix="cite it in the edits that come from it, or dismiss it with a reason",
             )
         else:

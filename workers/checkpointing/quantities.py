@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-MAX_DIGITS = 60  # nobody means a longer one as a quantity
+MAX_DIGITS = 60  # a longer number is never meant as a quantity
 
 _SPACES = " \u00a0\u2009\u202f"
 # Groups of three after a space or apostrophe, or digits with points and commas in between.

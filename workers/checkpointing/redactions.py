@@ -106,7 +106,7 @@ def _finish(row: Redaction) -> None:
 
 @dataclass(frozen=True)
 class _Draft:
-    """A project without what relies on the redacted entries.
+    """A project from which everything that relies on the redacted entries was removed.
 
     `again` are the other entries that become pending again, `problem` is the gate's objection, if
     any.

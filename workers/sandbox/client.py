@@ -306,7 +306,7 @@ class ChannelSandbox:
             self._note(result.error for result in results)
             asked = {result.name.partition("::")[0] for result in results}
             if paths is not None and not asked <= set(paths):
-                raise ProtocolError("results of other tests than requested")
+                raise ProtocolError("results for tests other than those requested")
             return TestRun(results=results, usage=read_usage(answer))
 
     @measured("dump")

@@ -45,7 +45,7 @@ class Consuming(bootsteps.StartStopStep):
             queues.select_add(Queue(own, routing_key=own, no_ack=True))
 
     def start(self, parent: Consumer) -> None:
-        """Open the host: the worker is connected."""
+        """Open the host, now that the worker is connected."""
         if isinstance(self._consumer.pool, TaskPool):
             Consuming.hub = self._consumer.hub
             turns.open_turns(self._consumer.pool.num_processes)

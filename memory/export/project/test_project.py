@@ -1,4 +1,4 @@
-"""Every file of the project can be imported, also where it has no tests of its own."""
+"""Every file of the project can be imported, even if it has no tests of its own."""
 
 from importlib import import_module
 from pathlib import Path

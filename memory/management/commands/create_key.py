@@ -16,7 +16,7 @@ from memory.workspaces import OVERLAP, NotReplaced, UnknownUsers, create_key, pe
 class Command(BaseCommand):
     """Creates an API key and prints it."""
 
-    help = "Create an API key of a workspace, or one that replaces another; print it as JSON."
+    help = "Create an API key for a workspace, or the replacement of a key; print it as JSON."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the arguments: the key's permissions, users and expiry, or the key to replace."""

@@ -1,4 +1,4 @@
-"""`manage.py erase`: list erasures, and repeat them after a backup was restored."""
+"""`manage.py erase`: list erasures, and repeat them after a backup has been restored."""
 
 import json
 import sys

@@ -20,7 +20,7 @@ class Command(BaseCommand):
     """Encrypts again, row by row, on a running server; it may be stopped and run again."""
 
     help = (
-        "Encrypt everything that is encrypted again, with the first key of UAC_ENCRYPTION_KEYS."
+        "Re-encrypt all encrypted data with the first key of UAC_ENCRYPTION_KEYS."
         " All servers must have that key first. Exit status 1 if something cannot be decrypted."
     )
 

@@ -248,7 +248,7 @@ def test_wrong_arguments_are_answered_with_what_to_mend(agents: Agents, person: 
             person.log(record("Trip", "rome", domain="travel", to="Rome"))
             failed = await tools.refused("run_query", **who, code="[t.price for t in trips]")
             assert "fields of Trip are key, sources, to" in failed
-            with pytest.raises(MCPError, match="There is no such resource"):
+            with pytest.raises(MCPError, match="No such resource"):
                 await client.read_resource("file:///etc/passwd")
             with pytest.raises(MCPError, match=r"has no file 'domains/x\.py'"):
                 await client.read_resource(f"uac://users/{person.user_id}/files/domains/x.py")
