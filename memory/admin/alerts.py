@@ -137,7 +137,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         *("level", "headline", "standing", "user_link", "rule_name", "verdicts", "opened_at")
     ]
     action_form = NotedActionForm
-    action_note = "Reason (kept in the history)"
+    action_note = "Reason (for the history)"
     list_display_links = ["headline"]
     list_filter = [
         "state",

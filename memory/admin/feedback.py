@@ -37,7 +37,7 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
     search_fields = ["user__user_id", "constraint"]
     search_help_text = "By user id or constraint."
     action_form = NotedActionForm
-    action_note = "Reason (kept in the history)"
+    action_note = "Reason (for the history)"
     when_empty = "No constraint has been too noisy yet."
     fieldsets = [
         (None, {"fields": ["name", "standing", "user_link", "reason"]}),
