@@ -85,7 +85,7 @@ class LabelledSplitDateTime(AdminSplitDateTime):
 class NotedActionForm(ActionForm):
     """The form to choose an action for the selected rows, with a reason."""
 
-    note = forms.CharField(label="Why:", required=False, max_length=MAX_REASON)
+    note = forms.CharField(label="Reason:", required=False, max_length=MAX_REASON)
 
 
 class OwnChoicesFilter(admin.RelatedFieldListFilter):
@@ -571,7 +571,7 @@ class WorkAdmin(ReadOnlyAdmin[Work]):
         """Show the error of the last attempt."""
         return preformatted(row.last_error)
 
-    @admin.action(description="Try again now", permissions=["operate"])
+    @admin.action(description="Retry now", permissions=["operate"])
     def try_now(self, request: HttpRequest, queryset: QuerySet[Work]) -> None:
         """Retry unfinished work at once."""
         due = queryset.filter(due_at__isnull=False)

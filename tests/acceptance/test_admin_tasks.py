@@ -400,7 +400,7 @@ def test_an_earlier_version_is_restored(page: Page, manager: Client) -> None:
 
     # When it is confirmed, and those entries are dismissed
     page.get_by_label("Dismiss these entries").check()
-    page.get_by_label("Why").fill("told in error")
+    page.get_by_label("Reason").fill("told in error")
     follow(page.get_by_role("button", name="Roll back to this version", exact=True))
 
     said(page, f"Version {newest + 1} has the content of version {first}.")
@@ -439,7 +439,7 @@ def test_work_that_was_given_up_is_tried_again(page: Page, system: System, manag
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     row.get_by_role("checkbox").check()
-    follow(page.get_by_role("button", name="Try again now"))
+    follow(page.get_by_role("button", name="Retry now"))
 
     said(page, "Runs: 1 retried now.")
     done = polled(
@@ -465,7 +465,7 @@ def test_an_entry_is_redacted_after_it_was_shown_what_goes_and_said_why(
     expect(page.get_by_role("heading", name="Redact", exact=True)).to_be_visible()
     expect(page.locator("#content")).to_contain_text("wolframite")
     assert "wolframite" in json.dumps(person.get(f"entries/{entry['seq']}/"))
-    page.get_by_label("Why").fill("asked for by telephone")
+    page.get_by_label("Reason").fill("asked for by telephone")
     follow(page.get_by_role("button", name="Redact", exact=True))
 
     said(page, "Redacted 1 entry of redacted.")
@@ -491,7 +491,7 @@ def test_a_user_is_erased_after_it_was_shown_who_and_said_why(page: Page, manage
     expect(page.get_by_role("heading", name="Erase users")).to_be_visible()
     expect(page.locator("#content")).to_contain_text("1 entry")
     person.get()
-    page.get_by_label("Why").fill("asked for by letter")
+    page.get_by_label("Reason").fill("asked for by letter")
     page.get_by_label("To confirm").fill("forgotten")
     follow(page.get_by_role("button", name="Erase", exact=True))
 
@@ -597,7 +597,7 @@ def test_alerts_are_acknowledged_together_and_snoozed_judged_and_resolved_one_by
     said(page, "1 alert marked as wrong.")
     expect(page.locator(".field-judged")).to_contain_text("it was done long ago")
     act(page, "Resolve", "done")
-    expect(page.get_by_label("Why")).to_have_value("done")
+    expect(page.get_by_label("Reason")).to_have_value("done")
     follow(page.get_by_role("button", name="Resolve"))
     said(page, "1 alert resolved.")
     assert [state(key) for key in "abc"] == ["acknowledged", "acknowledged", "resolved"]
