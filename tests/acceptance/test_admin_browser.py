@@ -252,9 +252,9 @@ def test_what_is_typed_while_a_query_runs_is_not_lost(page: Page) -> None:
 
     def answer(route: Any) -> None:
         response = route.fetch()
-        note = f'<span data-again="{seconds}" data-address="?look=1">this page loads itself'
+        note = f'<span data-again="{seconds}" data-address="?look=1">this page reloads in'
         begin = '<div class="console">'
-        note += " again</span>"
+        note += " a moment</span>"
         route.fulfill(response=response, body=response.text().replace(begin, begin + note))
 
     page.clock.install()
