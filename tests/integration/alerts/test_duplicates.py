@@ -1,7 +1,6 @@
 """A finding of both a user's own and a workspace's constraint is one alert with two causes."""
 
 import datetime
-import json
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,9 +8,7 @@ from typing import Any
 import hypothesis
 import pytest
 from django.core import mail
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 from hypothesis import given
@@ -462,25 +459,6 @@ def test_who_follows_a_constraint_hears_how_what_it_found_ends(
     assert [one["constraint"] for one in found] == [path]
 
 
-def test_what_a_constraint_finds_is_looked_up_among_the_callers_alerts_alone(
-    api: APIClient, user: MemoryUser, workspace: Workspace
-) -> None:
-    stranger = create_user(Workspace.objects.create(name="other"), "bob", metadata=None)
-    make_pairs(stranger, 3000)
-    run_finds(user, own(), ours(), own(ASPIRIN))
-    alert = Alert.objects.listed().get(user=user, duplicates__constraint=OURS)
-
-    for more in ({}, {"after": "0"}):
-        with CaptureQueriesContext(connection) as asked:
-            found = api.get("/v1/alerts/", {"constraint": OURS, **more}).data["results"]
-        assert [one["id"] for one in found] == [str(alert.pk)]
-        statements = [one["sql"] for one in asked.captured_queries if OURS in one["sql"]]
-        assert statements
-        # The planner decides how the caller's alerts are read; beside them, a row or two of each
-        # are.
-        assert max(rows_read(one, within="SubPlan") for one in statements) < 50
-
-
 def test_a_verdict_stays_with_the_constraint_that_it_was_of(user: MemoryUser) -> None:
     run_finds(user, own(), ours())
     feedback.give(listed(user), judge=Judge.PRODUCT, verdict=Verdict.WRONG, actor="key:x")
@@ -600,19 +578,6 @@ def test_orphans_do_not_starve_behind_what_only_looks_like_one(
 
     assert sum(dispatching.list_orphans_when_due() for _ in range(5)) == 1
     assert Alert.objects.listed().get(user=user, state="open").constraint == OURS
-
-
-def test_a_look_at_some_duplicates_reads_no_others(user: MemoryUser) -> None:
-    make_pairs(user, 3000)
-    originals = Alert.objects.filter(pk__in=Alert.objects.values("duplicate_of"))
-    keys = list(originals.order_by("pk").values_list("pk", flat=True))
-    Alert.objects.filter(pk=keys[150]).update(severity="info")
-    with CaptureQueriesContext(connection) as asked:
-        assert duplicates.list_orphans(20, keys[139]) == (1, keys[159])
-
-    looks = asked.captured_queries[:2]
-    assert max(rows_read(one["sql"]) for one in looks) <= 4 * 20
-    assert duplicates.list_orphans(20, keys[-10]) == (0, None)
 
 
 def test_a_tick_looks_for_orphans_after_some_minutes_alone(
@@ -857,50 +822,6 @@ def test_the_staff_see_one_alert_and_both_constraints(
     assert b"Allergic to m-1" in page
     missing = admin_client.get(reverse("admin:memory_alert_change", args=[duplicate.pk]))
     assert missing.status_code == 302  # "perhaps it was deleted?"
-
-
-# -- Many ------------------------------------------------------------------------------------------
-
-PAIRS = """
-INSERT INTO memory_alert (id, user_id, kind, "constraint", fingerprint, severity, message, evidence,
-    entries, state, opened_at, changed_at, holds_back, open_since, duplicate_of_id)
-SELECT md5(side || n)::uuid, %(user)s, 'finding', path, side || n, 'warning', 'Something',
-    %(evidence)s, '{3,41}', 'open', now(), now(), false, now(),
-    CASE WHEN side = 'ours' THEN md5('own' || n)::uuid END
-FROM (VALUES ('own', %(own)s), ('ours', %(ours)s)) AS pair (side, path),
-    generate_series(1, %(number)s) AS n
-"""
-
-
-def make_pairs(user: MemoryUser, number: int) -> None:
-    """Give the user so many alerts, each with a duplicate."""
-    evidence = json.dumps([PENICILLIN, ALLERGY])
-    told: dict[str, Any] = {
-        "user": user.pk,
-        "number": number,
-        "own": OWN,
-        "ours": OURS,
-        "evidence": evidence,
-    }
-    with connection.cursor() as cursor:
-        cursor.execute(PAIRS, told)
-        # Otherwise the plans depend on what autovacuum has seen of other tests.
-        cursor.execute("ANALYZE memory_alert")
-
-
-def rows_read(statement: str, *, within: str = "") -> int:
-    """Return how many rows a statement reads from tables and indexes, or from this relation."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}")
-        [[[plan]]] = cursor.fetchall()
-    return _rows_of(plan["Plan"], within)
-
-
-def _rows_of(node: Mapping[str, Any], within: str) -> int:
-    within = "" if node.get("Parent Relationship") == within else within
-    seen = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
-    own = seen * node["Actual Loops"] if node["Node Type"].endswith("Scan") and not within else 0
-    return int(own + sum(_rows_of(part, within) for part in node.get("Plans", ())))
 
 
 # -- Whatever happens ------------------------------------------------------------------------------

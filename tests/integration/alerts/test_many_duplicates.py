@@ -1,0 +1,120 @@
+"""Among thousands of alerts with duplicates, few rows are read to find some of them."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
+
+from memory.alerting import duplicates
+from memory.models import Alert, MemoryUser, Workspace
+from memory.users import create_user
+from tests.integration.alerts.test_duplicates import (
+    ALLERGY,
+    ASPIRIN,
+    OURS,
+    OWN,
+    PENICILLIN,
+    ours,
+    own,
+    run_finds,
+)
+from tests.services import SERVICES
+
+pytestmark = pytest.mark.usefixtures("live_database")
+
+PAIRS = """
+INSERT INTO memory_alert (id, user_id, kind, "constraint", fingerprint, severity, message, evidence,
+    entries, state, opened_at, changed_at, holds_back, open_since, duplicate_of_id)
+SELECT md5(side || n)::uuid, %(user)s, 'finding', path, side || n, 'warning', 'Something',
+    %(evidence)s, '{3,41}', 'open', now(), now(), false, now(),
+    CASE WHEN side = 'ours' THEN md5('own' || n)::uuid END
+FROM (VALUES ('own', %(own)s), ('ours', %(ours)s)) AS pair (side, path),
+    generate_series(1, %(number)s) AS n
+"""
+
+ANALYZED = "SELECT reltuples::int FROM pg_class WHERE oid = 'memory_alert'::regclass"
+
+
+def make_pairs(user: MemoryUser, number: int) -> None:
+    """Give the user so many alerts, each with a duplicate."""
+    evidence = json.dumps([PENICILLIN, ALLERGY])
+    told: dict[str, Any] = {
+        "user": user.pk,
+        "number": number,
+        "own": OWN,
+        "ours": OURS,
+        "evidence": evidence,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(PAIRS, told)
+    # Otherwise the plans depend on what autovacuum has seen. The server's own role may not analyze,
+    # which PostgreSQL says in a warning alone; and what is not committed, nobody else counts.
+    server, _, _ = SERVICES.postgres.owner_url.rpartition("/")
+    database = connection.settings_dict["NAME"]
+    with psycopg.connect(f"{server}/{database}", autocommit=True) as owner:
+        owner.execute("ANALYZE memory_alert")
+        (analyzed,) = owner.execute(ANALYZED).fetchall()
+    assert analyzed == (2 * number,)
+
+
+def rows_read(statement: str) -> int:
+    """Return how many rows a statement reads from tables and indexes."""
+    return int(sum(_rows_of(scan) * scan["Actual Loops"] for scan in scans(statement)))
+
+
+def rows_per_look(statement: str) -> int:
+    """Return how many rows a statement reads at most in one look for an alert's duplicates."""
+    looks = [scan for scan in scans(statement) if scan.get("Parent Relationship") == "SubPlan"]
+    return int(max(map(_rows_of, looks)))
+
+
+def scans(statement: str) -> list[Mapping[str, Any]]:
+    """Return the steps of a statement's plan that read a table or an index, with their figures."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}")
+        [[[plan]]] = cursor.fetchall()
+    steps = [plan["Plan"]]
+    for step in steps:
+        steps += step.get("Plans", ())
+    return [step for step in steps if step["Node Type"].endswith("Scan")]
+
+
+def _rows_of(scan: Mapping[str, Any]) -> float:
+    return float(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0))
+
+
+def test_what_a_constraint_finds_is_looked_up_among_the_callers_alerts_alone(
+    api: APIClient, user: MemoryUser, workspace: Workspace
+) -> None:
+    stranger = create_user(Workspace.objects.create(name="other"), "bob", metadata=None)
+    make_pairs(stranger, 3000)
+    with transaction.atomic():
+        run_finds(user, own(), ours(), own(ASPIRIN))
+    alert = Alert.objects.listed().get(user=user, duplicates__constraint=OURS)
+
+    for more in ({}, {"after": "0"}):
+        with CaptureQueriesContext(connection) as asked:
+            found = api.get("/v1/alerts/", {"constraint": OURS, **more}).data["results"]
+        assert [one["id"] for one in found] == [str(alert.pk)]
+        statements = [one["sql"] for one in asked.captured_queries if OURS in one["sql"]]
+        assert statements
+        # The planner decides which alerts are looked at; for each, its own duplicate alone is read.
+        assert max(rows_per_look(one) for one in statements) <= 1
+
+
+def test_a_look_at_some_duplicates_reads_no_others(user: MemoryUser) -> None:
+    make_pairs(user, 3000)
+    originals = Alert.objects.filter(pk__in=Alert.objects.values("duplicate_of"))
+    keys = list(originals.order_by("pk").values_list("pk", flat=True))
+    Alert.objects.filter(pk=keys[150]).update(severity="info")
+    with CaptureQueriesContext(connection) as asked:
+        assert duplicates.list_orphans(20, keys[139]) == (1, keys[159])
+
+    looks = asked.captured_queries[:2]
+    assert max(rows_read(one["sql"]) for one in looks) <= 4 * 20
+    assert duplicates.list_orphans(20, keys[-10]) == (0, None)
