@@ -17,7 +17,7 @@ from workers.metrics import pool_metrics
 from workers.metrics.serving import serve_metrics
 from workers.sandbox import runner
 from workers.sandbox.image import default_image
-from workers.service.sharing import share_fairly
+from workers.service.sharing import prefer_others, share_fairly
 
 logger = structlog.get_logger(__name__)
 
@@ -39,6 +39,8 @@ def begin(sender: Any, **kwargs: Any) -> None:
             pool_metrics.register(REGISTRY, runner.pools, about)
     else:
         serve_metrics()
+    if set(sender.app.amqp.queues.consume_from) == {"default"}:
+        prefer_others()
     if isinstance(sender.pool, TaskPool):
         share_fairly()
         worker_shutting_down.connect(end_soon)

@@ -20,6 +20,7 @@ from tests.integration.embedded.conftest import (
 from tests.waiting import eventually, scaled
 from uac_site.embedded.process import ProcessFailed, free_port
 from uac_site.embedded.system import System, running_system
+from workers.service.sharing import BACKGROUND_NICENESS
 
 NAMES = ["postgres", "redis", "web", "sandbox-1", "sandbox-2", "llm-1", "default-1", "beat"]
 METRICS_PORT = free_port()
@@ -63,6 +64,17 @@ def test_each_worker_that_serves_metrics_has_a_port_of_its_own(system: System) -
     found = [environment_of(system.processes[name].pid)["UAC_METRICS_PORT"] for name in names]
 
     assert found == [str(METRICS_PORT + number) for number in range(3)]
+
+
+def test_requests_and_runs_go_before_what_nobody_waits_for(system: System) -> None:
+    def niceness() -> dict[str, int]:
+        return {
+            name: os.getpriority(os.PRIO_PROCESS, process.pid)
+            for name, process in system.processes.items()
+        }
+
+    assert eventually(lambda: niceness()["default-1"] == BACKGROUND_NICENESS)
+    assert niceness() == {**dict.fromkeys(NAMES, 0), "default-1": BACKGROUND_NICENESS}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -3,12 +3,13 @@
 import datetime
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from memory.models import MemoryUser, Workspace
 from memory.models.log import EntryKind
-from memory.recall.search import index_maintenance
+from memory.recall.search import excerpts, index_maintenance
 from memory.recall.search.documents import CorpusName
 from memory.recall.search.finding import MAX_MISSED, MAX_TERMS, find
 from memory.users import create_user
@@ -245,6 +246,39 @@ def test_of_a_long_text_the_part_with_the_words_is_given(say: Say, search: Find)
     assert hit.is_cut
     assert "the secret puppy" in hit.text
     assert hit.words <= 100
+
+
+def test_of_a_text_that_matches_everywhere_the_best_passages_that_fit_are_given(
+    say: Say, search: Find, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given 20 passages of some 4,000 characters, of which one says more than the others
+    said = [f"puppy{number} " + "x" * 64 for number in range(20 * 60)]
+    said[700] = "puppy700 barked"
+    say(" ".join(f"puppy {word}" for word in said))
+    scanned: list[int] = []
+    best_part = excerpts.best_part
+
+    def counted(text: str, *arguments: Any) -> str:
+        scanned.append(len(text))
+        return best_part(text, *arguments)
+
+    monkeypatch.setattr(excerpts, "best_part", counted)
+    # When they are found
+    (hit,) = search("puppy barked").hits
+    # Then the best one is given, and no more is read than is given
+    assert hit.is_cut
+    assert "puppy700 barked" in hit.text
+    assert scanned == [len(hit.text)]
+    assert excerpts.MAX_TEXT / 2 < len(hit.text) <= excerpts.MAX_TEXT
+
+
+def test_of_a_passage_of_many_spaces_the_beginning_is_searched(say: Say, search: Find) -> None:
+    say("the puppy barked" + " " * 900_000 + "the end")
+
+    (hit,) = search("puppy end").hits
+
+    assert hit.is_cut
+    assert hit.text.startswith("puppy barked")
 
 
 def test_an_explanation_adds_up(say: Say, search: Find) -> None:
