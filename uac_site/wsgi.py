@@ -22,8 +22,9 @@ from memory.operations import alarms, tracing  # noqa: E402 - needs the apps to 
 from uac_site.checks import refuse_unsafe_start  # noqa: E402
 from uac_site.telemetry import registry  # noqa: E402
 from workers.metrics.serving import serve_metrics  # noqa: E402
-from workers.service.sharing import share_fairly  # noqa: E402
+from workers.service.sharing import share_fairly, share_memory  # noqa: E402
 
+share_memory()
 refuse_unsafe_start("web")
 tracing.start("web")
 serve_metrics(registry())

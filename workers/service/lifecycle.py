@@ -17,7 +17,7 @@ from workers.metrics import pool_metrics
 from workers.metrics.serving import serve_metrics
 from workers.sandbox import runner
 from workers.sandbox.image import default_image
-from workers.service.sharing import prefer_others, share_fairly
+from workers.service.sharing import prefer_others, share_fairly, share_memory
 
 logger = structlog.get_logger(__name__)
 
@@ -43,6 +43,7 @@ def begin(sender: Any, **kwargs: Any) -> None:
         prefer_others()
     if isinstance(sender.pool, TaskPool):
         share_fairly()
+        share_memory()
         worker_shutting_down.connect(end_soon)
     alarms.watch()
 

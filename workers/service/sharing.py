@@ -1,10 +1,16 @@
-"""Share one interpreter fairly between threads, and the processors between processes."""
+"""Share interpreter and memory between threads, and the processors between processes."""
 
+import ctypes
 import gc
 import os
 import sys
 
+_libc = ctypes.CDLL(None)
+
 SWITCH_SECONDS = 0.0005
+# `M_ARENA_MAX` of the C library's <malloc.h>.
+_M_ARENA_MAX = -8
+MAX_ARENAS = 2
 # On a busy machine, a third of the processor time of a process with the usual priority.
 BACKGROUND_NICENESS = 5
 
@@ -20,6 +26,16 @@ def share_fairly() -> None:
     # a process begins its work, some hundred thousand, stay until its end.
     gc.collect()
     gc.freeze()
+
+
+def share_memory() -> None:
+    """Have all threads allocate from the same few arenas, if the C library can be told so.
+
+    By default each thread has its own arena, which keeps the most that the thread ever needed: a
+    web process with 16 threads grew by 4 MiB a minute for as long as it was measured.
+    """
+    if hasattr(_libc, "mallopt"):
+        _libc.mallopt(_M_ARENA_MAX, MAX_ARENAS)
 
 
 def prefer_others() -> None:
