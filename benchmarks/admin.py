@@ -223,7 +223,7 @@ def pages() -> Iterator[tuple[str, str]]:
         assert user is not None
         own = [user.pk]
         yield what, reverse("admin:memory_memoryuser_change", args=own)
-        yield f"time line of {what}", reverse("admin:memory_memoryuser_timeline", args=own)
+        yield f"timeline of {what}", reverse("admin:memory_memoryuser_timeline", args=own)
         line = reverse("admin:memory_memoryuser_timeline", args=own)
         yield f"… two months ago, of {what}", f"{line}?date={_long_ago()}"
         yield f"what goes on with {what}", reverse("admin:memory_memoryuser_progress", args=own)

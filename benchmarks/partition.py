@@ -254,7 +254,7 @@ def statements(people: Sequence["MemoryUser"]) -> dict[str, Callable[[], object]
         "page of 100 of a user's log": page,
         "what waits for a checkpoint": pending,
         "search: the 200 newest, not indexed yet": tail,
-        "time line: a page": lambda: timeline.page(user(), {"entries": LogEntry.objects.all()}),
+        "timeline: a page": lambda: timeline.page(user(), {"entries": LogEntry.objects.all()}),
         "by id alone": lambda: LogEntry.objects.get(pk=chance.choice(ids)),
         "staff: the newest 50 of all": newest,
         f"verify one user ({SAMPLED_ENTRIES} entries)": verify,

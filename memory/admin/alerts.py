@@ -63,13 +63,13 @@ from memory.project.values import RecordId
 from memory.provenance import read_records
 
 SNOOZES = ["snooze_for_a_day", "snooze_for_a_week", "snooze_until_it_changes"]
-# Number of a constraint's lines shown before and after those that raised an alert.
+# Number of source lines shown before and after the lines that raised an alert.
 AROUND = 4
 # Maximum number of alerts on a confirmation page, which lists them all.
 MAX_RESOLVED = 200
 WHY_LEFT = {
-    "acknowledged": "acknowledged or resolved already",
-    "reopened": "open already, or its finding no longer exists",
+    "acknowledged": "already acknowledged or resolved",
+    "reopened": "already open, or the finding no longer exists",
     "marked as useful": "not about a finding",
     "marked as wrong": "not about a finding",
 }
@@ -87,7 +87,7 @@ def _verdicts(verdict: Verdict) -> Subquery:
 
 
 class _Step:
-    """The columns of an event, for the list and the inline."""
+    """The columns of an event that the list and the inline share."""
 
     @admin.display(description="step", ordering="kind")
     def step(self, event: AlertEvent) -> str:
@@ -117,11 +117,11 @@ class AlertEventInline(_Step, admin.TabularInline[AlertEvent, Alert]):
     ordering = ["seq"]
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: history is not written by hand."""
+        """Return False: history cannot be added manually."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: history is not changed."""
+        """Return False: history cannot be changed."""
         return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[AlertEvent]:
@@ -131,7 +131,7 @@ class AlertEventInline(_Step, admin.TabularInline[AlertEvent, Alert]):
 
 @admin.register(Alert)
 class AlertAdmin(ReadOnlyAdmin[Alert]):
-    """Findings of constraints: their messages, and the evidence down to the log's messages."""
+    """Findings of constraints, with their messages and evidence, down to the log's messages."""
 
     list_display = [
         *("level", "headline", "standing", "user_link", "rule_name", "verdicts", "opened_at")
@@ -153,14 +153,14 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     ordering = [BY_STATE, BY_SEVERITY, "-opened_at"]
     actions = ["acknowledge", *SNOOZES, "reopen", "resolve", "useful", "wrong"]
     asking = ["resolve"]
-    when_empty = "No constraint has found anything yet."
+    when_empty = "No constraint has raised an alert yet."
     fieldsets = [
         (None, {"fields": [("level", "standing", "user_link", "opened_here")]}),
         ("Evidence", {"fields": ["evidence_tree"]}),
         ("Constraint", {"fields": ["rule", "found_also", "run_link", "ran_in"]}),
         ("Feedback", {"fields": ["judged", "verdicts"]}),
         (
-            "More times, in UTC",
+            "Other times (UTC)",
             {
                 "classes": ["collapse"],
                 "fields": [
@@ -174,7 +174,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     inlines = [AlertEventInline]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Alert]:
-        """Join the last run that found each alert, and the verdicts on its constraint."""
+        """Annotate each alert with its last run's runner and the verdicts on its constraint."""
         return (
             super()
             .get_queryset(request)
@@ -210,7 +210,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="severity", ordering=BY_SEVERITY)
     def level(self, alert: Alert) -> str:
-        """Show the severity, any kind but a finding, and a warning for a development sandbox."""
+        """Show the severity, the kind unless it is a finding, and any development warning."""
         badges: list[str] = [badge(alert.severity, alert.get_severity_display())]
         if alert.kind != AlertKind.FINDING:
             badges.append(badge(alert.kind, alert.get_kind_display()))
@@ -226,7 +226,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="opened")
     def opened_here(self, alert: Alert) -> str:
-        """Show when it opened, in the user's time zone."""
+        """Show when the alert opened, in the user's time zone."""
         return local_time(alert.opened_at, alert.user)
 
     @admin.display(description="useful")
@@ -256,7 +256,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="constraint", ordering="constraint")
     def rule_name(self, alert: Alert) -> str:
-        """Name the constraints that report it."""
+        """Name the constraints that report the alert."""
         return format_html_join(
             ", ", "{}", ((inline(rule_of(one.constraint)),) for one in alert.causes)
         )
@@ -265,7 +265,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     def evidence_tree(self, alert: Alert) -> str:
         """Show each record with its fields and entries, down to the messages behind the entries."""
         if not alert.evidence:
-            return "The constraint named no record as evidence."
+            return "The constraint cited no record as evidence."
         entries = show_entries(alert.user, alert.entries)
         locations, fields = _locations(alert), _fields(alert)
         return lines(
@@ -281,7 +281,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="source")
     def rule(self, alert: Alert) -> str:
-        """Show the constraint's source in the version on which a run last found the alert."""
+        """Show the constraint's source as of the run that last reported the alert."""
         checkpoint = alert.last_run.checkpoint if alert.last_run else None
         path = inline(alert.constraint)
         if (ours := applicability.version_of(alert)) is not None:
@@ -295,17 +295,17 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         version = link(checkpoint, f"v{checkpoint.version}")
         return format_html("<div>{} in {}</div>{}", path, version, _rule(alert, text))
 
-    @admin.display(description="also found by")
+    @admin.display(description="also reported by")
     def found_also(self, alert: Alert) -> str:
-        """Name the other constraints with the same finding, with their messages."""
+        """Name the other constraints that report the same finding, with their messages."""
         return lines(
             format_html("{}: {}", inline(one.constraint), inline(one.message))
             for one in alert.causes[1:]
         )
 
-    @admin.display(description="last found by")
+    @admin.display(description="last reported by")
     def run_link(self, alert: Alert) -> str:
-        """Link to the run that found it last."""
+        """Link to the run that last reported the alert."""
         return link(alert.last_run)
 
     @admin.display(description="executed in")
@@ -343,7 +343,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.action(description="Reopen the selected alerts", permissions=["operate"])
     def reopen(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Reopen alerts that were acknowledged, snoozed or resolved by hand."""
+        """Reopen alerts that were acknowledged, snoozed or manually resolved."""
         self._do(
             request,
             queryset,
@@ -353,9 +353,9 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.action(description="Resolve the selected alerts…", permissions=["operate"])
     def resolve(self, request: HttpRequest, queryset: QuerySet[Alert]) -> TemplateResponse | None:
-        """Resolve the alerts, after asking.
+        """Resolve the alerts after confirmation.
 
-        A constraint that still finds the same thing, unchanged, opens no new alert.
+        A constraint that still reports the same, unchanged finding opens no new alert.
         """
         if not self.is_confirmed(request, "resolve", queryset):
             return _ask_to_resolve(request, queryset)
@@ -368,14 +368,14 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         )
         return None
 
-    @admin.action(description="The selected alerts are useful", permissions=["operate"])
+    @admin.action(description="Mark the selected alerts as useful", permissions=["operate"])
     def useful(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Record the verdict that they are useful."""
+        """Record the verdict that the alerts are useful."""
         self._judge(request, queryset, Verdict.USEFUL)
 
-    @admin.action(description="The selected alerts are wrong", permissions=["operate"])
+    @admin.action(description="Mark the selected alerts as wrong", permissions=["operate"])
     def wrong(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Record the verdict that they are wrong."""
+        """Record the verdict that the alerts are wrong."""
         self._judge(request, queryset, Verdict.WRONG)
 
     def _snooze(
@@ -419,7 +419,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             messages.success(request, f"{counted(done, 'alert')} {verb}.")
         if done < number:
             left = f"{counted(number - done, 'alert')} skipped"
-            messages.warning(request, f"{left}: {WHY_LEFT.get(verb, 'resolved already')}.")
+            messages.warning(request, f"{left}: {WHY_LEFT.get(verb, 'already resolved')}.")
 
 
 def _record_id(item: Mapping[str, Any]) -> RecordId:
@@ -441,7 +441,7 @@ def _locations(alert: Alert) -> Mapping[RecordId, RecordLocation]:
 
 
 def _fields(alert: Alert) -> Mapping[RecordId, Mapping[str, Any]]:
-    """Return the fields of the evidence's records, as of the run that last found the alert."""
+    """Return the fields of the evidence's records, as of the run that last reported the alert."""
     checkpoint = alert.last_run.checkpoint if alert.last_run else None
     if checkpoint is None:
         return {}
@@ -453,10 +453,10 @@ def _fields(alert: Alert) -> Mapping[RecordId, Mapping[str, Any]]:
 
 
 def _ask_to_resolve(request: HttpRequest, chosen: QuerySet[Alert]) -> TemplateResponse | None:
-    """Show what would be resolved, and the consequence; None if there are too many alerts."""
+    """Show what would be resolved, and the effects; return None for too many alerts."""
     rows = list(chosen.select_related("user")[: MAX_RESOLVED + 1])
     if len(rows) > MAX_RESOLVED:
-        messages.error(request, f"Choose {MAX_RESOLVED} alerts at most: nothing was done.")
+        messages.error(request, f"Nothing was done: select at most {MAX_RESOLVED} alerts.")
         return None
     return ask(
         request,
@@ -465,7 +465,7 @@ def _ask_to_resolve(request: HttpRequest, chosen: QuerySet[Alert]) -> TemplateRe
         Alert,
         title=f"Resolve {counted(len(rows), 'alert')}?",
         verb="Resolve",
-        alerts=[format_html("{} of {}", link_to_alert(one), link(one.user)) for one in rows],
+        alerts=[format_html("{} for {}", link_to_alert(one), link(one.user)) for one in rows],
         resumes=any(one.kind == AlertKind.CONSTRAINT_PAUSED for one in rows),
     )
 
@@ -495,7 +495,7 @@ def _rule(alert: Alert, text: str) -> SafeString:
 
 
 def _failed_at(alert: Alert) -> list[range]:
-    """Return the line on which the constraint failed in the run that last found the alert."""
+    """Return the line where the constraint failed in the run that last reported the alert."""
     output = alert.last_run.output if alert.last_run else None
     for said in output.get("constraints", ()) if isinstance(output, dict) else ():
         error = said["error"] if said["path"] == alert.constraint else None
@@ -506,7 +506,7 @@ def _failed_at(alert: Alert) -> list[range]:
 
 @admin.register(AlertEvent)
 class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
-    """The feed: events of alerts, and rejected entries, newest first."""
+    """The feed: alert events and rejected entries, newest first."""
 
     list_display = ["at", "seq", "step", "actor_name", "about", "details"]
     list_filter = ["kind", "workspace"]
@@ -540,7 +540,7 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
         """Link to the user."""
         return link(event.person)
 
-    @admin.display(description="rejected together")
+    @admin.display(description="rejected entries")
     def rejected(self, event: AlertEvent) -> str:
         """Name the entries, each with its reason."""
         named = rejections.named_by([event]).get(event.pk, ())

@@ -1,4 +1,4 @@
-"""API keys: created, replaced and revoked."""
+"""API keys: creation, replacement and revocation."""
 
 from collections.abc import Collection
 from typing import Any
@@ -21,7 +21,7 @@ from memory.workspaces import NotReplaced, UnknownUsers, create_key, persons, re
 class ApiKeyForm(forms.ModelForm[ApiKey]):
     """A key's name, scopes and expiry.
 
-    `grants_manage` tells whether the current staff member may grant the scope `manage`.
+    `grants_manage` is true if the current staff member may grant the scope `manage`.
     """
 
     grants_manage = False
@@ -30,13 +30,13 @@ class ApiKeyForm(forms.ModelForm[ApiKey]):
         choices=Scope.choices,
         initial=[Scope.READ, Scope.WRITE],
         widget=forms.CheckboxSelectMultiple,
-        help_text="The scopes of the key.",
+        help_text="What requests with this key may do.",
     )
     users = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="The ids of the only users whose data it may read and write, one per line;"
-        " empty: all users.",
+        help_text="The ids of the users to whose data the key is limited, one per line. Leave"
+        " empty to allow all users.",
     )
 
     class Meta:
@@ -52,7 +52,7 @@ class ApiKeyForm(forms.ModelForm[ApiKey]):
             scopes.choices = [one for one in Scope.choices if one[0] != Scope.MANAGE]
 
     def clean(self) -> dict[str, Any] | None:
-        """Resolve the users in the key's workspace."""
+        """Look up the users in the key's workspace."""
         cleaned = super().clean() or self.cleaned_data
         workspace = cleaned.get("workspace") or getattr(self.instance, "workspace", None)
         names = cleaned.get("users", "").split()
@@ -67,7 +67,7 @@ class ApiKeyForm(forms.ModelForm[ApiKey]):
         if chosen is None and kept is not None:
             self.add_error(
                 "users",
-                "The key is limited to certain users: name at least one, or revoke the key.",
+                "The key is limited to certain users: name at least one user, or revoke the key.",
             )
         else:
             self.instance.user_pks = chosen
@@ -75,7 +75,7 @@ class ApiKeyForm(forms.ModelForm[ApiKey]):
 
 
 def _names(key: ApiKey) -> list[str]:
-    """Return the ids of the users whom a key is limited to."""
+    """Return the ids of the users to whom a key is limited."""
     users = MemoryUser.objects.filter(pk__in=key.user_pks or ())
     return list(users.order_by("user_id").values_list("user_id", flat=True))
 
@@ -90,11 +90,11 @@ class RevokedFilter(PresenceFilter):
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(MemoryAdmin[ApiKey]):
-    """API keys: shown once, when created, and revoked instead of deleted.
+    """API keys. A key is shown only once, when it is created; it is revoked, not deleted.
 
-    A key may do things that its creator may not, so creating one requires access to the content
-    that it can read and, for the scope `manage`, the permission to grant that scope. Anyone who may
-    change keys can revoke any key.
+    A key may do things that its creator may not, so creating a key requires access to the content
+    that the key can read and, for the scope `manage`, the permission to grant that scope. Anyone
+    who may change keys can revoke any key.
     """
 
     form = ApiKeyForm
@@ -112,7 +112,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     search_fields = ["name", "prefix", "workspace__name"]
     search_help_text = "By name, visible prefix or workspace."
     actions = ["replace", "revoke"]
-    when_empty = "There is no key yet."
+    when_empty = "There are no API keys yet."
     readonly_fields = [
         *("standing", "starts_with", "created_at", "revoked_at", "last_used_at", "replaced"),
     ]
@@ -143,14 +143,14 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
         return super().has_add_permission(request) and access.sees_content(request.user)
 
     def has_change_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
-        """Require access to content; if the key has `manage`, also the permission to grant it."""
+        """Require access to content and, for a key with `manage`, the permission to grant it."""
         manages = obj is not None and Scope.MANAGE in obj.scopes
         if manages and not request.user.has_perm(access.GRANT_MANAGE):
             return False
         return super().has_change_permission(request, obj) and access.sees_content(request.user)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: keys are revoked instead, so that the log's sources still link to them."""
+        """Return False: keys are revoked instead, so that log entries can still link to them."""
         return False
 
     @admin.display(description="state")
@@ -177,13 +177,13 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.display(description="replaces")
     def replaced(self, key: ApiKey) -> str:
-        """Name the key that it replaces."""
+        """Name the key that this key replaces."""
         return self.starts_with(key.replaces) if key.replaces else NOTHING
 
     def save_model(
         self, request: HttpRequest, obj: ApiKey, form: forms.ModelForm[ApiKey], change: bool
     ) -> None:
-        """Create a key and show its text, this once only; or store changes to an existing key."""
+        """Create a key and show it, this once only; or store the changes to an existing key."""
         if change:
             super().save_model(request, obj, form, change)
             return
@@ -199,18 +199,19 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
         messages.success(
             request,
             format_html(
-                'The key is <code class="secret">{}</code> Copy it now: it cannot be shown again.',
+                "Copy the new key now, since it cannot be shown again:"
+                ' <code class="secret">{}</code>',
                 text,
             ),
         )
 
     @admin.action(description="Replace the selected keys", permissions=["operate"])
     def replace(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        """Create a new key for each valid one; the old one stays valid for another day."""
+        """Create a new key for each valid key; the old key stays valid for another day."""
         may_add = self.has_add_permission(request)
         for key in queryset.select_related("workspace"):
             if not (may_add and self.has_change_permission(request, key)):
-                messages.warning(request, f"{key} was skipped: you may not issue it.")
+                messages.warning(request, f"{key} was skipped: you may not replace it.")
                 continue
             try:
                 new, text = replace_key(key)
@@ -221,8 +222,8 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
             messages.success(
                 request,
                 format_html(
-                    "It replaces {}, which is valid until {} UTC: <code"
-                    ' class="secret">{}</code> Copy it now: it cannot be shown again.',
+                    "The new key replaces {}, which stays valid until {} UTC. Copy the new key"
+                    ' now, since it cannot be shown again: <code class="secret">{}</code>',
                     key,
                     f"{ApiKey.objects.get(pk=key.pk).expires_at:%Y-%m-%d %H:%M}",
                     text,
@@ -231,7 +232,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.action(description="Revoke the selected keys", permissions=["operate"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        """Revoke the keys at once."""
+        """Revoke the keys immediately."""
         valid = list(queryset.filter(revoked_at=None))
         left = queryset.count() - len(valid)
         ApiKey.objects.filter(pk__in=[key.pk for key in valid]).update(revoked_at=timezone.now())
@@ -240,4 +241,4 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
         if valid:
             messages.success(request, f"{counted(len(valid), 'key')} revoked.")
         if left:
-            messages.warning(request, f"{counted(left, 'key')} skipped: revoked already.")
+            messages.warning(request, f"{counted(left, 'key')} skipped: already revoked.")

@@ -33,7 +33,7 @@ from memory.models.backtests import GOING_ON, BacktestState, UserState
 from memory.models.workspace_constraints import VersionState
 from memory.temporal import backtest_reports, backtests
 
-# Maximum number of findings on a backtest's page; the list of findings has them all.
+# Maximum number of findings on a backtest's page; the list of findings shows all of them.
 _LISTED = 50
 
 
@@ -45,17 +45,17 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     list_filter = ["state", "workspace"]
     list_select_related = ["workspace", "version__constraint", "user"]
     search_fields = ["constraint", "user__user_id"]
-    search_help_text = "By path of the constraint, or by user id for a user's own constraint."
+    search_help_text = "By constraint path, or by user id for a user's own constraint."
     ordering = ["-created_at"]
     actions = ["approve", "cancel", "start_again"]
     when_empty = (
-        "No backtest yet: a workspace constraint is backtested once its version has passed the"
-        " checks."
+        "There are no backtests yet. A version of a workspace constraint can be backtested once it"
+        " has passed the checks."
     )
     fieldsets = [
         (None, {"fields": ["of_what", "workspace", "progress", "concluded", "period", "on"]}),
         (
-            "Alerts that it would have raised",
+            "Alerts that the constraint would have raised",
             {"fields": ["fired", "severities", "months", "busiest", "still_open"]},
         ),
         ("Affected users", {"fields": ["most", "findings"]}),
@@ -122,7 +122,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         return [*approve, "start_again"]
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
-        """Tell whether the staff member may approve constraints."""
+        """Return whether the staff member may approve constraints."""
         return request.user.has_perm("memory.approve_workspaceconstraint")
 
     @admin.display(description="backtest", ordering="constraint")
@@ -183,7 +183,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="created by", ordering="created_by")
     def created_by_whom(self, backtest: Backtest) -> str:
-        """Name the person who started it."""
+        """Name the person who started the backtest."""
         return inline(backtest.created_by)
 
     @admin.display(description="conclusion")
@@ -193,7 +193,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="period")
     def period(self, backtest: Backtest) -> str:
-        """Show the period that it covers."""
+        """Show the period that the backtest covers."""
         since = _summary(backtest)["since"]
         began = f", with history since {since:%Y-%m-%d}" if since else ""
         return f"{backtest.days} days up to {backtest.until:%Y-%m-%d %H:%M} UTC{began}"
@@ -202,8 +202,8 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     def fired(self, backtest: Backtest) -> str:
         """Show how many alerts there would have been, and for how many users."""
         found = _summary(backtest)
-        more = f", and {found['left_out']:,} more that were not kept" if found["left_out"] else ""
-        sample = ", a sample" if found["sampled"] else ""
+        more = f" (and {found['left_out']:,} more that were not kept)" if found["left_out"] else ""
+        sample = " (a sample)" if found["sampled"] else ""
         alerts = counted(found["findings"], "alert")
         known = counted(found["done"] - found["failed"], "user")
         return f"{alerts}{more}, for {found['fired']} of {known}{sample}"
@@ -260,7 +260,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         everybody = link_to_list(BacktestUser, "all users", backtest__id__exact=backtest.pk)
         return lines([*rows, everybody])
 
-    @admin.display(description="alerts, in order of time")
+    @admin.display(description="alerts, earliest first")
     def findings(self, backtest: Backtest) -> SafeString | str:
         """List the first findings, each with its user and version."""
         found = list(
@@ -287,7 +287,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="problems")
     def problems(self, backtest: Backtest) -> SafeString | str:
-        """Show where it would have failed or been paused, or could not be evaluated."""
+        """Show where the constraint would have failed or been paused, or could not run."""
         found = _summary(backtest)
         rows: list[SafeString | str] = [
             format_html(
@@ -300,7 +300,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
             for one in found["problems"]
         ]
         if found["troubled"]:
-            rows.append(f"{counted(found['troubled'], 'user')} with problems in all")
+            rows.append(f"{counted(found['troubled'], 'user')} with problems in total")
         return lines(rows)
 
     @admin.display(description="last error")
@@ -326,7 +326,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
             except backtests.NotGoingOn as error:
                 messages.warning(request, f"{name_of(backtest)}: {error}")
             else:
-                messages.success(request, f"The {name_of(backtest)} is cancelled.")
+                messages.success(request, f"The {name_of(backtest)} was cancelled.")
 
     @admin.action(description="Start the selected backtests again", permissions=["approve"])
     def start_again(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
@@ -351,7 +351,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
 
 def approve_version(request: HttpRequest, version: Any) -> None:
-    """Make a version live, and show the backtest behind that, or why it cannot go live."""
+    """Make a version live and show the backtest that allows it, or why it cannot go live."""
     tested = backtest_reports.tested(version)
     try:
         workspace_constraints.approve(version, by=staff_of(request))
@@ -367,7 +367,7 @@ def start_backtest(
     days: int = backtests.DAYS,
     most_users: int = backtests.USERS,
 ) -> None:
-    """Start a backtest of a version and link to it, or show why it is not possible."""
+    """Start a backtest of a version and link to it, or show why none can start."""
     try:
         started = backtests.start(version, by=staff_of(request), days=days, most_users=most_users)
     except backtests.NotTestable as error:
@@ -377,7 +377,7 @@ def start_backtest(
 
 
 def _users(backtest: Backtest) -> tuple[int, int]:
-    """Return the number of users that are done, and the number of all users."""
+    """Return how many users have been evaluated, and how many users there are."""
     return getattr(backtest, "done_users", 0), getattr(backtest, "of_users", 0)
 
 
@@ -456,9 +456,9 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
         text = counted(number, "alert")
         return link_to_list(BacktestFinding, text, result__id__exact=row.pk)
 
-    @admin.display(description="where it would have failed")
+    @admin.display(description="where the constraint would have failed")
     def told(self, row: BacktestUser) -> SafeString | str:
-        """Show where it would have failed or been paused, or could not be evaluated."""
+        """Show where the constraint would have failed or been paused, or could not run."""
         return lines(
             format_html(
                 "{} {} v{} {}",
@@ -470,7 +470,7 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
             for one in row.problems
         )
 
-    @admin.display(description="why it failed")
+    @admin.display(description="why the evaluation failed")
     def why(self, row: BacktestUser) -> SafeString | str:
         """Show why the user's history could not be read."""
         return preformatted(row.error)
@@ -486,7 +486,7 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
     search_fields = ["result__user__user_id", "message"]
     search_help_text = "By user id or message."
     ordering = ["-opened_at"]
-    when_empty = "No backtest has found anything yet."
+    when_empty = "No backtest has produced an alert yet."
     fields = [
         *("said", "how_grave", "user_link", "backtest_link", "day", "opened_at", "in_version"),
         *("records", "steps", "resolved_at", "resolved_version", "fingerprint"),
@@ -503,12 +503,12 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
 
     @admin.display(description="message", ordering="message")
     def said(self, finding: BacktestFinding) -> str:
-        """Show the message with which it opened."""
+        """Show the message with which the alert opened."""
         return inline(shortened(finding.message, 500))
 
     @admin.display(description="severity", ordering="severity")
     def how_grave(self, finding: BacktestFinding) -> SafeString:
-        """Show the highest severity that it had."""
+        """Show the highest severity that the alert had."""
         return badge(finding.severity)
 
     @admin.display(description="user", ordering="result__user__user_id")
@@ -523,13 +523,13 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
 
     @admin.display(description="version")
     def in_version(self, finding: BacktestFinding) -> str:
-        """Link to the version in which it opened."""
+        """Link to the version in which the alert opened."""
         known = _versions([finding]).get((finding.result.user_id, finding.version))
         return link_to_key(Checkpoint, known, f"v{finding.version}")
 
     @admin.display(description="records")
     def records(self, finding: BacktestFinding) -> SafeString | str:
-        """Name the records in its evidence."""
+        """Name the records in the alert's evidence."""
         return lines(
             format_html(
                 "{} in {}",
@@ -541,7 +541,7 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
 
     @admin.display(description="changes")
     def steps(self, finding: BacktestFinding) -> SafeString | str:
-        """List the changes to its severity or records."""
+        """List the changes to the alert's severity or records."""
         return lines(
             format_html(
                 "{} v{} {} {}",

@@ -108,9 +108,9 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     """A screen for one kind of row.
 
     The list's actions are also buttons on a row's page, if `actions_for` names them for that row;
-    `action_note` labels the note that can accompany them. `when_empty` is the text of an empty
-    list. The actions in `asking` show a page first and act once they are confirmed; those in
-    `dangerous` require a note, and their buttons are red and set apart.
+    `action_note` labels the note that can accompany them. `when_empty` is the text shown for an
+    empty list. The actions in `asking` first show a page and act once they are confirmed; those in
+    `dangerous` require a note, and their buttons are red and placed last.
 
     Everything depends on the staff member: the rows are those of the workspaces that they see
     (`memory.staff.access`), content is hidden unless they may see it (`memory.admin.masking`), and
@@ -167,7 +167,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     # -- Hidden content ------------------------------------------------------------------------
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """Mask the columns that hold content for those who may not see it."""
+        """Mask the columns with content for those who may not see content."""
         names = super().get_list_display(request)
         return names if access.sees_content(request.user) else masking.masked(self, names)
 
@@ -232,7 +232,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     def action_checkbox(self, obj: Row) -> SafeString:
         """Return the checkbox of a row, with a label that cannot alter the page."""
         label = format_html("Select this object for an action - {}", masking.name_of(obj))
-        # Browsers restore ticks by position, where another row may be by now.
+        # Browsers restore ticked boxes by position, which may belong to another row by now.
         attributes = {"class": "action-select", "aria-label": label, "autocomplete": "off"}
         box = forms.CheckboxInput(attributes, lambda _: False)
         rendered = str(box.render(ACTION_CHECKBOX_NAME, str(obj.pk)))
@@ -319,7 +319,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     # -- Actions -------------------------------------------------------------------------------
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
-        """Tell whether actions may be used, which requires the change permission."""
+        """Return whether actions may be used, which requires the change permission."""
         name = f"{self.opts.app_label}.change_{self.opts.model_name}"
         return request.user.has_perm(name)
 
@@ -348,13 +348,13 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     ) -> HttpResponse | None:
         """Run the action; return to the row's page if the request came from there.
 
-        It never affects more rows than the staff member was shown.
+        An action never affects more rows than the staff member was shown.
         """
         all_of_them = request.POST.get("select_across", "0") != "0"
         if all_of_them and BoundedPaginator(queryset, self.list_per_page).is_cut:
             told = (
-                "More rows match than are listed: nothing was done. Narrow the selection with the"
-                " filters."
+                "Nothing was done: more rows match than can be listed. Narrow the selection with"
+                " the filters."
             )
             messages.error(request, told)
             return HttpResponseRedirect(request.get_full_path())
@@ -377,7 +377,7 @@ class SteadyChangeList(ChangeList):
     """A list that, right after an action on some of its rows, shows the same rows as before.
 
     Otherwise these rows would move or vanish, and another row would appear where somebody is about
-    to click. When the list is loaded again, it is sorted and filtered anew.
+    to click. When the list is loaded again, it is sorted and filtered as usual.
     """
 
     is_kept = False
@@ -399,7 +399,7 @@ class SteadyChangeList(ChangeList):
 
 
 def _noted(act: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Wrap an action so that it is audited first, and does not run if that fails."""
+    """Wrap an action so that it is audited first, and does not run if the audit fails."""
 
     @wraps(act)
     def noted(model_admin: Any, request: HttpRequest, rows: QuerySet[Any]) -> Any:
@@ -458,7 +458,7 @@ def ask(
 
 
 def note_of(request: HttpRequest, otherwise: str = "") -> str:
-    """Return the note that goes with an action."""
+    """Return the note that accompanies an action."""
     return (request.POST.get("note") or "").strip()[:MAX_REASON] or otherwise
 
 
@@ -472,7 +472,7 @@ def confirmed_reason(request: HttpRequest) -> str:
     if "confirmed" not in request.POST:
         return ""
     if not reason:
-        messages.error(request, "Give a reason: nothing was done.")
+        messages.error(request, "Nothing was done: give a reason.")
     return reason
 
 
@@ -510,15 +510,15 @@ class ReadOnlyAdmin(MemoryAdmin[Row]):
     """A screen of rows that only the server writes."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Return False: nobody adds a row by hand."""
+        """Return False: only the server adds rows."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: nobody changes a row by hand."""
+        """Return False: only the server changes rows."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: nobody deletes a row by hand; see erasure."""
+        """Return False: rows are deleted only by the server, for example by an erasure."""
         return False
 
     def get_object(
@@ -529,7 +529,7 @@ class ReadOnlyAdmin(MemoryAdmin[Row]):
         content = () if access.sees_content(request.user) else masking.content_fields(self.model)
         for field in self.opts.concrete_fields if row else ():
             if not isinstance(field, models.CharField | models.TextField):
-                continue  # it may be large, and deferred
+                continue  # such a field may be large, and deferred
             value = getattr(row, field.attname)
             if isinstance(value, str) and value:  # an empty text hides nothing
                 is_hidden = field.name in content
@@ -543,17 +543,17 @@ class PausedAdmin(ReadOnlyAdmin[Paused]):
     actions = ["resume"]
 
     def actions_for(self, row: Paused) -> Collection[str]:
-        """Offer to resume, unless it was resumed already."""
+        """Offer to resume the work, unless it has been resumed."""
         return [] if row.resumed_at else ["resume"]
 
     @admin.display(description="state", ordering="resumed_at")
     def standing(self, row: Paused) -> str:
-        """Show whether it is still paused."""
+        """Show whether the pause is still in effect."""
         return badge("resolved", "resumed") if row.resumed_at else badge("paused")
 
     @admin.display(description="reason", ordering="reason")
     def why(self, row: Paused) -> str:
-        """Show why it was paused."""
+        """Show the reason for the pause."""
         return inline(shortened(row.reason))
 
 
@@ -573,11 +573,11 @@ class WorkAdmin(ReadOnlyAdmin[Work]):
 
     @admin.action(description="Retry now", permissions=["operate"])
     def try_now(self, request: HttpRequest, queryset: QuerySet[Work]) -> None:
-        """Retry unfinished work at once."""
+        """Retry unfinished work now."""
         due = queryset.filter(due_at__isnull=False)
         number = due.update(run_after=timezone.now(), hinted_at=None)
         tried = counted(number, str(self.opts.verbose_name))
-        messages.success(request, f"{tried} will be tried again at once.")
+        messages.success(request, f"{tried} will be retried now.")
 
 
 class PresenceFilter(admin.SimpleListFilter):
@@ -605,7 +605,7 @@ def rows_for(request: HttpRequest, model: type[Row]) -> QuerySet[Row]:
 
 
 def may_see(request: HttpRequest, model: type[models.Model]) -> bool:
-    """Tell whether the staff member may see rows of this model."""
+    """Return whether the staff member may see rows of this model."""
     return request.user.has_perm(f"{model._meta.app_label}.view_{model._meta.model_name}")
 
 

@@ -50,7 +50,7 @@ from memory.project.values import RecordId
 from memory.staff import access
 from memory.temporal import history, rollback
 
-# Any further items are only counted: the first ones show what a rollback affects.
+# Maximum number of items listed for a rollback; further items are only counted.
 MAX_LEFT_OUT = 20
 
 REDACTING = "A redaction of this user's memory is under way: try again in a moment."
@@ -94,13 +94,13 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         ),
         ("Gate", {"fields": ["checks", "counts", "checked_in"]}),
         ("Changes", {"fields": ["record_changes", "all_edits", "file_changes"]}),
-        ("Calls of the language model", {"fields": ["attempts"]}),
+        ("Language model calls", {"fields": ["attempts"]}),
         ("Related", {"fields": ["cited", "settled", "seen", "runs"]}),
         ("The project", {"fields": ["files"]}),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Checkpoint]:
-        """Defer columns that lists do not show; of the edits, they show only the first."""
+        """Defer columns that lists do not show, and annotate the first edit, which they do show."""
         return (
             super()
             .get_queryset(request)
@@ -130,7 +130,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     ) -> TemplateResponse | None:
         """After confirmation, restore the version as a new version; the log stays unchanged."""
         if queryset.count() != 1:
-            messages.error(request, "Choose one version: nothing was done.")
+            messages.error(request, "Nothing was done: select one version only.")
             return None
         checkpoint = queryset.select_related("user__workspace").get()
         try:
@@ -177,7 +177,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="next")
     def children_links(self, checkpoint: Checkpoint) -> str:
-        """Link to the versions built on it."""
+        """Link to the versions built on this version."""
         return lines(
             _version(child) for child in checkpoint.children.order_by("version").defer(*HEAVY)
         )
@@ -199,7 +199,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         )
         if first is None:
             return NOTHING
-        more = f" and {counted(number - 1, 'edit')} more" if number > 1 else ""
+        more = f" and {counted(number - 1, 'more edit')}" if number > 1 else ""
         return format_html("{}{}", edit_title(first), more)
 
     @admin.display(description="checks")
@@ -223,7 +223,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         """Show the kind of sandbox that the gate used."""
         return sandbox_badge(checkpoint.verdict.get("runner", ""))
 
-    @admin.display(description="checked by")
+    @admin.display(description="executed in")
     def checked_in(self, checkpoint: Checkpoint) -> str:
         """Show the kind of sandbox, with a warning if it is for development."""
         return sandbox(checkpoint.verdict.get("runner", ""))
@@ -262,14 +262,14 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="files, side by side")
     def file_changes(self, checkpoint: Checkpoint) -> SafeString | str:
-        """Show each file beside its earlier text."""
+        """Show each changed file next to its earlier text."""
         if checkpoint.user.redacting_since is not None:
             return REDACTING
         return show_files(checkpoint.parent, checkpoint)
 
     @admin.display(description="calls")
     def attempts(self, checkpoint: Checkpoint) -> SafeString | str:
-        """Show each model call by the work that made this version, with its outcome and usage."""
+        """Show each model call made while creating this version, with its outcome and usage."""
         return show_attempts(checkpoint)
 
     @admin.display(description="files")
@@ -343,7 +343,7 @@ class BlobAdmin(ReadOnlyAdmin[Blob]):
     list_filter = ["user__workspace"]
     list_select_related = ["user"]
     search_fields = ["=hash", "user__user_id"]
-    search_help_text = "By the whole hash or user id."
+    search_help_text = "By full hash or user id."
     ordering = ["-id"]
     when_empty = "No project has a file yet."
     fields = ["user_link", "used_as", "hash", "size", "shown"]
@@ -371,7 +371,7 @@ class BlobAdmin(ReadOnlyAdmin[Blob]):
 
     @admin.display(description="characters")
     def size(self, blob: Blob) -> str:
-        """Count its characters."""
+        """Count the file's characters."""
         characters = getattr(blob, "characters", 0)
         return TOLD if characters is None else f"{characters:,}"
 

@@ -35,9 +35,10 @@ from memory.temporal import history, instants
 from memory.texts import one_line
 from memory.users import refuse_merged
 
-# A query shows its day if its evaluation time is further than this from the time of asking.
+# The form shows the day of a query whose evaluation time differs by more than this from the time
+# at which it was asked.
 NOW = datetime.timedelta(minutes=1)
-# Maximum numbers of a staff member's queries listed, and of versions to choose from.
+# Maximum number of a staff member's queries listed, and of versions to choose from.
 MAX_HISTORY = 20
 MAX_VERSIONS = 50
 _MAX_CLASSES = 80
@@ -60,13 +61,15 @@ class QueryForm(forms.Form):
                 "data-console": "",
             }
         ),
-        error_messages={"required": "Write a query: an expression, or statements that end in one."},
+        error_messages={
+            "required": "Write a query: an expression, or statements that end with an expression."
+        },
     )
     as_of = forms.CharField(required=False, max_length=100)
     at = forms.CharField(required=False, max_length=100)
 
     def clean_code(self) -> str:
-        """Return the code with Python's line ends."""
+        """Return the code with Python's line endings."""
         code = str(self.cleaned_data["code"]).replace("\r\n", "\n")
         if not code.strip():
             raise forms.ValidationError(self.fields["code"].error_messages["required"])
@@ -120,7 +123,7 @@ def console_url(user: MemoryUser) -> str:
 
 
 def _with_python_line_ends(request: HttpRequest) -> dict[str, str]:
-    """Return the posted fields with Python's line ends; browsers send two characters for each."""
+    """Return the posted fields with Python's line endings; browsers send two characters each."""
     posted = {name: request.POST.get(name, "") for name in QueryForm.base_fields}
     return {**posted, "code": posted["code"].replace("\r\n", "\n")}
 
@@ -144,7 +147,7 @@ def _asked(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run | Non
 
 
 def _standing(user: MemoryUser) -> str:
-    """Return why this user cannot be queried; empty if they can."""
+    """Return why this user cannot be queried; empty if the user can be queried."""
     try:
         refuse_merged(user)
         queries.version_of(history.now(user))
@@ -242,7 +245,7 @@ def _versions(user: MemoryUser, chosen: str) -> list[tuple[str, str]]:
 
 
 def _schema(head: Checkpoint | None) -> list[dict[str, Any]]:
-    """Return the names for queries: each domain's collections, with their records' fields."""
+    """Return the names that queries can use: each domain's collections and their fields."""
     told, left = [], _MAX_CLASSES
     for domain in retrieval.outline(head).domains.values():
         holders = [

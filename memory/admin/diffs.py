@@ -27,10 +27,10 @@ from memory.privacy.redaction import TOLD
 from memory.temporal import differences
 from memory.temporal.differences import RecordChange
 
-# Limits on the characters compared on one page, for both sides together, and on the records shown.
+# Maximum number of characters compared on one page (both sides together), and of records shown.
 MAX_COMPARED = 400_000
 MAX_RECORDS = 100
-# Files whose line counts have a larger product than this are shown as completely different.
+# If the product of the two line counts exceeds this, a file is shown as completely different.
 _MAX_WORK = 250_000
 _MAX_ROWS = 2_000
 # The number of unchanged lines shown around changes.
@@ -48,8 +48,7 @@ def side_by_side(before: str, after: str) -> SafeString:
         if (more := len(rows) - _MAX_ROWS) > 0:
             table = format_html("{}<div>… {}</div>", table, counted(more, "more line"))
         if same:
-            title = counted(len(rows), "line") + " that are the same"
-            table = folded(title if len(rows) > 1 else "1 line that is the same", table)
+            table = folded(counted(len(rows), "unchanged line"), table)
         parts.append(table)
     return format_html_join("", "{}", ((part,) for part in parts))
 
@@ -77,7 +76,7 @@ def _stretches(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[bool, l
 
 
 def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[bool, int, int, int, int]]:
-    """Yield (same, start and end in the old text, start and end in the new one)."""
+    """Yield (same, start and end in the old text, start and end in the new text)."""
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
         start += 1
@@ -104,7 +103,7 @@ def _table(
         '<col class="number"><col><col class="number"><col></colgroup><thead><tr>'
         '<th scope="col">line</th><th scope="col">before</th>'
         '<th scope="col">line</th><th scope="col">after</th></tr></thead><tbody>{}</tbody></table>',
-        "The same before and after" if same else "Before and after, line by line",
+        "Unchanged lines" if same else "Before and after, line by line",
         format_html_join("", "<tr>{}{}</tr>", (_cells(row, old, new) for row in rows)),
     )
 
@@ -138,7 +137,7 @@ def changed_files(before: Checkpoint | None, after: Checkpoint) -> list[str]:
 
 
 def show_files(before: Checkpoint | None, after: Checkpoint) -> SafeString | str:
-    """Show each file that the version changed beside its earlier text, within the page's limit."""
+    """Show each changed file next to its earlier text, within the page's limit."""
     paths = changed_files(before, after)
     old, new = before.tree if before else {}, after.tree
     hashes = {tree[path] for path in paths for tree in (old, new) if path in tree}
@@ -164,7 +163,7 @@ def show_files(before: Checkpoint | None, after: Checkpoint) -> SafeString | str
         if None in taken[path]:
             rows.append(format_html("{} {}", title, TOLD))
         elif path not in read:
-            rows.append(format_html("{} too large to be compared here", title))
+            rows.append(format_html("{} (too large to compare here)", title))
         elif not any(taken[path]):
             continue  # the empty __init__.py of a package
         else:
@@ -197,7 +196,7 @@ def show_records(before: Checkpoint | None, after: Checkpoint) -> SafeString | s
     if None in found_sizes:
         return TOLD
     if sum(found_sizes) > MAX_COMPARED:
-        return "Too many to be compared here: the edits below name them."
+        return "The files are too large to compare here: see the edits below."
     try:
         found = differences.difference(before, after)
     except Redacted:
@@ -213,7 +212,7 @@ def show_records(before: Checkpoint | None, after: Checkpoint) -> SafeString | s
         _record(kind, word, change, pages) for kind, word, change in shown
     ]
     if (more := len(changes) - len(shown)) > 0:
-        rows.append(f"… and {counted(more, 'record')} more")
+        rows.append(f"… and {counted(more, 'more record')}")
     return lines(rows)
 
 

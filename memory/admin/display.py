@@ -1,7 +1,7 @@
 """Safe display of values: text, badges, JSON, source.
 
-Content from people, models and backends is untrusted. Everything here escapes it, and writes out
-the characters that would reorder or hide the text around them.
+Content from people, models and backends is untrusted. Everything here escapes such content, and
+writes out characters that would reorder or hide the text around them.
 """
 
 import json
@@ -20,7 +20,7 @@ from memory.texts import visible as visible
 
 NOTHING = "–"
 
-# Enough to judge the content by; the rest can be read over the API.
+# Maximum number of characters shown, enough to judge the content; the API returns the rest.
 MAX_TEXT = 100_000
 
 _TONES = {
@@ -102,7 +102,7 @@ _TONES = {
 
 
 def visible_json(text: str) -> str:
-    """Return equivalent JSON with characters escaped that would reorder or hide text."""
+    """Return equivalent JSON in which characters that would reorder or hide text are escaped."""
     return STEERING.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
@@ -112,7 +112,7 @@ def inline(text: str) -> SafeString:
 
 
 def badge(value: str, label: str | None = None) -> SafeString:
-    """Return a label on the colour that matches the value; a value without a tone is plain."""
+    """Return a label in the colour that matches the value; a value without a colour is plain."""
     return format_html(
         '<span class="badge {}">{}</span>', _TONES.get(value, "plain"), label or value
     )
@@ -230,20 +230,20 @@ def problem(error: Mapping[str, Any] | None) -> SafeString | str:
 
 # The question that each check of the gate answers, for readers who do not know its code.
 _ASKS = {
-    "policy": "Is it valid Python without side effects?",
-    "no loss": "Is every record still there, unless it was retired?",
+    "policy": "Is the code valid Python without side effects?",
+    "no loss": "Does the project still contain every record that was not retired?",
     "grounding": "Do the entries support what the records state?",
-    "holds": "Does an entry support an edit by a model that would silence alerts?",
+    "holds": "If a model's edit would silence alerts, does an entry support it?",
     "types": "Is the code correctly typed?",
-    "execution": "Does it run in the sandbox?",
-    "tests": "Do its tests pass?",
+    "execution": "Does the code run in the sandbox?",
+    "tests": "Do the tests pass?",
     "constraints": "Do the constraints run without unexpected alerts?",
     "mutants": "Do the tests fail for a constraint that never fires?",
     "coverage": "Is every entry settled?",
     "edits": "Can the edits be applied?",
     "files": "Can the files be parsed?",
     "import": "Can the project be imported?",
-    "shape": "Does it declare the records that it requires?",
+    "shape": "Does the constraint declare the records that it requires?",
 }
 
 

@@ -38,18 +38,18 @@ def erase_chosen(
     """
     users = _users(chosen)
     if len(users) > MAX_CHOSEN:
-        messages.error(request, f"Choose at most {MAX_CHOSEN} users: nothing was done.")
+        messages.error(request, f"Nothing was done: select at most {MAX_CHOSEN} users.")
         return None
     if not (reason := confirmed_reason(request)):
         return _question(request, users, action)
     if not is_typed(request, chosen):
-        messages.error(request, f"Type {_to_type(users)} to confirm: nothing was done.")
+        messages.error(request, f"Nothing was done: to confirm, type {_to_type(users)}.")
         return _question(request, users, action)
     for user in users:
         try:
             row = user_erasure.ask(user, by=staff_of(request), reason=reason)
         except (user_erasure.ErasureRefused, UserMerged) as error:
-            messages.error(request, f"{user}: nothing was done. {error}")
+            messages.error(request, f"Nothing was done for {user}. {error}")
             continue
         StaffAction.objects.create(
             user_id=int(str(request.user.pk)),
@@ -59,7 +59,7 @@ def erase_chosen(
             action_flag=CHANGE,
             change_message="Erased a user.",  # the row has the reason, for those who may see it
         )
-        messages.success(request, format_html("The user is erased: {}", link(row)))
+        messages.success(request, format_html("The user was erased: {}", link(row)))
     return None
 
 
@@ -68,7 +68,7 @@ def _to_type(users: Sequence[MemoryUser]) -> str:
 
 
 def is_typed(request: HttpRequest, chosen: QuerySet[MemoryUser]) -> bool:
-    """Tell whether the typed text confirms the erasure of these users."""
+    """Return whether the typed text confirms the erasure of these users."""
     users, typed = _users(chosen), request.POST.get("typed", "").strip()
     return typed == (users[0].user_id if len(users) == 1 else str(len(users)))
 
@@ -100,7 +100,7 @@ def _question(request: HttpRequest, users: list[MemoryUser], action: str) -> Tem
 
 
 class StateFilter(PresenceFilter):
-    """Filters erasures by whether they are done."""
+    """Filters erasures by whether they are complete."""
 
     title = "state"
     parameter_name = "state"
@@ -120,9 +120,9 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
     ]
     list_select_related = ["user__workspace"]
     search_fields = ["=user__public_id", "=id", "by", "reason"]
-    search_help_text = "By public id of the user, id of the erasure, who requested it, or reason."
+    search_help_text = "By the user's public id, the erasure's id, who requested it, or the reason."
     ordering = ["-created_at", "-id"]
-    when_empty = "Nobody has been erased yet."
+    when_empty = "No user has been erased yet."
     fieldsets = [
         (None, {"fields": ["user_name", "workspace", "how_far", "by", "reason", "created_at"]}),
         ("What was deleted", {"fields": ["finished_at", "log", "numbers"]}),
@@ -154,7 +154,7 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
 
     @admin.display(description="by", ordering="by")
     def wanted_by(self, row: UserErasure) -> str:
-        """Name the person who asked for it."""
+        """Name the person who requested the erasure."""
         return inline(row.by)
 
     @admin.display(description="the log")
@@ -175,7 +175,7 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
             for name, number in sorted(row.counts.items())
         )
 
-    @admin.display(description="waits for sandbox hosts")
+    @admin.display(description="waiting for sandbox hosts")
     def waits_for(self, row: UserErasure) -> str:
         """Name the hosts that have not yet confirmed that they hold no data about the user."""
         return lines(map(inline, row.hosts))

@@ -38,7 +38,7 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
     search_help_text = "By user id or constraint."
     action_form = NotedActionForm
     action_note = "Reason (for the history)"
-    when_empty = "No constraint has been too noisy yet."
+    when_empty = "No constraint has been paused for being too noisy yet."
     fieldsets = [
         (None, {"fields": ["name", "standing", "user_link", "reason"]}),
         (
@@ -60,7 +60,7 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
 
     @admin.display(description="reason for resuming")
     def because(self, paused: PausedConstraint) -> str:
-        """Show why it was resumed."""
+        """Show why the constraint was resumed."""
         return preformatted(paused.resumed_because)
 
     @admin.action(description="Resume the selected constraints", permissions=["operate"])
@@ -79,7 +79,7 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
             messages.success(request, f"{counted(done, 'constraint')} resumed.")
         if done < len(chosen):
             left = counted(len(chosen) - done, "constraint")
-            messages.warning(request, f"{left} skipped: resumed already.")
+            messages.warning(request, f"{left} skipped: already resumed.")
 
 
 @admin.register(AlertFeedback)

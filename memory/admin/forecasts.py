@@ -36,7 +36,7 @@ _WILL = {
     "changes": "will change",
     "resolves": "will resolve",
     "fails": "will fail",
-    "recovers": "will no longer fail",
+    "recovers": "will stop failing",
 }
 
 
@@ -45,7 +45,7 @@ def alerts_among(
 ) -> Mapping[str, Alert]:
     """Return the newest of these alerts for each fingerprint in the forecast, by fingerprint.
 
-    Alerts have the message, which forecasts lack. Only the first five hundred fingerprints are
+    Alerts contain the message, which forecasts lack. Only the first five hundred fingerprints are
     looked up.
     """
     wanted = list(dict.fromkeys(one["fingerprint"] for one in events if one["fingerprint"]))
@@ -150,7 +150,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Forecast | None:
-        """Return the forecast, with the alerts of its events looked up for their messages."""
+        """Return the forecast with its events, and the alerts that contain the events' messages."""
         forecast = super().get_object(request, object_id, from_field)
         if forecast is not None:
             events = forecasts.with_causes(forecast.timeline)
@@ -179,16 +179,16 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
         told, alerts = forecast.__dict__["_told"]
         rows = [event(one, alerts) for one in told[:LISTED]]
         more = len(told) - len(rows)
-        return lines([*rows, f"{counted(more, 'event')} more"] if more else rows)
+        return lines([*rows, counted(more, "more event")] if more else rows)
 
-    @admin.display(description="without forecast")
+    @admin.display(description="without a complete forecast")
     def unforeseen(self, forecast: Forecast) -> SafeString | str:
         """List the constraints whose forecast is missing or incomplete, with the reasons."""
         return lines(unforeseen(forecast))
 
     @admin.display(description="took")
     def took(self, forecast: Forecast) -> str:
-        """Show how long it took, and the number of calls."""
+        """Show how long the forecast took, and the number of calls."""
         if not forecast.timings:
             return NOTHING
         return facts({**forecast.timings, "seconds": round(forecast.timings["seconds"], 2)})

@@ -42,7 +42,7 @@ class Day:
 
     @property
     def title(self) -> str:
-        """The text of a marked day, for screen readers."""
+        """The screen-reader text of a day that has events."""
         return f"{self.date.isoformat()}: {counted(len(self.events), 'event')}"
 
     @property
@@ -57,7 +57,7 @@ class Day:
         yield from (event(one, self.alerts) for one in self.events[:LISTED])
         more = len(self.events) - LISTED
         if more > 0:
-            yield f"{counted(more, 'event')} more"
+            yield counted(more, "more event")
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Calendar:
 
 
 def forecast_of(user: MemoryUser) -> Forecast | None:
-    """Return the user's forecast, fetched once per row; None if there is none."""
+    """Return the user's forecast, cached on the row; None if the user has no forecast."""
     if "_forecast" not in user.__dict__:
         rows = Forecast.objects.filter(user=user).select_related("checkpoint")
         found = rows.defer(*heavy("checkpoint")).first()
@@ -119,7 +119,7 @@ def alerts_of(user: MemoryUser) -> Mapping[str, Alert]:
 
 
 def events_of(user: MemoryUser, forecast: Forecast) -> Sequence[Mapping[str, Any]]:
-    """Return the events forecast after the constraints last ran, by time; computed once per row."""
+    """Return the events forecast after the constraints last ran, by time; cached on the row."""
     if "_foreseen" not in user.__dict__:
         after = user.alerts_instant or forecast.start
         assert after is not None

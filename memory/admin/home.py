@@ -1,4 +1,4 @@
-"""The front page: whether something is wrong now, what it is, and links to the rows."""
+"""The front page: current problems and recent activity, with links to the rows."""
 
 import datetime
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -79,7 +79,7 @@ class Chart:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether there is nothing to draw."""
+        """Return whether there is nothing to draw."""
         return not any(any(one.numbers) for one in self.series)
 
     @property
@@ -144,7 +144,7 @@ def _alarms(request: HttpRequest) -> Sequence[Mapping[str, Any]]:
 
 
 def _dispatched(request: HttpRequest, now: datetime.datetime) -> str | None:
-    """Return when work was last dispatched; None without permission to see that."""
+    """Say when work was last dispatched; None without permission to see heartbeats."""
     if not may_see(request, Heartbeat):
         return None
     last = Heartbeat.objects.filter(name=alarms.DISPATCHER).first()
@@ -181,7 +181,7 @@ def _alerts(request: HttpRequest) -> Mapping[str, Any]:
 
 
 def _work(request: HttpRequest) -> Iterator[Mapping[str, Any]]:
-    """Yield the status of each kind of work, except those with no work."""
+    """Yield the status of each kind of work that has any work."""
     narrow = partial(seen_by, request.user)
     kinds = [kind.within(narrow) for kind in stuck.KINDS.values() if may_see(request, kind.model)]
     for one in stuck.standings(kinds):
@@ -369,7 +369,7 @@ def _versions(
                 lambda start: _within(EntryOutcome, "decided_at", start, period.length, **only),
             )
         )
-    return Chart("versions", "What the gate decided", _labels(period, starts), series)
+    return Chart("versions", "Gate decisions", _labels(period, starts), series)
 
 
 def _spending_rows(period: Period) -> Model:

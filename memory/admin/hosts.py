@@ -13,7 +13,7 @@ from memory.work import hosts
 
 
 def state_of(host: SandboxHost) -> SafeString:
-    """Show whether a host is alive and takes work."""
+    """Show whether a host is alive and accepts work."""
     if timezone.now() - host.seen_at < hosts.SILENT:
         if hosts.PROBLEM in host.report:
             return badge("failed", "accepts no work")
@@ -36,9 +36,12 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
         "resident",
     ]
     search_fields = ["name"]
-    search_help_text = "By a part of the name."
+    search_help_text = "By part of the name."
     ordering = ["name"]
-    when_empty = "No sandbox worker is running: nothing is checked, answered or alerted."
+    when_empty = (
+        "No sandbox worker is running, so no change is checked, no query is answered and no alert"
+        " is raised."
+    )
     fields = ["host", "state", "seen_at", "started_at", "threads", "said", "executed"]
 
     @admin.display(description="host", ordering="name")
@@ -48,12 +51,12 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
 
     @admin.display(description="state", ordering="seen_at")
     def state(self, host: SandboxHost) -> SafeString:
-        """Show whether it is alive and takes work."""
+        """Show whether the host is alive and accepts work."""
         return state_of(host)
 
     @admin.display(description="runner")
     def kind_of_sandbox(self, host: SandboxHost) -> str:
-        """Show the kind of its sandboxes."""
+        """Show the kind of the host's sandboxes."""
         return sandbox_badge(str(host.report.get("runner", "")))
 
     @admin.display(description="ready")
@@ -73,5 +76,5 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
 
     @admin.display(description="runs")
     def executed(self, host: SandboxHost) -> SafeString:
-        """Link to the runs that it executed."""
+        """Link to the runs that the host executed."""
         return link_to_list(Run, "executed runs", host__exact=host.name)

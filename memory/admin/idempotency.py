@@ -9,15 +9,15 @@ from memory.models import IdempotencyKey
 
 @admin.register(IdempotencyKey)
 class IdempotencyKeyAdmin(ReadOnlyAdmin[IdempotencyKey]):
-    """The keys of the writes of the last few days."""
+    """The keys of writes from the last few days."""
 
     list_display = ["name", "user_link", "workspace", "created_at"]
     list_filter = ["workspace"]
     list_select_related = ["user", "workspace"]
     search_fields = ["=key", "user__user_id"]
-    search_help_text = "By the whole key or user id."
+    search_help_text = "By full key or user id."
     ordering = ["-created_at"]
-    when_empty = "No request with an Idempotency-Key in the last days."
+    when_empty = "No request has had an Idempotency-Key in the last few days."
     fields = ["name", "user_link", "workspace", "created_at", "fingerprint", "came_to"]
 
     @admin.display(description="key", ordering="key")

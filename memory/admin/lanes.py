@@ -51,7 +51,7 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
                 ]
             },
         ),
-        ("Tries", {"fields": ["attempts", "run_after", "error"]}),
+        ("Attempts", {"fields": ["attempts", "run_after", "error"]}),
         (
             "Worker",
             {"fields": ["lease_owner", "lease_expires_at", "token", "hinted_at"]},
@@ -98,7 +98,7 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
 
     @admin.action(description="Retry the selected work now", permissions=["operate"])
     def try_now(self, request: HttpRequest, queryset: QuerySet[Lane]) -> None:
-        """Skip the wait after failures; the dispatcher takes the work at its next tick."""
+        """Skip the delay after failures; the dispatcher hands the work out at its next tick."""
         chosen = queryset.count()
         number = lanes.hurry(queryset)
         if number:

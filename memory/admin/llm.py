@@ -34,7 +34,7 @@ from memory.staff.access import PROMPTS
 # Columns that lists do not load, and that only some of the staff may read at all.
 CONTENT = ("prompt", "answer")
 
-# Limits on the calls shown for a version, and on the pieces of work that they belong to.
+# Maximum number of calls shown for a version, and of the pieces of work that they belong to.
 MAX_ATTEMPTS = 100
 MAX_WORKS = 20
 
@@ -62,7 +62,7 @@ class ModelFilter(admin.SimpleListFilter):
 
 
 def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
-    """Show all calls by the pieces of work that made a version, including failed calls."""
+    """Show all calls, including failed calls, of the pieces of work that made a version."""
     works = set(checkpoint.llm_calls.order_by().values_list("work", flat=True)[:MAX_WORKS])
     if not works:
         return "No language model was involved."
@@ -104,7 +104,7 @@ def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
 
 
 def show_track_record(workspace: Workspace, record: TrackRecord) -> list[str]:
-    """Return lines that describe a track record and say whether it stops the model."""
+    """Return lines that describe a track record and say whether the model is stopped."""
     told: list[str] = [
         format_html("{} {}", badge("bad", "stopped"), inline(record.stopped))
         if record.stopped
@@ -114,7 +114,8 @@ def show_track_record(workspace: Workspace, record: TrackRecord) -> list[str]:
     if again := track_records.resumption(workspace, record.model):
         told.append(
             inline(
-                f"Judged since {again['at'][:16]} UTC, when {again['by']} allowed it to continue."
+                f"The track record begins at {again['at'][:16]} UTC, when {again['by']} allowed the"
+                " model to continue."
             )
         )
         told.append(inline(f"Reason: {again['reason']}"))
@@ -127,7 +128,7 @@ def _number(value: int | None) -> str:
 
 @admin.register(LlmCall)
 class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
-    """Attempts at calls: the user, the purpose, the usage and the outcome."""
+    """Attempts at calls, with the user, the purpose, the usage and the outcome."""
 
     list_display = [
         "name",
@@ -257,7 +258,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
         """Show the cost, if it is known."""
         return NOTHING if call.cost is None else money(call.cost)
 
-    @admin.display(description="at most")
+    @admin.display(description="reserved")
     def reserved(self, call: LlmCall) -> str:
         """Show the amount that was reserved while the call was under way."""
         cost = "" if call.reserved_cost is None else f", {money(call.reserved_cost)}"
@@ -265,17 +266,17 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="took", ordering="seconds")
     def took(self, call: LlmCall) -> str:
-        """Show how long it took."""
+        """Show how long the call took."""
         return NOTHING if call.seconds is None else f"{call.seconds:.2f} s"
 
     @admin.display(description="request")
     def question(self, call: LlmCall) -> str:
-        """Show the number of the request within the work, and that of the attempt."""
+        """Show the number of the request within the work, and the number of the attempt."""
         return f"request {call.turn}, attempt {call.attempt}"
 
-    @admin.display(description="other calls of the same work")
+    @admin.display(description="calls for the same work")
     def beside(self, call: LlmCall) -> str:
-        """Link to the other calls of the same piece of work."""
+        """Link to all calls for the same piece of work."""
         number = LlmCall.objects.filter(work=call.work).count()
         return link_to_list(LlmCall, counted(number, "call"), q=str(call.work))
 
@@ -287,7 +288,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="version")
     def checkpoint_link(self, call: LlmCall) -> str:
-        """Link to the version that it led to."""
+        """Link to the version that the call led to."""
         version = call.checkpoint
         return link(version, f"v{version.version}" if version else None)
 
@@ -321,7 +322,7 @@ def _content(call: LlmCall, which: int) -> str:
         found = llm_calls.content(call)[which]
     except encryption.EncryptionError as error:
         return str(error)
-    return "not kept" if found is None else pretty(found)
+    return "not stored" if found is None else pretty(found)
 
 
 def money(amount: Decimal) -> str:
@@ -335,7 +336,7 @@ def _totals(calls: QuerySet[LlmCall], pages: paging.BoundedPaginator) -> list[tu
     if not number:
         return []
     if pages.is_cut:
-        return [("Totals", f"of up to {paging.MAX_ROWS:,} calls; see model spending for more")]
+        return [("Totals", f"shown for at most {paging.MAX_ROWS:,} calls; see model spending")]
     found = calls.order_by().aggregate(
         sent=Sum("input_tokens", default=0),
         received=Sum("output_tokens", default=0),

@@ -23,6 +23,7 @@ from memory.admin.base import (
 from memory.admin.display import (
     NOTHING,
     badge,
+    counted,
     inline,
     preformatted,
     pretty,
@@ -39,7 +40,7 @@ PENDING = "pending"
 
 
 class OutcomeFilter(admin.SimpleListFilter):
-    """A filter by outcome; entries without one are pending."""
+    """A filter by outcome; entries without an outcome are pending."""
 
     title = "outcome"
     parameter_name = "outcome"
@@ -53,7 +54,7 @@ class OutcomeFilter(admin.SimpleListFilter):
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[LogEntry]
     ) -> QuerySet[LogEntry] | None:
-        """Keep the entries with this outcome, or without any."""
+        """Keep the entries with this outcome, or without an outcome."""
         decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
         if self.value() == PENDING:
             return queryset.filter(~Exists(decided))
@@ -137,12 +138,12 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.action(description="Redact the selected entries…", permissions=["operate"])
     def redact(self, request: HttpRequest, queryset: QuerySet[LogEntry]) -> TemplateResponse | None:
-        """Redact the entries, after showing what is removed with them."""
+        """Redact the entries, after showing what else is removed."""
         return redact_chosen(request, queryset, "redact")
 
     @admin.display(description="merged from")
     def merged_from(self, entry: LogEntry) -> str:
-        """Link to the merged user's entry that this one is a copy of."""
+        """Link to the merged user's entry of which this entry is a copy."""
         for merge, seq in copies.origins(entry.user, [entry.seq]).values():
             original = LogEntry.objects.get(user=merge.merged, seq=seq)
             return format_html("{} of {}", link_to_entry(original), link(merge.merged))
@@ -178,7 +179,9 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         """Link to the outcome and to its version."""
         outcome = log.outcomes(entry.user, [entry.seq]).get(entry.seq)
         if outcome is None:
-            return format_html("{} {}", badge(PENDING), "no version of the project contains it yet")
+            return format_html(
+                "{} {}", badge(PENDING), "no version of the project contains the entry yet"
+            )
         checkpoint = outcome.checkpoint
         relation = "at" if outcome.outcome == Outcome.REJECTED else "with"
         return format_html(
@@ -214,18 +217,18 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="derived from")
     def derived(self, entry: LogEntry) -> str:
-        """Link to the entries that this one was made from."""
+        """Link to the entries from which this entry was derived."""
         return links_to_entries(entry.user, entry.derived_from)
 
     @admin.display(description="source of")
     def derivatives(self, entry: LogEntry) -> str:
-        """Link to the entries that were made from this one."""
+        """Link to the entries that were derived from this entry."""
         made = LogEntry.objects.filter(user=entry.user, derived_from__contains=[entry.seq])
         return links_to_entries(entry.user, made.values_list("seq", flat=True)[:100])
 
-    @admin.display(description="alerts based on it")
+    @admin.display(description="alerts based on this entry")
     def alerts(self, entry: LogEntry) -> str:
-        """Link to the alerts, live and past, that cite it or entries derived from it."""
+        """Link to the alerts, live and past, that cite this entry or entries derived from it."""
         whole = redaction.closure(entry.user, [entry.seq])
         return links_to_alerts(
             Alert.objects.listed().filter(user=entry.user, entries__overlap=whole)
@@ -260,12 +263,14 @@ def _reopen(request: HttpRequest, user: MemoryUser, selection: Selection) -> Non
         messages.error(request, f"{user}: {error}")
         return
     undo = f", recorded in version {done.checkpoint.version}" if done.checkpoint else ""
-    messages.success(request, f"{user}: {len(done.entries)} entries are pending again{undo}.")
+    number = len(done.entries)
+    told = f"{counted(number, 'entry')} {'is' if number == 1 else 'are'} pending again"
+    messages.success(request, f"{user}: {told}{undo}.")
 
 
 @admin.register(EntryOutcome)
 class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
-    """Outcomes of entries; rejected ones have a reason."""
+    """Outcomes of entries; rejected entries have a reason."""
 
     list_display = ["result", "entry", "user_link", "version", "why", "decided_at"]
     list_display_links = ["result"]
@@ -279,7 +284,7 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
     actions = ["reopen", "reopen_all_of_its_version"]
 
     @admin.action(
-        description="Reopen the selected entries: process them again", permissions=["operate"]
+        description="Reopen the selected entries to process them again", permissions=["operate"]
     )
     def reopen(self, request: HttpRequest, queryset: QuerySet[EntryOutcome]) -> None:
         """Reopen the entries, user by user."""
@@ -290,17 +295,17 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
             _reopen(request, user, Selection(entries=seqs))
 
     @admin.action(
-        description="Reopen all entries that their versions settled", permissions=["operate"]
+        description="Reopen all entries settled by the same versions", permissions=["operate"]
     )
     def reopen_all_of_its_version(
         self, request: HttpRequest, queryset: QuerySet[EntryOutcome]
     ) -> None:
-        """Reopen all entries that were settled together with the selected ones."""
+        """Reopen all entries that were settled together with the selected entries."""
         rows = EntryOutcome.objects.filter(
             user__in=queryset.values("user"), checkpoint__in=queryset.values("checkpoint")
         )
         if not rows.exists():
-            messages.error(request, "No version settled these entries: nothing was done.")
+            messages.error(request, "Nothing was done: no version settled these entries.")
             return
         self.reopen(request, rows)
 

@@ -2,11 +2,11 @@
 
 They see the fields that are listed here, and "(hidden)" in place of all others, so a new field is
 hidden until it is listed. States, counts, times and links are open. What people said is hidden, and
-with it everything computed from it, names that reveal it (of records and constraints) and errors,
-which may quote it.
+so are everything computed from it, names that reveal it (those of records and constraints), and
+errors, which may quote it.
 
-Views ask the request whether to hide content. Rendering functions that do not have the request ask
-`is_hidden`, which every request to the admin sets; until one has, it is true.
+Views ask the request whether to hide content. Rendering functions without the request ask
+`is_hidden`, which every request to the admin sets; until a request sets it, it is true.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -107,7 +107,7 @@ OPEN: dict[type[Model], AllBut | frozenset[str]] = {
         AllBut(),
     ),
     # A workspace constraint belongs to nobody, but its text may derive from what people said, and
-    # which users it fits reveals the structure of their projects.
+    # the list of users whom it fits reveals the structure of their projects.
     WorkspaceConstraint: AllBut(("source", "tests", "found", "versions", "fits")),
     WorkspaceConstraintVersion: _names(
         "name workspace constraint_link standing ran_in durations attempts",
@@ -199,7 +199,7 @@ def hiding(is_hidden: bool) -> Iterator[None]:
 
 
 def is_hidden() -> bool:
-    """Tell whether content is hidden in the current request."""
+    """Return whether content is hidden in the current request."""
     return _hidden.get()
 
 
@@ -209,7 +209,7 @@ def content(shown: SafeString | str) -> SafeString | str:
 
 
 def content_fields(model: type[Model]) -> Collection[str]:
-    """Return the fields of a model that hold content; a user's identity is not content."""
+    """Return the fields of a model that contain content; a user's identity is not content."""
     if model is MemoryUser:
         return ()
     erased = REGISTRY[model].content if model in REGISTRY else ()
@@ -224,7 +224,7 @@ def name_of(row: Model) -> str:
 
 
 def is_open(model: type[Model], name: object) -> bool:
-    """Tell whether a field of the model's screen is shown to everybody who sees the screen."""
+    """Return whether a field of the model's screen is shown to everybody who sees the screen."""
     return name in OPEN.get(model, ())
 
 

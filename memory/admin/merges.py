@@ -51,7 +51,7 @@ class MergeAdmin(WorkAdmin[Merge]):
 
     @admin.display(description="into", ordering="user__user_id")
     def user_link(self, row: Merge) -> str:
-        """Link to the user into whom the other was merged."""
+        """Link to the user into whom the other user was merged."""
         return link(row.user)
 
     @admin.display(description="state")
@@ -63,7 +63,7 @@ class MergeAdmin(WorkAdmin[Merge]):
 
     @admin.display(description="entries")
     def progress(self, row: Merge) -> str:
-        """Count the entries processed, and those copied."""
+        """Count the entries processed, and the entries copied."""
         return f"{row.cursor_seq} of {row.last_seq}, {row.copied} copied"
 
     @admin.display(description="constraints not copied")

@@ -27,7 +27,7 @@ from memory.staff.access import seen_by
 from memory.work import stuck
 from memory.work.stuck import Stuck, WorkKind, WorkStatus
 
-# Maximum number of rows listed per kind; "all of them" includes those that are not listed.
+# Maximum number of rows listed per kind; "all stuck …" includes rows that are not listed.
 LISTED = 100
 # Maximum number of rows retried or dismissed at a time.
 MAX_ROWS = 10_000
@@ -49,7 +49,7 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
     list_display = ["name", "standing", "what", "raised_at", "cleared_at", "told"]
     list_filter = [RaisedFilter]
     search_fields = ["name", "detail"]
-    search_help_text = "By a part of the name or of the message."
+    search_help_text = "By part of the name or message."
     ordering = [
         F("raised_at").desc(nulls_last=True),
         F("cleared_at").desc(nulls_first=True),
@@ -74,7 +74,7 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
         visible = [kind for kind in _kinds(request) if _may(request, "view", kind)]
         standings = list(stuck.standings(visible))
         chosen = [one for one in standings if request.GET.get("kind") in (None, "", one.kind.name)]
-        # The page shows errors, and whose work is stuck.
+        # The page shows errors, and names the users whose work is stuck.
         audit.note(request.user, AuditKind.VIEW, audit.Subject(), "work")
         context = {
             **self.admin_site.each_context(request),
@@ -99,19 +99,19 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
         """Show whether the alarm is raised."""
         if alarm.raised_at is not None:
             return badge("failing", "raised")
-        return badge("ok", "over") if alarm.cleared_at else badge("waiting", "not long enough yet")
+        return badge("ok", "over") if alarm.cleared_at else badge("waiting", "not raised yet")
 
     @admin.display(description="problem")
     def what(self, alarm: Alarm) -> str:
         """Show the problem."""
         return inline(alarm.detail)
 
-    @admin.display(description="notified by e-mail", boolean=True)
+    @admin.display(description="staff notified by e-mail", boolean=True)
     def told(self, alarm: Alarm) -> bool:
         """Show whether the mail was sent."""
         return alarm.is_told
 
-    @admin.display(description="error of the notification")
+    @admin.display(description="notification error")
     def trouble(self, alarm: Alarm) -> str:
         """Show why the mail could not be sent."""
         return inline(shortened(alarm.last_error)) if alarm.last_error else NOTHING
@@ -122,7 +122,7 @@ class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
     """Periodic jobs, and the last success of each."""
 
     list_display = ["name", "at"]
-    when_empty = "Neither the dispatcher nor the check for alarms has run yet."
+    when_empty = "Neither the dispatcher nor the alarm check has run yet."
     fields = ["name", "at"]
 
 
@@ -179,13 +179,13 @@ def _act(request: HttpRequest) -> None:
         return
     asked = request.POST.getlist("chosen")
     if not asked:
-        messages.error(request, "Choose some work: nothing was done.")
+        messages.error(request, "Nothing was done: select some work.")
     for kind in _kinds(request):
         keys = _keys(kind, asked)
         if not keys:
             continue
         if not _may(request, "change", kind):
-            messages.error(request, f"You may not change {kind.title}: they were skipped.")
+            messages.error(request, f"{kind.title}: skipped, since you may not change this work.")
             continue
         rows = seen_by(request.user, kind.model._default_manager.filter(pk__in=keys))
         subject = audit.subject_of(rows)
@@ -197,7 +197,7 @@ def _act(request: HttpRequest) -> None:
         if number:
             messages.success(request, f"{kind.title}: {number} {ACTIONS[action]}.")
         if left := len(keys) - number:
-            messages.warning(request, f"{kind.title}: {left} were not changed.")
+            messages.warning(request, f"{kind.title}: {left} not changed.")
 
 
 def _keys(kind: WorkKind, asked: list[str]) -> list[Any]:

@@ -1,6 +1,6 @@
 """One user's own constraints, written, changed and deleted in the admin.
 
-A change is a proposal, as over the API: the gate decides, and what it accepts becomes a version.
+As in the API, a change is a proposal: the gate judges it, and an accepted change becomes a version.
 """
 
 from pathlib import PurePath
@@ -46,12 +46,17 @@ def _text(rows: int, help: str) -> forms.CharField:
 class OwnConstraintForm(forms.Form):
     """A constraint and its tests; `seen` is the hash of the text before the change."""
 
-    name = forms.CharField(max_length=100, help_text="Lower case; its tests import it by its name.")
+    name = forms.CharField(
+        max_length=100,
+        help_text="Use lower case. The tests import the constraint by this name.",
+    )
     source = _text(
         22,
-        "A module with a function check(today) that yields alerts about the records of this user.",
+        "A module with a function check(today) that yields alerts about this user's records.",
     )
-    tests = _text(22, "At least one test in which it fires, and one in which it does not.")
+    tests = _text(
+        22, "At least one test in which the constraint fires, and one in which it does not fire."
+    )
     seen = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     def clean_name(self) -> str:
@@ -87,7 +92,7 @@ def page(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> Htt
     failing = _failing(user)
     told = {
         **context,
-        "title": "Constraint of one user",
+        "title": "Constraint for one user",
         "subtitle": visible(user.user_id),
         "user_name": visible(user.user_id),
         "user_url": page_url(user),
@@ -113,13 +118,13 @@ _FIELDS = ("name", *_TEXTS, "seen")
 
 
 def own_constraint_url(user: MemoryUser, **asked: str) -> str:
-    """Return the URL of the page: for a new constraint, the one called `name`, or a `run`."""
+    """Return the URL of the page: for a new constraint, the constraint `name`, or a `run`."""
     address = reverse("admin:memory_memoryuser_constraint", args=[user.pk])
     return f"{address}?{urlencode(asked)}" if asked else address
 
 
 def may_write(request: HttpRequest) -> bool:
-    """Tell whether a staff member may write users' constraints.
+    """Return whether a staff member may write users' constraints.
 
     That requires access to content, and the permission to make versions.
     """
@@ -133,7 +138,7 @@ def _path(name: str) -> str:
 
 
 def _proposed(request: HttpRequest, user: MemoryUser, form: OwnConstraintForm) -> Run | None:
-    """Propose the form's contents; if they are refused, return None and let the form show why."""
+    """Propose the form's contents; on a refusal, return None and let the form show why."""
     if "delete" in request.POST:
         del form.fields["source"], form.fields["tests"]
     if not form.is_valid():
@@ -157,17 +162,20 @@ def _proposed(request: HttpRequest, user: MemoryUser, form: OwnConstraintForm) -
 
 def _moved(name: str, there: str, seen: str) -> str:
     if not there:
-        return f"The user no longer has a constraint {visible(name)}: nothing was changed."
+        return f"Nothing was changed: the user no longer has a constraint named {visible(name)}."
     if not seen:
-        return f"The user already has a constraint {visible(name)}: open it to change it."
+        return (
+            f"The user already has a constraint named {visible(name)}: open that constraint to"
+            " change it."
+        )
     return (
-        f"The constraint {visible(name)} has changed since you opened it: nothing was written."
-        " Open it again, and repeat your change."
+        f"Nothing was written: the constraint {visible(name)} has changed since you opened it."
+        " Open it again and repeat your change."
     )
 
 
 def _standing(user: MemoryUser) -> str:
-    """Return why nothing can be written for this user; empty if it can."""
+    """Return why no constraint can be written for this user; empty if nothing prevents it."""
     try:
         refuse_merged(user)
         history.refuse_being_redacted(user)
@@ -249,11 +257,11 @@ def _speaks(request: HttpRequest, user: MemoryUser, made: Checkpoint, run: Run) 
     ran = Run.objects.filter(user=user, kind=RunKind.CONSTRAINTS, outcome=RunOutcome.OK)
     if not ran.filter(checkpoint__version__gte=made.version).exists():
         if pauses.of_user(user) is not None:
-            return "Work on this user is paused: the constraint runs when work is resumed."
-        return "It has not run on this version yet: reload this page."
+            return "Work on this user is paused: the constraint will run when work is resumed."
+        return "The constraint has not run on this version yet: reload this page to see its alerts."
     live = rows_for(request, Alert).filter(
         found_by(_path(edit["name"])), user=user, state__in=LIVE_STATES
     )
     if not live.exists():
-        return "It raises no alert now."
-    return format_html("Its alerts now: {}", links_to_alerts(live))
+        return "The constraint currently raises no alert."
+    return format_html("Current alerts of the constraint: {}", links_to_alerts(live))

@@ -10,7 +10,7 @@ MAX_ROWS = 10_000
 
 
 class BoundedPaginator(Paginator[Any]):
-    """Django's paginator, limited to the first `MAX_ROWS` rows; it knows whether there are more."""
+    """Django's paginator, limited to the first `MAX_ROWS` rows; knows whether there are more."""
 
     @cached_property
     def _found(self) -> int:
@@ -25,5 +25,5 @@ class BoundedPaginator(Paginator[Any]):
 
     @property
     def is_cut(self) -> bool:
-        """Tell whether there are more rows."""
+        """Return whether there are more rows."""
         return self._found > MAX_ROWS

@@ -1,4 +1,4 @@
-"""Pauses of the work on users and workspaces: who asked for them, and why."""
+"""Pauses of the work on users and workspaces: who requested the pauses, and why."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -45,7 +45,7 @@ class PauseAdmin(PausedAdmin[Pause]):
     list_select_related = ["user", "workspace"]
     search_fields = ["user__user_id", "workspace__name", "paused_by"]
     search_help_text = "By user id, workspace, or who paused it."
-    when_empty = "Nothing has been paused yet: pause users and workspaces on their own pages."
+    when_empty = "Nothing has been paused yet. Users and workspaces are paused on their own pages."
     fields = [
         *("of_link", "standing", "because"),
         *(("paused_at", "paused_by"), ("resumed_at", "resumed_by")),
@@ -58,7 +58,7 @@ class PauseAdmin(PausedAdmin[Pause]):
 
     @admin.display(description="paused by", ordering="paused_by")
     def who(self, row: Pause) -> str:
-        """Show who paused it."""
+        """Show who paused the work."""
         return inline(row.paused_by)
 
     @admin.display(description="reason")
@@ -80,7 +80,7 @@ class PausableAdmin(MemoryAdmin[Of]):
     action_note = "Reason (for a pause)"
 
     def has_pause_permission(self, request: HttpRequest) -> bool:
-        """Tell whether the staff member may pause and resume work."""
+        """Return whether the staff member may pause and resume work."""
         return request.user.has_perm("memory.change_pause")
 
     def pausing_for(self, row: Of) -> list[str]:
@@ -120,7 +120,7 @@ class PausableAdmin(MemoryAdmin[Of]):
 
 
 def pause_of(row: MemoryUser | Workspace) -> Pause | None:
-    """Return the pause that applies to a row, fetched once per row."""
+    """Return the pause that applies to a row, cached on the row."""
     if "_pause" not in row.__dict__:
         row.__dict__["_pause"] = (
             pauses.of_user(row) if isinstance(row, MemoryUser) else pauses.is_paused(row)

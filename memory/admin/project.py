@@ -1,4 +1,4 @@
-"""The files of a version as a tree, with one file beside it."""
+"""The files of a version as a tree, with one file shown next to it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ _MAX_FILES = 2000
 
 
 def project_url(checkpoint_key: int, path: str = "") -> str:
-    """Return the URL of a version's files, or of one of them."""
+    """Return the URL of a version's files, or of one file."""
     address = reverse("admin:memory_checkpoint_project", args=[checkpoint_key])
     return f"{address}?{urlencode({'path': path})}" if path else address
 

@@ -39,14 +39,14 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
     list_filter = [RetiredFilter, "user__workspace"]
     list_select_related = ["user"]
     search_fields = ["=key", "collection", "user__user_id"]
-    search_help_text = "By the whole key, collection or user id."
+    search_help_text = "By full key, collection or user id."
     ordering = ["-id"]
     when_empty = "No project has a record yet."
     fieldsets = [
         (None, {"fields": [("standing", "user_link")]}),
         ("Content", {"fields": ["content"]}),
         ("Evidence", {"fields": ["entries"]}),
-        ("Derived from it", {"fields": ["alerts"]}),
+        ("Derived from the record", {"fields": ["alerts"]}),
         ("Location", {"fields": ["file", "added_in", "retired_in"]}),
     ]
 
@@ -137,21 +137,21 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 
     @admin.display(description="added in", ordering="added_version")
     def added_in(self, location: RecordLocation) -> str:
-        """Link to the version that added it."""
+        """Link to the version that added the record."""
         key = getattr(location, "added_id", None)
         return link_to_key(Checkpoint, key, f"v{location.added_version}")
 
     @admin.display(description="retired in", ordering="retired_version")
     def retired_in(self, location: RecordLocation) -> str:
-        """Link to the version that retired it."""
+        """Link to the version that retired the record."""
         if location.retired_version is None:
             return NOTHING
         key = getattr(location, "retired_id", None)
         return link_to_key(Checkpoint, key, f"v{location.retired_version}")
 
-    @admin.display(description="alerts based on it")
+    @admin.display(description="alerts based on this record")
     def alerts(self, location: RecordLocation) -> str:
-        """Link to the alerts that cite it, live and past."""
+        """Link to the alerts that cite the record, live and past."""
         item = {
             "domain": location.domain,
             "collection": location.collection,
@@ -164,12 +164,12 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 def _origin_of(location: RecordLocation) -> RecordOrigin | str:
     """Return the record with the entries behind it, or the reason why there is nothing to show.
 
-    It is read once per page.
+    The record is read once per page.
     """
     found: RecordOrigin | str | None = location.__dict__.get("_origin")
     if found is None:
         try:
-            found = trace_record(location) or "no stored version contains it"
+            found = trace_record(location) or "no stored version contains the record"
         except Redacted:
             found = TOLD
         location.__dict__["_origin"] = found

@@ -35,7 +35,7 @@ def redact_chosen(
     """Show what the redaction removes and ask for the reason; once confirmed, redact."""
     entries = list(chosen.select_related("user").order_by("user_id", "seq")[: MAX_CHOSEN + 1])
     if len(entries) > MAX_CHOSEN:
-        messages.error(request, f"Choose at most {MAX_CHOSEN} entries: nothing was done.")
+        messages.error(request, f"Nothing was done: select at most {MAX_CHOSEN} entries.")
         return None
     if not (reason := confirmed_reason(request)):
         return _question(request, entries, action)
@@ -43,7 +43,7 @@ def redact_chosen(
         try:
             told = redaction.redact(user, seqs, by=staff_of(request), reason=reason)
         except redaction.RedactionRefused as error:
-            messages.error(request, f"{user}: nothing was done. {error}")
+            messages.error(request, f"Nothing was done for {user}. {error}")
             continue
         row = Redaction.objects.get(user=user, seq=told.seq)
         what = counted(len(row.entries), "entry")
@@ -106,7 +106,7 @@ class StateFilter(PresenceFilter):
 class ProblemFilter(PresenceFilter):
     """Filters redactions by whether the gate objected."""
 
-    title = "the gate"
+    title = "gate"
     parameter_name = "problem"
 
     def queryset(
@@ -174,10 +174,11 @@ class RedactionAdmin(WorkAdmin[Redaction]):
     def how_far(self, row: Redaction) -> str:
         """Show whether everything is removed, and if not, why."""
         if row.due_at is None:
-            told = "done, despite objections of the gate" if row.problem else "done"
+            told = "done, despite the gate's objections" if row.problem else "done"
             return badge("redacted" if row.problem else "done", told)
         if row.last_error:
-            return badge("failing", "failing: the project is not returned until it is done")
+            told = "failing: the project is not available until the redaction is done"
+            return badge("failing", told)
         return badge("working", "under way")
 
     @admin.display(description="entries")
@@ -199,11 +200,11 @@ class RedactionAdmin(WorkAdmin[Redaction]):
     def version_link(self, row: Redaction) -> str:
         """Link to the version without the entries."""
         if row.version is None:
-            return NOTHING if row.due_at else "none: the project contained nothing of it"
+            return NOTHING if row.due_at else "none: the project did not contain these entries"
         made = Checkpoint.objects.filter(user=row.user, version=row.version)
         return link_to_key(Checkpoint, made.values_list("pk", flat=True).first(), f"v{row.version}")
 
-    @admin.display(description="objections of the gate")
+    @admin.display(description="gate's objections")
     def had_against(self, row: Redaction) -> str:
-        """Show the gate's objections, despite which the redaction was done."""
-        return preformatted(row.problem) if row.problem else "nothing"
+        """Show the gate's objections, which did not stop the redaction."""
+        return preformatted(row.problem) if row.problem else "none"

@@ -1,4 +1,4 @@
-"""The result of a query as a table, with a bar beside each number of a series."""
+"""The result of a query as a table, with a bar next to each number of a series."""
 
 import datetime
 import math
@@ -176,7 +176,7 @@ def _cited(sources: Sequence[int], pages: Mapping[int, str]) -> SafeString | str
 
 
 def bars_of(numbers: Sequence[float]) -> list[SafeString]:
-    """Return a bar for each number, all from a common zero; the numbers are shown beside them."""
+    """Return a bar for each number, all from a common zero; the numbers are shown next to them."""
     low, high = min(0.0, *numbers), max(0.0, *numbers)
     # Halved, since the difference between the largest floats would overflow.
     span = high / 2 - low / 2 or 1.0
@@ -216,8 +216,8 @@ def waterfall(stages: Collection[Stage]) -> SafeString | str:
     if not stages:
         return NOTHING
     return format_html(
-        '<table class="waterfall"><caption>{} in all</caption><thead><tr>'
-        '<th scope="col">stage</th><th scope="col">begins after</th><th scope="col">takes</th>'
+        '<table class="waterfall"><caption>{} in total</caption><thead><tr>'
+        '<th scope="col">stage</th><th scope="col">starts after</th><th scope="col">takes</th>'
         '<th scope="col"><span class="visually-hidden">as a bar</span></th></tr></thead>'
         "<tbody>{}</tbody></table>",
         _seconds(total),

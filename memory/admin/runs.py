@@ -57,7 +57,7 @@ from memory.workspace_settings import sandbox_limits
 
 # Maximum number of records shown as evidence for an answer.
 SHOWN_EVIDENCE = 20
-# The errors with which a run is refused.
+# The errors raised when a run is refused.
 REFUSED = (
     queries.NotAgain,
     queries.NoState,
@@ -66,7 +66,7 @@ REFUSED = (
     Redacted,
     usage.Exceeded,
 )
-# The time that a page waits for the run that it has started.
+# How long a page waits for the run that it has started.
 _WAIT_SECONDS = 5.0
 # The limits that can cause each outcome.
 LIMITS_OF = {
@@ -179,14 +179,14 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         """
         chosen = list(queryset.defer(None).select_related("checkpoint")[:2])
         if len(chosen) != 1:
-            messages.error(request, "Choose one run: nothing was done.")
+            messages.error(request, "Nothing was done: select one run only.")
             return None
         try:
             again = queries.run_again(chosen[0], staff=staff_of(request))
         except REFUSED as error:
             messages.error(request, f"Nothing was done: {visible(str(error))}")
             return None
-        messages.success(request, "The run was queued again: reload this page until it is done.")
+        messages.success(request, "The run was queued again: reload this page to see its result.")
         return HttpResponseRedirect(page_url(again))
 
     @admin.display(description="run", ordering="kind")
@@ -213,7 +213,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="requested by")
     def who_asked(self, run: Run) -> str:
-        """Name the staff member who asked for it."""
+        """Name the staff member who requested the run."""
         return inline(run.asked_by) if run.asked_by else NOTHING
 
     @admin.display(description="limit")
@@ -244,7 +244,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="executed on")
     def ran_on(self, run: Run) -> str:
-        """Name the worker that executed it, which may no longer exist."""
+        """Name the worker that executed the run, which may no longer exist."""
         return inline(run.host) if run.host else NOTHING
 
     @admin.display(description="input")
@@ -271,7 +271,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         if run.input.get("files"):
             return lines(inline(path) for path in run.input["files"])
         if run.kind == RunKind.CONSTRAINTS:
-            return "the constraints of the version"
+            return "all constraints of the version"
         return _describe_trial(run) or NOTHING
 
     @admin.display(description="output")
@@ -314,7 +314,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="result")
     def did(self, run: Run) -> str:
-        """Link to the alerts that it opened, changed or resolved."""
+        """Link to the alerts that the run opened, changed or resolved."""
         steps = AlertEvent.objects.filter(run=run).select_related("alert").order_by("seq")
         return lines(
             format_html(
@@ -327,9 +327,9 @@ class RunAdmin(ReadOnlyAdmin[Run]):
             for step in steps[:100]
         )
 
-    @admin.display(description="last found by it")
+    @admin.display(description="last reported by this run")
     def found(self, run: Run) -> str:
-        """Link to the alerts that this run was the last to find."""
+        """Link to the alerts that this run was the last to report."""
         number = run.alerts.listed().count()
         if not number:
             return NOTHING
@@ -337,7 +337,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="time by stage")
     def durations(self, run: Run) -> str:
-        """Show its stages over time, from the moment of the request."""
+        """Show the stages of the run over time, from the moment of the request."""
         return waterfall(stages(run))
 
     @admin.display(description="memory")
@@ -361,11 +361,11 @@ def limit_of(run: Run) -> SafeString | str:
     names = LIMITS_OF.get(RunOutcome(run.outcome), ()) if run.outcome else ()
     if run.outcome == RunOutcome.ALERT_LIMIT:
         most = run.user.workspace.alert_limits.alerts_per_constraint
-        return f"alerts_per_constraint: {most} (as it is now)"
+        return f"alerts_per_constraint: {most} (current value)"
     holds = run.user.workspace.limits if names else None
     return (
         lines(
-            f"{name}: {sandbox_limits.LIMITS[name].amount(getattr(holds, name))} (as it is now)"
+            f"{name}: {sandbox_limits.LIMITS[name].amount(getattr(holds, name))} (current value)"
             for name in names
         )
         if names
@@ -385,7 +385,7 @@ def stages(run: Run) -> list[Stage]:
         return []
     began = run.started_at or run.queued_at
     waited = max((began - run.queued_at).total_seconds(), 0.0)
-    tries = f" ({counted(run.attempts, 'try')})" if run.attempts > 1 else ""
+    tries = f" ({counted(run.attempts, 'attempt')})" if run.attempts > 1 else ""
     found = [Stage(f"waited{tries}", 0.0, waited)]
     timed = {name: seconds for name, seconds in run.timings.items() if name != "total"}
     total = run.timings.get("total", sum(timed.values()))
@@ -426,7 +426,7 @@ def _not_applying(standing: Mapping[str, Any]) -> SafeString:
 
 
 def _constraint(said: Mapping[str, Any]) -> SafeString:
-    """Show the alerts of one constraint, or why it failed."""
+    """Show the alerts of one constraint, or why the constraint failed."""
     title = format_html("{}, {} s", inline(said["path"]), f"{said['seconds']:.3f}")
     if said["error"]:
         return format_html("{} {}{}", badge("failed"), title, problem(said["error"]))
@@ -451,7 +451,7 @@ def show_answer(run: Run) -> SafeString | str:
 
 
 def _value(run: Run, output: Mapping[str, Any]) -> SafeString:
-    """Show the computed value, and the records that it is based on."""
+    """Show the computed value, and the records on which it is based."""
     value = format_html(
         '<div class="quiet">{}</div>{}',
         inline(str(output.get("type"))),
@@ -470,9 +470,9 @@ def _value(run: Run, output: Mapping[str, Any]) -> SafeString:
     if (rest := evidence["count"] - len(shown)) > 0:
         named.append(format_html("and {} more", rest))
     rests = format_html(
-        "Based on records that are {}: {}",
+        "Based on {} {}",
+        counted(evidence["count"], "record"),
         SCOPES.get(evidence["scope"], evidence["scope"]),
-        evidence["count"],
     )
     entries = links_to_entries(run.user, (seq for _, sources in shown for seq in sources))
     # Records in the value are already shown there, with their entries.
@@ -494,7 +494,7 @@ def _answer(run: Run, output: Mapping[str, Any]) -> SafeString:
 
 
 def may_ask(request: HttpRequest) -> bool:
-    """Tell whether a staff member may run queries.
+    """Return whether a staff member may run queries.
 
     That requires access to content, and the permission for actions on runs.
     """
@@ -505,7 +505,7 @@ def may_ask(request: HttpRequest) -> bool:
 
 
 def wait_a_little(run: Run) -> None:
-    """Wait briefly for a run that a page has started, so that most results are shown at once."""
+    """Wait briefly for a run that a page has started, so that the page shows most results."""
     waiting.for_run(run, min(_WAIT_SECONDS, float(settings.UAC_MAX_WAIT_SECONDS)))
 
 

@@ -8,7 +8,7 @@ from django.template.defaultfilters import filesizeformat
 from django.utils.safestring import SafeString
 
 from memory.admin.base import ReadOnlyAdmin, link
-from memory.admin.display import preformatted
+from memory.admin.display import counted, preformatted
 from memory.models import SearchBlock, SearchIndex, SearchSegment
 
 
@@ -34,7 +34,7 @@ class SearchIndexAdmin(ReadOnlyAdmin[SearchIndex]):
     @admin.display(description="log")
     def covers(self, index: SearchIndex) -> str:
         """Show the length of the log."""
-        return f"{index.user.last_seq} entries"
+        return counted(index.user.last_seq, "entry")
 
     @admin.display(description="last error")
     def error(self, index: SearchIndex) -> SafeString | str:

@@ -72,7 +72,7 @@ def of_workspace(run: Run) -> str:
             [
                 "@dataclass(kw_only=True)",
                 f"class {class_.name}(Record):",
-                *(fields or ["    pass  # name the fields that you need"]),
+                *(fields or ["    pass  # declare the fields that you need"]),
             ]
         )
         if shape not in shapes:
@@ -86,23 +86,23 @@ def of_workspace(run: Run) -> str:
     if "decimal." in blocks:
         imports += "import decimal\n"
     return (
-        '"""Say in a line what must not be."""\n\n'
+        '"""Describe in one line what must not happen."""\n\n'
         f"{imports}from collections.abc import Iterator, Sequence\n"
         "from dataclasses import dataclass\n\n"
         "from uac import Alert, Record, warning\n\n\n"
         f"{blocks}{chr(10) * 3 if blocks else ''}"
         f"def check({arguments}) -> Iterator[Alert]:\n"
-        '    """Say in a line what must not be."""\n'
-        "    # The query that this began with:\n"
+        '    """Describe in one line what must not happen."""\n'
+        "    # Created from this query:\n"
         f"{query}\n"
         f"    for one in {first}:\n"
-        "        if False:  # what must not be\n"
+        "        if False:  # the condition that must not occur\n"
         '            yield warning(f"{one.key} …", evidence=[one])\n'
     )
 
 
 def _is_plain(type_: str) -> bool:
-    """Tell whether a shape can have a field of this type without defining another class."""
+    """Return whether a shape can have a field of this type without defining another class."""
     words = set(_NAME.findall(type_))
     return words <= {
         *("str", "int", "float", "bool", "None", "datetime", "date", "time", "decimal", "Decimal"),
@@ -122,16 +122,16 @@ def of_user(run: Run | None) -> dict[str, str]:
     first = holders[0][1] if holders else "[]"
     example, needs = _example(outline, holders[0]) if holders else ("", [])
     decimals = "import decimal\n" if "decimal." in example else ""
-    query = f"# The query that this began with:\n{textwrap.indent(code, '# ')}\n" if code else ""
+    query = f"# Created from this query:\n{textwrap.indent(code, '# ')}\n" if code else ""
     source = (
-        '"""Say in a line what must not be."""\n\n'
+        '"""Describe in one line what must not happen."""\n\n'
         "import datetime\nfrom collections.abc import Iterator\n\n"
         f"{''.join(state)}from uac import Alert, warning\n\n\n"
         "def check(today: datetime.date) -> Iterator[Alert]:\n"
-        '    """Say in a line what must not be."""\n'
+        '    """Describe in one line what must not happen."""\n'
         f"{textwrap.indent(query, '    ')}"
         f"    for one in {first}:\n"
-        "        if False:  # what must not be\n"
+        "        if False:  # the condition that must not occur\n"
         '            yield warning(f"{one.key} …", evidence=[one])\n'
     )
     given = f", {holders[0][1]}=[EXAMPLE]" if holders else ""
@@ -142,9 +142,9 @@ def of_user(run: Run | None) -> dict[str, str]:
         f"{''.join(needs)}from uac.testing import run_check\n\n"
         "TODAY = datetime.date(2026, 1, 1)\n"
         f"{example}\n\n"
-        "def test_speaks() -> None:\n"
+        "def test_fires() -> None:\n"
         f"    assert len(run_check({_NEW}, today=TODAY{given})) == 1\n\n\n"
-        "def test_is_silent() -> None:\n"
+        "def test_does_not_fire() -> None:\n"
         f"    assert run_check({_NEW}, today=TODAY{none}) == []\n"
     )
     return {"name": _NEW, "source": source, "tests": tests}

@@ -2,7 +2,7 @@
 
 The lexer is our own. Pygments takes minutes for a hundred kilobytes of hostile text, such as lines
 with a single space, and seconds for ordinary state. Our lexer reads each character once, whatever
-the text: no two alternatives begin alike, so it never backtracks.
+the text: no two alternatives start the same way, so it never backtracks.
 """
 
 import ast
@@ -154,7 +154,7 @@ def statements_that_say(text: str, severity: str, message: str) -> list[range]:
 
 
 def _may_say(words: ast.expr, message: str) -> bool:
-    """Return whether an expression can produce that message, as far as its constant parts tell."""
+    """Return whether an expression can produce that message, judging by its constant parts."""
     place = 0
     parts = words.values if isinstance(words, ast.JoinedStr) else [words]
     for part in parts:

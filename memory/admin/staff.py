@@ -29,7 +29,7 @@ _OF_ACCOUNT = (StaffAccess, StaffSubscription, MailCursor)
 class StaffAccessInline(admin.StackedInline[StaffAccess, User]):
     """The workspaces that an account sees.
 
-    Its editors are those who may change accounts and see all workspaces.
+    Only staff who may change accounts and see all workspaces may edit it.
     """
 
     model = StaffAccess
@@ -41,11 +41,11 @@ class StaffAccessInline(admin.StackedInline[StaffAccess, User]):
         return request.user.has_perm("auth.change_user") and access.sees_all(request.user)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Show it only to editors, since it names workspaces."""
+        """Show the inline only to those who may edit it, since it names workspaces."""
         return self._may(request)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Allow adding it to an account that has none."""
+        """Allow adding access to an account without any."""
         return self._may(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -53,7 +53,7 @@ class StaffAccessInline(admin.StackedInline[StaffAccess, User]):
         return self._may(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: it is deleted with the account."""
+        """Return False: access is deleted with the account."""
         return False
 
 
@@ -66,7 +66,7 @@ class _Noted:
         return super().log_addition(request, obj, message)  # type: ignore[misc]
 
     def log_change(self, request: HttpRequest, obj: Model, message: Any) -> Any:
-        """Audit the change, including that of a password."""
+        """Audit the change, including the change of a password."""
         _note(request, AuditKind.CHANGE, [obj])
         return super().log_change(request, obj, message)  # type: ignore[misc]
 
@@ -157,7 +157,7 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
 
 @admin.register(StaffAudit)
 class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
-    """The audit of the staff, newest first. Nobody can change it: the database refuses to."""
+    """The audit of the staff, newest first. The database refuses to change it."""
 
     list_display = ["at", "staff_name", "did", "what", "rows", "of_what", "whose", "workspace"]
     list_display_links = ["at"]
@@ -168,9 +168,9 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
     ]
     list_select_related = ["workspace"]
     search_fields = ["=staff_name"]
-    search_help_text = "By user name of the staff, or public id of a user."
+    search_help_text = "By a staff member's user name, or a user's public id."
     ordering = ["-id"]
-    when_empty = "The staff have done nothing yet."
+    when_empty = "No action of the staff has been recorded yet."
     fields = [
         *("at", "staff_name", "staff_id", "did", "what", "rows", "of_what", "whose"),
         *("workspace", "request_id"),

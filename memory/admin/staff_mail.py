@@ -24,7 +24,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
     list_filter = ["enabled", "mode", "workspace"]
     list_select_related = ["staff", "workspace"]
     search_fields = ["staff__username", "staff__email", "workspace__name"]
-    search_help_text = "By user name, address or workspace."
+    search_help_text = "By user name, e-mail address or workspace."
     when_empty = "There is no e-mail subscription to alerts yet."
     fieldsets = [
         (None, {"fields": ["staff", "workspace", "enabled"]}),
@@ -35,7 +35,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
     readonly_fields = ["standing", "sent_at", "digest_due_at", "trouble"]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: subscriptions are disabled, so that nobody wonders where one went."""
+        """Return False: subscriptions are disabled instead, so that they stay visible."""
         return False
 
     def save_model(
@@ -45,7 +45,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
         form: forms.ModelForm[StaffSubscription],
         change: bool,
     ) -> None:
-        """Store it. A new, moved or enabled subscription starts with events from now on."""
+        """Store it; a new, moved or enabled subscription starts with events from now on."""
         if not change or {"staff", "workspace", "enabled"} & set(form.changed_data):
             staff_mail.start(obj, timezone.now())
         else:
@@ -71,7 +71,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
 
 @admin.register(MailCursor)
 class MailCursorAdmin(ReadOnlyAdmin[MailCursor]):
-    """The last event that each subscription was sent."""
+    """The last event that was mailed for each subscription."""
 
     list_display = ["name", "workspace_name", "seq", "escalations_seq"]
     list_display_links = ["seq"]

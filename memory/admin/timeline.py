@@ -1,4 +1,4 @@
-"""The time line of a user, and the panel at the top of the user's page."""
+"""The timeline of a user, and the panel at the top of the user's page."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ ON_PAGE = 15
 ALERTS = 10
 VERSIONS = 200
 COST_DAYS = 30
-# An entry recorded further than this from when it occurred also shows the day it occurred.
+# An entry recorded more than this before or after it occurred also shows the day it occurred.
 LATE = datetime.timedelta(days=1)
 # The colours of entries, versions, runs and alerts.
 TONES = {"entries": "note", "versions": "good", "runs": "plain", "alerts": "caution"}
@@ -137,7 +137,7 @@ def _what(row: Any) -> SafeString:
             is_done = row.status == RunStatus.DONE
             seconds = row.timings.get("total")
             return format_html(
-                "{} {}{} because of: {}{} {}",
+                "{} {}{} (trigger: {}){} {}",
                 link(row),
                 badge(row.outcome, row.get_outcome_display())
                 if is_done
@@ -159,7 +159,7 @@ def _what(row: Any) -> SafeString:
 
 
 def line_context(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
-    """Return the page of the time line that the URL asks for. Raises BadPlace."""
+    """Return the page of the timeline that the URL asks for. Raises BadPlace."""
     visible = rows_by_kind(request)
     asked = [one for one in timeline.chosen(request.GET.getlist("kind")) if one.name in visible]
     kinds = asked or [KINDS[name] for name in visible]
@@ -282,7 +282,7 @@ def coverage(user: MemoryUser) -> Mapping[str, Any]:
 
 
 def coverage_of(user: MemoryUser) -> log.Coverage:
-    """Return the number of the user's entries with each outcome, counted once per row."""
+    """Return the number of the user's entries with each outcome, cached on the row."""
     if "_coverage" not in user.__dict__:
         user.__dict__["_coverage"] = log.coverage(user)
     found: log.Coverage = user.__dict__["_coverage"]
@@ -304,7 +304,7 @@ def cost(user: MemoryUser) -> Sequence[Mapping[str, Any]]:
         }
         for spent, title, filters in zip(
             spent_on(user),
-            (f"last {COST_DAYS} days", "altogether"),
+            (f"last {COST_DAYS} days", "in total"),
             ({**own, "started_at__gte": since}, own),
             strict=True,
         )
@@ -312,7 +312,7 @@ def cost(user: MemoryUser) -> Sequence[Mapping[str, Any]]:
 
 
 def spent_on(user: MemoryUser) -> Sequence[SpendingRow]:
-    """Return the usage of the user's calls, recent and total, computed once per row."""
+    """Return the usage of the user's calls, recent and total, cached on the row."""
     if "_spent" not in user.__dict__:
         sums: dict[str, Any] = {}
         for when, only in (("late", Q(started_at__gte=_cost_since())), ("all", Q())):
@@ -362,7 +362,7 @@ def progress_of(
 
 
 def lanes_of(user: MemoryUser) -> Sequence[Lane]:
-    """Return the user's lanes, fetched once per row."""
+    """Return the user's lanes, cached on the row."""
     if "_lanes" not in user.__dict__:
         user.__dict__["_lanes"] = progress.lanes_of(user)
     found: Sequence[Lane] = user.__dict__["_lanes"]

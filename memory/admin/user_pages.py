@@ -1,4 +1,4 @@
-"""Pages about one user: time line, query console, own constraints and downloads."""
+"""Pages about one user: timeline, query console, own constraints and downloads."""
 
 import functools
 import re
@@ -34,10 +34,10 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class UserPages(PausableAdmin[MemoryUser]):
-    """The pages beside a user's form, each with its own permissions and audit entries."""
+    """A user's further pages, each with its own permissions and audit entries."""
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the downloads, the time line and its related pages."""
+        """Add the downloads, the timeline and its related pages."""
         views = {
             "export": self.export_view,
             "subject_access": self.subject_access_view,
@@ -89,17 +89,17 @@ class UserPages(PausableAdmin[MemoryUser]):
         return console.console(request, user, self.admin_site.each_context(request))
 
     def timeline_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Show the user's time line, page by page."""
+        """Show the user's timeline, page by page."""
         user = self._seen(request, pk)
         try:
             line = timeline.line_context(request, user)
         except BadPlace:
-            self.message_user(request, "There is no such page of the time line.", messages.ERROR)
+            self.message_user(request, "The timeline has no such page.", messages.ERROR)
             return redirect("admin:memory_memoryuser_timeline", user.pk)
-        self._note_view(request, user, "time line")
+        self._note_view(request, user, "timeline")
         context = {
             **self.admin_site.each_context(request),
-            "title": "Time line",
+            "title": "Timeline",
             "subtitle": visible(str(user)),
             "user_name": visible(str(user)),
             "opts": self.opts,
@@ -173,7 +173,7 @@ class UserPages(PausableAdmin[MemoryUser]):
 
         # The zip contains everything that the pages about files show.
         return self._download(
-            request, pk, download, "Project downloaded.", needed=["memory.view_blob", CONTENT]
+            request, pk, download, "Downloaded the project.", needed=["memory.view_blob", CONTENT]
         )
 
     def subject_access_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
@@ -216,7 +216,7 @@ class UserPages(PausableAdmin[MemoryUser]):
 def _ways(request: HttpRequest, user: MemoryUser, sees_line: bool) -> list[tuple[str, str]]:
     """Return the pages about the user that the staff member may see, with their names."""
     line = reverse("admin:memory_memoryuser_timeline", args=[user.pk])
-    ways = [("Time line", line)] if sees_line else []
+    ways = [("Timeline", line)] if sees_line else []
     if user.head_id is None:
         return ways
     if may_ask(request):

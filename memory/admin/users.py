@@ -69,7 +69,7 @@ FORESEEN = 20
 
 
 def _number_of(rows: QuerySet[Any]) -> Coalesce:
-    """Return a subquery that counts each user's rows: joins would multiply each other's counts."""
+    """Return a subquery that counts each user's rows; joins would multiply the counts."""
     counts = rows.filter(user=OuterRef("pk")).order_by().values("user").annotate(number=Count("*"))
     return Coalesce(Subquery(counts.values("number")), 0, output_field=IntegerField())
 
@@ -162,7 +162,7 @@ class MemoryUserAdmin(UserPages):
         return sure and (action != "erase" or is_typed(request, rows))
 
     def actions_for(self, row: MemoryUser) -> Collection[str]:
-        """Offer model work only if entries wait, and backtests only if there are constraints."""
+        """Offer model work only if entries are waiting, and backtests only for constraints."""
         waits = any(
             lane.name == LaneName.STRUCTURE and lane.due_at for lane in timeline.lanes_of(row)
         )
@@ -174,7 +174,7 @@ class MemoryUserAdmin(UserPages):
         ]
 
     def has_erase_permission(self, request: HttpRequest) -> bool:
-        """Tell whether the staff member may erase people."""
+        """Return whether the staff member may erase people."""
         return request.user.has_perm("memory.erase_memoryuser")
 
     @admin.action(description="Erase the selected users…", permissions=["erase"])
@@ -185,7 +185,7 @@ class MemoryUserAdmin(UserPages):
         return erase_chosen(request, queryset, "erase")
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
-        """Tell whether the staff member may approve and backtest constraints."""
+        """Return whether the staff member may approve and backtest constraints."""
         return request.user.has_perm("memory.approve_workspaceconstraint")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[MemoryUser]:
@@ -199,8 +199,8 @@ class MemoryUserAdmin(UserPages):
                 live_alerts=_number_of(Alert.objects.listed().filter(state__in=LIVE_STATES)),
                 rejected_entries=_number_of(EntryOutcome.objects.filter(outcome=Outcome.REJECTED)),
                 pending_entries=F("last_seq") - _number_of(EntryOutcome.objects.all()),
-                # Only for the user's own page: columns that a list is not sorted by are computed
-                # only for the rows shown.
+                # Only for the user's own page: the database computes columns that a list is not
+                # sorted by only for the rows shown.
                 all_alerts=_number_of(Alert.objects.listed()),
                 all_versions=_number_of(Checkpoint.objects.all()),
                 all_runs=_number_of(Run.objects.all()),
@@ -257,17 +257,17 @@ class MemoryUserAdmin(UserPages):
 
     @admin.display(description="merged")
     def merges(self, user: MemoryUser) -> str:
-        """Show the user into whom this one was merged, and the users merged into this one."""
+        """Show the user into whom this user was merged, and the users merged into this user."""
         if user.merged_into_id is None and not getattr(user, "has_merged", True):
             return NOTHING
         either = Merge.objects.filter(Q(merged=user) | Q(user=user)).order_by("pk")
         told: list[SafeString] = []
         for row in either.select_related("user", "merged"):
             if row.merged_id == user.pk:
-                into = "{} into {}: nothing new is returned for this user."
+                into = "{} into {}: writes and queries for this user are refused."
                 told.append(format_html(into, link(row, "Merged"), link(row.user)))
             if row.user_id == user.pk:
-                was = "{} was {} into it."
+                was = "{} was {} into this user."
                 told.append(format_html(was, link(row.merged), link(row, "merged")))
         return lines(told)
 
@@ -280,7 +280,7 @@ class MemoryUserAdmin(UserPages):
         if found.until is not None:
             until = date_format(localtime(found.until), "DATETIME_FORMAT")
             again = found.state == lanes.LaneState.STOPPED
-            told.append(f"retried at {until}" if again else f"work begins at {until}")
+            told.append(f"will be retried at {until}" if again else f"work will begin at {until}")
         return format_html(
             "{} {}{}",
             badge(found.state),
@@ -358,7 +358,7 @@ class MemoryUserAdmin(UserPages):
         more = len(events) - len(told)
         assert forecast.known_until is not None
         end = date_format(localtime(forecast.known_until), "DATE_FORMAT")
-        last = f"{counted(more, 'event')} more until {end}" if more else f"nothing more until {end}"
+        last = f"{counted(more, 'more event')} until {end}" if more else f"nothing more until {end}"
         without = unforeseen(forecast)
         if without:
             last += (
@@ -454,10 +454,13 @@ class MemoryUserAdmin(UserPages):
             for backtest in started:
                 messages.success(request, format_html("Started: {}", link(backtest)))
             if not started:
-                messages.warning(request, f"{visible(user.user_id)} has no constraint.")
+                messages.warning(
+                    request, f"{visible(user.user_id)} has no constraints to backtest."
+                )
 
     @admin.action(
-        description="Have the language model process the selected users now", permissions=["change"]
+        description="Have the language model process the selected users' entries now",
+        permissions=["change"],
     )
     def work_on_it_now(self, request: HttpRequest, queryset: QuerySet[MemoryUser]) -> None:
         """Make waiting work due now, even after a failure; the dispatcher hands it out."""
@@ -465,9 +468,10 @@ class MemoryUserAdmin(UserPages):
         left = queryset.count() - len(chosen)
         lanes.hurry(_waiting_lanes().filter(user__in=chosen))
         for user in chosen:
-            self.log_change(request, user, "Started the language model now.")
+            self.log_change(request, user, "Had the language model process the entries now.")
         if chosen:
-            messages.success(request, f"{counted(len(chosen), 'user')} will be processed now.")
+            number = counted(len(chosen), "user")
+            messages.success(request, f"The entries of {number} will be processed now.")
         workspaces = Workspace.objects.filter(users__in=chosen).distinct()
         reasons = {
             llm_budgets.why_stopped(workspace) or track_records.why_stopped(workspace)

@@ -45,14 +45,14 @@ class EndpointForm(forms.ModelForm[WebhookEndpoint]):
         choices=AlertEventKind.choices,
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="Event types that it receives; none chosen: all.",
+        help_text="The types of events that the endpoint receives; all types if none is selected.",
     )
     alert_kinds = forms.MultipleChoiceField(
         choices=AlertKind.choices,
         initial=[AlertKind.FINDING],
         widget=forms.CheckboxSelectMultiple,
-        help_text="Kinds of alerts: findings are for your users, failures for the maintainers of"
-        " constraints.",
+        help_text="The kinds of alerts that the endpoint receives. Findings are meant for your"
+        " users; failed and paused constraints are meant for the constraints' maintainers.",
     )
 
     class Meta:
@@ -69,13 +69,13 @@ class EndpointForm(forms.ModelForm[WebhookEndpoint]):
         return url
 
     def clean(self) -> dict[str, Any]:
-        """Refuse a new endpoint if there are too many already, or if no secret can be encrypted."""
+        """Refuse a new endpoint if there are too many, or if its secret cannot be encrypted."""
         cleaned = super().clean() or {}
         workspace = cleaned.get("workspace")
         if self.instance._state.adding:
             if not encryption.available():
                 raise ValidationError(
-                    "Its secret could not be stored: set UAC_ENCRYPTION_KEYS on the server."
+                    "The endpoint's secret cannot be stored: set UAC_ENCRYPTION_KEYS on the server."
                 )
             if workspace and workspace.webhooks.count() >= webhook_endpoints.MAX_ENDPOINTS:
                 raise ValidationError(
@@ -141,14 +141,14 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
     @admin.display(description="state", ordering="enabled")
     def standing(self, endpoint: WebhookEndpoint) -> str:
-        """Show whether it is enabled, and whether it fails."""
+        """Show whether the endpoint is enabled, and whether its calls fail."""
         if not endpoint.enabled:
             return badge("revoked", "disabled")
         return badge("warning", "failing") if endpoint.failing_since else badge("ok", "enabled")
 
     @admin.display(description="waiting")
     def waiting(self, endpoint: WebhookEndpoint) -> str:
-        """Link to the messages that wait for it."""
+        """Link to the messages that are waiting to be sent."""
         number = getattr(endpoint, DeliveryState.PENDING.value, 0)
         return self._messages(endpoint, number, DeliveryState.PENDING)
 
@@ -159,7 +159,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
     @admin.display(description="messages")
     def every(self, endpoint: WebhookEndpoint) -> str:
-        """Link to all of its messages, including tests."""
+        """Link to all messages for the endpoint, including tests."""
         return link_to_list(Delivery, "all messages", endpoint__id__exact=endpoint.pk)
 
     def save_model(
@@ -169,7 +169,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         form: forms.ModelForm[WebhookEndpoint],
         change: bool,
     ) -> None:
-        """Create an endpoint and show its secret, this once only; or store changes to one."""
+        """Create an endpoint and show its secret, this once only; or store changes."""
         chosen = {name: getattr(obj, name) for name in CHOSEN}
         if change:
             webhook_endpoints.change(obj, **chosen)
@@ -237,8 +237,8 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         messages.success(
             request,
             format_html(
-                'The secret of {} is <code class="secret">{}</code> Copy it now: it cannot be'
-                " shown again.",
+                "Copy the new secret of {} now, since it cannot be shown again:"
+                ' <code class="secret">{}</code>',
                 inline(shortened(endpoint.url)),
                 secret,
             ),
@@ -261,15 +261,15 @@ class _Call:
 
     @admin.display(description="took", ordering="seconds")
     def took(self, attempt: DeliveryAttempt) -> str:
-        """Show how long it took."""
+        """Show how long the call took."""
         return f"{attempt.seconds:.2f} s"
 
     @admin.display(description="error")
     def trouble(self, attempt: DeliveryAttempt) -> str:
-        """Show why it failed."""
+        """Show why the call failed."""
         return inline(attempt.error) if attempt.error else NOTHING
 
-    @admin.display(description="answer")
+    @admin.display(description="response")
     def answered(self, attempt: DeliveryAttempt) -> str:
         """Show the beginning of the response."""
         return preformatted(attempt.answer)
@@ -287,11 +287,11 @@ class DeliveryAttemptInline(_Call, admin.TabularInline[DeliveryAttempt, Delivery
     ordering = ["at"]
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: the log is not written by hand."""
+        """Return False: calls cannot be added manually."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: the log is not changed."""
+        """Return False: calls cannot be changed."""
         return False
 
 
@@ -326,10 +326,10 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     ]
     list_select_related = ["endpoint", "alert", "event"]
     search_fields = ["=id", "alert__user__user_id", "event__user__user_id", "endpoint__url"]
-    search_help_text = "By user id, URL or message."
+    search_help_text = "By user id, URL or message id."
     ordering = ["-created_at", "-seq"]
     actions = ["replay"]
-    when_empty = "There are no messages yet: a workspace needs an enabled endpoint."
+    when_empty = "There are no messages yet. Messages are sent to a workspace's enabled endpoints."
     fields = [
         *("name", "message_id", "standing", "waits_for", "endpoint_link", "about", "seq"),
         *("attempts", "run_after", "trouble", "created_at", "settled_at", "body"),
@@ -406,7 +406,7 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
             messages.success(request, f"{counted(done, 'message')} will be sent again.")
         if done < len(chosen):
             left = counted(len(chosen) - done, "message")
-            messages.warning(request, f"{left} skipped: on the way already.")
+            messages.warning(request, f"{left} skipped: already on the way.")
 
 
 @admin.register(DeliveryAttempt)
@@ -420,7 +420,7 @@ class DeliveryAttemptAdmin(_Call, ReadOnlyAdmin[DeliveryAttempt]):
         *("=delivery__id", "delivery__endpoint__url"),
         *("delivery__alert__user__user_id", "delivery__event__user__user_id"),
     ]
-    search_help_text = "By user id, URL or message."
+    search_help_text = "By user id, URL or message id."
     ordering = ["-at", "-id"]
     when_empty = "No endpoint has been called yet."
     fields = ["at", "outcome", "delivery_link", "url", "address", "took", "trouble", "answered"]
@@ -432,7 +432,7 @@ class DeliveryAttemptAdmin(_Call, ReadOnlyAdmin[DeliveryAttempt]):
     @admin.display(description="outcome", ordering="status")
     def outcome(self, attempt: DeliveryAttempt) -> str:
         """Show the status, or that there was no response."""
-        return badge("error" if attempt.error else "ok", str(attempt.status or "no answer"))
+        return badge("error" if attempt.error else "ok", str(attempt.status or "no response"))
 
     @admin.display(description="message")
     def delivery_link(self, attempt: DeliveryAttempt) -> str:

@@ -53,7 +53,7 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
 
     start_from = forms.ChoiceField(
         required=False,
-        help_text="Used if no source is given below. The constraint keeps its name.",
+        help_text="The library constraint to copy, with its name, if no source is given below.",
     )
     source = forms.CharField(required=False, strip=False, widget=_editor(40))
     tests = forms.CharField(required=False, strip=False, widget=_editor(30))
@@ -66,7 +66,7 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
         super().__init__(*args, **kwargs)
         if self.instance._state.adding:
             names = constraint_library.names()
-            choices = [("", "an empty text"), *((name, name) for name in names)]
+            choices = [("", "empty source"), *((name, name) for name in names)]
             self.fields["start_from"].choices = choices  # type: ignore[attr-defined]
             self.fields["name"].required = False
         else:
@@ -91,7 +91,9 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
             known = constraint_library.read(chosen)
             if cleaned.get("name") not in ("", known.name):
                 self.add_error(
-                    "name", f"Leave the name empty: the tests import it as {known.name}."
+                    "name",
+                    "Leave the name empty: the library's tests import the constraint as"
+                    f" {known.name}.",
                 )
             cleaned["name"] = known.name
             for name in ("source", "tests"):
@@ -107,7 +109,7 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
                 workspace_constraints.check_name(self.instance.name)
                 workspace = cleaned.get("workspace")
                 if workspace and workspace.constraints.filter(name=self.instance.name).exists():
-                    self.add_error("name", "This workspace already has a constraint of this name.")
+                    self.add_error("name", "The workspace already has a constraint with this name.")
             workspace_constraints.check_text(cleaned["source"], cleaned["tests"])
         except workspace_constraints.BadConstraint as error:
             self.add_error(error.field if error.field in self.fields else None, str(error))
@@ -138,7 +140,7 @@ class EnabledFilter(admin.SimpleListFilter):
 
 @admin.register(WorkspaceConstraint)
 class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
-    """Constraints for all users of a workspace: their text, checks, and the users whom they fit."""
+    """Constraints for all users of a workspace, with their text, checks and coverage."""
 
     form = ConstraintForm
     list_display = ["name", "workspace", "standing", "percentage", "version", "newest", "alerts"]
@@ -148,7 +150,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     search_help_text = "By name or description."
     ordering = ["workspace", "name"]
     actions = ["enable", "disable"]
-    when_empty = "There is no workspace constraint yet: add one, perhaps from the library."
+    when_empty = "There are no workspace constraints yet. Add one, for example from the library."
 
     def get_fieldsets(self, request: HttpRequest, obj: WorkspaceConstraint | None = None) -> Any:
         """Show a constraint's fields and, unless it is new, its state."""
@@ -160,7 +162,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         return [
             (None, {"fields": [*head, "description"]}),
             ("Versions", {"fields": ["found", "versions"]}),
-            ("To whom it applies", {"fields": ["fits"]}),
+            ("Users to whom it applies", {"fields": ["fits"]}),
             text,
             ("More", {"fields": ["created_at", "creator", "changed_at", "changer"]}),
         ]
@@ -207,15 +209,15 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         return {**super().get_changeform_initial_data(request), **skeletons.initial_of(request)}
 
     def actions_for(self, row: WorkspaceConstraint) -> Collection[str]:
-        """Offer to enable or to disable it."""
+        """Offer to enable or to disable the constraint."""
         return ["disable" if row.enabled else "enable"]
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
-        """Tell whether the staff member may approve constraints and roll them out."""
+        """Return whether the staff member may approve constraints and roll them out."""
         return request.user.has_perm("memory.approve_workspaceconstraint")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Require access to content: the author sees findings, which may contain it."""
+        """Require access to content: the author sees findings, which may contain content."""
         return super().has_add_permission(request) and access.sees_content(request.user)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -241,7 +243,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
                 obj.workspace, obj.name, description=obj.description, by=by, **text
             )
             obj.pk, obj._state.adding = made.pk, False
-            messages.info(request, f"Its first version is being checked. {_SOON}")
+            messages.info(request, f"The first version is being checked. {_SOON}")
             return
         named = ("description", "percentage")
         given = {name: form.cleaned_data[name] for name in named if name in form.changed_data}
@@ -263,13 +265,13 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="state")
     def standing(self, constraint: WorkspaceConstraint) -> str:
-        """Show whether it runs, and if not, why."""
+        """Show whether the constraint runs and, if it does not, why."""
         if not constraint.enabled:
             return badge("stopped", "disabled")
         if constraint.live is None:
             return badge("waiting", "no approved version")
         if not constraint.percentage:
-            return badge("waiting", "for no user")
+            return badge("waiting", "enabled for no user")
         return badge("valid", "runs")
 
     @admin.display(description="live version")
@@ -287,7 +289,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="live alerts", ordering="live_alerts")
     def alerts(self, constraint: WorkspaceConstraint) -> str:
-        """Link to its live alerts."""
+        """Link to the constraint's live alerts."""
         number = getattr(constraint, "live_alerts", 0)
         if not number:
             return "none"
@@ -327,28 +329,28 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="created by")
     def creator(self, constraint: WorkspaceConstraint) -> str:
-        """Show who created it."""
+        """Show who created the constraint."""
         return inline(constraint.created_by)
 
     @admin.display(description="changed by")
     def changer(self, constraint: WorkspaceConstraint) -> str:
-        """Show who last changed which version runs, or for which users."""
+        """Show who last changed the live version, or the users for whom it runs."""
         return inline(constraint.changed_by) if constraint.changed_by else NOTHING
 
     @admin.display(description="users")
     def fits(self, constraint: WorkspaceConstraint) -> str:
-        """Count the users whom it fits, and show why it does not fit the others."""
+        """Count the users to whom it applies, and show why it does not apply to other users."""
         version = constraint.live or _newest(constraint)
         try:
             found = applicability.coverage(version, most=_MOST_USERS)
         except ShapeError as error:
             return inline(str(error))
-        beginning = " checked, the first" if found.after else ""
+        only = " (only the first were checked)" if found.after else ""
         return lines(
             [
-                f"v{version.number}, of {counted(found.users, 'user')} with a project{beginning}:",
-                f"applies to {counted(found.applies, 'user')}, of whom {found.within} are within"
-                f" the {constraint.percentage} %",
+                f"v{version.number}, among {counted(found.users, 'user')} with a project{only}:",
+                f"applies to {counted(found.applies, 'user')}, {found.within} of them within the"
+                f" rollout percentage of {constraint.percentage} %",
                 *(
                     format_html("{}: {}", inline(reason), counted(number, "user"))
                     for reason, number in found.reasons.items()
@@ -409,8 +411,8 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     def actions_for(self, row: WorkspaceConstraintVersion) -> Collection[str]:
         """Offer approval and backtests.
 
-        A version that was approved before can be approved again here; one that has only passed is
-        approved from its backtest's page, unless there is no user to test it on.
+        A version that was approved before can be approved again here. A version that has only
+        passed is approved from its backtest's page, unless there is no user for a backtest.
         """
         if row.state not in (VersionState.PASSED, VersionState.APPROVED):
             return []
@@ -419,7 +421,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
         return [*approve, "backtest"]
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
-        """Tell whether the staff member may approve constraints."""
+        """Return whether the staff member may approve constraints."""
         return request.user.has_perm("memory.approve_workspaceconstraint")
 
     @admin.display(description="version", ordering="constraint__name")
@@ -493,14 +495,14 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     def backtest(
         self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]
     ) -> None:
-        """Backtest the versions over the history of the users whom they fit."""
+        """Backtest the versions over the history of the users to whom they apply."""
         for version in queryset:
             start_backtest(request, version)
 
 
 _HELP = (
     "See docs/workspace-constraints.md. The constraint is checked in a sandbox, without any"
-    " user's data, and runs for nobody before it is approved."
+    " user's data, and runs for no user before it is approved."
 )
 
 

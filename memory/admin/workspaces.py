@@ -55,12 +55,12 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         strip=True,
         max_length=500,
         widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
-        help_text="Replaces the stored key. It is kept encrypted and cannot be shown.",
+        help_text="Replaces the stored key. The new key is stored encrypted and never shown.",
     )
     forget_llm_api_key = forms.BooleanField(
         label="Remove the API key",
         required=False,
-        help_text="Remove the stored key.",
+        help_text="Deletes the stored key.",
     )
 
     class Meta:
@@ -135,9 +135,9 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             {
                 "fields": ["track_record", *JUDGED_FIELDS],
                 "description": "A model whose proposals are refused or undone too often is"
-                " stopped: entries wait, and nothing is lost. No single user decides for all"
-                " others: the mean over the users has to exceed the limit, too. Empty"
-                " settings are inherited from the server. Changes take effect with the next"
+                " stopped: entries then wait, and nothing is lost. So that no single user can stop"
+                " the model for everybody, the mean over all users must exceed the limit, too."
+                " Empty settings are inherited from the server. Changes take effect with the next"
                 " call.",
             },
         ),
@@ -154,8 +154,8 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             table.ALERTS.title,
             {
                 "fields": ["alerts_in_effect", "precision", *table.ALERTS.overridable],
-                "description": "Empty settings are inherited from the server. Changes take effect"
-                " for alerts that open and runs that begin from then on.",
+                "description": "Empty settings are inherited from the server. Changes apply to"
+                " alerts that open and runs that begin afterwards.",
             },
         ),
         (
@@ -185,7 +185,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     action_note = "Reason (for a pause, or to let the model continue)"
     search_fields = ["name", "=public_id"]
     search_help_text = "By name or public id."
-    when_empty = "There is no workspace yet: add one, and a key for its backend."
+    when_empty = "There are no workspaces yet. Add one, and an API key for its backend."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Workspace]:
         """Annotate the number of users, as last counted, and the number of keys."""
@@ -193,7 +193,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         return super().get_queryset(request).annotate(user_count=users, key_count=Count("api_keys"))
 
     def actions_for(self, row: Workspace) -> Collection[str]:
-        """Offer the possible actions."""
+        """Offer the actions that are possible for the workspace."""
         record = _record_of(row)
         stopped = record and record.stopped
         return [*self.pausing_for(row), *(["let_model_go_on"] if stopped else [])]
@@ -201,7 +201,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     def save_model(
         self, request: HttpRequest, obj: Workspace, form: forms.ModelForm[Workspace], change: bool
     ) -> None:
-        """Store it, and retry work that failed for lack of a budget or a key."""
+        """Store the workspace, and retry work that failed for lack of a budget or a key."""
         super().save_model(request, obj, form, change)
         if {*LLM_FIELDS, *KEY_FIELDS, *JUDGED_FIELDS} & set(form.changed_data):
             waiting = lanes.due(LaneName.STRUCTURE).filter(user__workspace=obj)
@@ -210,10 +210,10 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.action(description="Let the language model continue", permissions=["change"])
     def let_model_go_on(self, request: HttpRequest, queryset: QuerySet[Workspace]) -> None:
-        """Resume models that were stopped for their track record; they are judged anew."""
+        """Resume models that were stopped for their track record, with a new track record."""
         if not (reason := note_of(request)):
             messages.error(
-                request, "Give a reason why the model may continue: nothing was changed."
+                request, "Nothing was changed: give a reason why the model may continue."
             )
             return
         rows = [row for row in queryset if track_records.why_stopped(row)]
@@ -222,16 +222,15 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             lanes.hurry(lanes.due(LaneName.STRUCTURE).filter(user__workspace=row))
             self.log_change(request, row, f"Let {model} continue: {reason}")
         if rows:
-            told = (
-                f"The model of {counted(len(rows), 'workspace')} continues with a new track record."
-            )
+            number = counted(len(rows), "workspace")
+            told = f"The language model continues in {number}, with a new track record."
             messages.success(request, told)
         if left := queryset.count() - len(rows):
-            told = f"{counted(left, 'workspace')} skipped: its model is not stopped."
+            told = f"{counted(left, 'workspace')} skipped: the language model is not stopped."
             messages.warning(request, told)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Require access to all workspaces: others would not see the new one."""
+        """Require access to all workspaces, without which the new one would not be visible."""
         return super().has_add_permission(request) and access.sees_all(request.user)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -257,7 +256,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="effective")
     def llm_in_effect(self, workspace: Workspace) -> str:
-        """Show the effective model and its endpoint and, if it does not work, why."""
+        """Show the effective model and its endpoint and, if calls are not possible, why."""
         workspace = _stored(workspace)
         chosen = workspace.chosen_llm
         stopped = None if workspace._state.adding else llm_budgets.why_stopped(workspace)
@@ -267,10 +266,10 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             return lines([format_html("{} {}", badge("bad", "no calls"), str(error))])
         key = "no key" if not connection.api_key else "the server's key"
         if chosen.api_key is not None:
-            key = "its own key"
+            key = "the workspace's own key"
         return lines(
             [
-                format_html("{} {}", badge("failing", "calls stop"), stopped)
+                format_html("{} {}", badge("failing", "calls stopped"), stopped)
                 if stopped
                 else badge("valid", "calls are made"),
                 format_html("<b>{}</b> at {}, with {}", connection.name, connection.base_url, key),
@@ -303,7 +302,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="effective")
     def quotas_in_effect(self, workspace: Workspace) -> str:
-        """Show every rate and quota beside the usage."""
+        """Show every rate and quota with its usage."""
         workspace = _stored(workspace)
         chosen = workspace.overrides(table.QUOTAS)
         used = {} if workspace._state.adding else usage.used(workspace)
@@ -314,7 +313,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
                 capfirst(str(labels[name])),
                 f"{used[name]:,} of " if name in used else "",
                 f"{most:,}",
-                "server default" if chosen[name] is None else "chosen",
+                "server default" if chosen[name] is None else "set for this workspace",
             )
             for name, most in workspace.effective(table.QUOTAS).items()
         )
@@ -383,7 +382,7 @@ def _stored(workspace: Workspace) -> Workspace:
 
 
 def _record_of(workspace: Workspace) -> TrackRecord | None:
-    """Return the track record of the workspace's model, if it has one; read once per row."""
+    """Return the track record of the workspace's model, if any; cached on the row."""
     if "_record" not in workspace.__dict__:
         model = None if workspace._state.adding else track_records.model_of(workspace)
         found = track_records.read(workspace, model) if model else None
@@ -394,12 +393,12 @@ def _record_of(workspace: Workspace) -> TrackRecord | None:
 
 def _budget_lines(budget: Budget) -> list[str]:
     limits = [
-        (budget.tokens_per_day, "tokens a day"),
-        (budget.tokens_per_month, "tokens a month"),
-        (budget.cost_per_day, "cost a day"),
-        (budget.cost_per_month, "cost a month"),
+        (budget.tokens_per_day, "{:,} tokens a day"),
+        (budget.tokens_per_month, "{:,} tokens a month"),
+        (budget.cost_per_day, "a cost of {:,} a day"),
+        (budget.cost_per_month, "a cost of {:,} a month"),
     ]
-    told = [f"{amount:,} {what}" for amount, what in limits if amount is not None]
+    told = [what.format(amount) for amount, what in limits if amount is not None]
     return [
         counted(budget.concurrency, "concurrent call"),
         "at most " + ", ".join(told) if told else "without a budget",
@@ -414,7 +413,7 @@ def _spent_line(name: str, spent: Spent) -> SafeString:
         counted(spent.tokens, "token"),
         counted(spent.calls, "call"),
         money(spent.cost),
-        f"; estimated for calls without an answer: {counted(spent.presumed_tokens, 'token')}"
+        f"; estimated for calls without a response: {counted(spent.presumed_tokens, 'token')}"
         if spent.presumed_tokens
         else "",
         f"; reserved for calls under way: {counted(reserved, 'token')}" if reserved else "",
@@ -423,7 +422,9 @@ def _spent_line(name: str, spent: Spent) -> SafeString:
 
 def _origin(limit: Setting, chosen: float | None, holds: float, everywhere: float) -> str:
     if chosen is not None:
-        return "chosen" if holds == chosen else f"although {limit.amount(chosen)} was chosen"
+        if holds == chosen:
+            return "set for this workspace"
+        return f"although this workspace's setting is {limit.amount(chosen)}"
     if holds == everywhere:
         return "server default"
     return f"not the server default of {limit.amount(everywhere)}, because of the other limits"

@@ -42,7 +42,7 @@ class Migration(migrations.Migration):
                 (
                     "hinted_at",
                     models.DateTimeField(
-                        help_text="When workers were last notified of it.", null=True
+                        help_text="When workers were last notified of the work.", null=True
                     ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
@@ -58,7 +58,7 @@ class Migration(migrations.Migration):
                 (
                     "holds_since",
                     models.DateTimeField(
-                        help_text="When the problem began; empty if there is none.", null=True
+                        help_text="When the problem began; empty if there is no problem.", null=True
                     ),
                 ),
                 (
@@ -68,7 +68,7 @@ class Migration(migrations.Migration):
                 (
                     "raised_at",
                     models.DateTimeField(
-                        help_text="Empty: there is no problem, or it has not lasted long enough.",
+                        help_text="When the alarm was raised; empty until a problem has lasted long enough.",
                         null=True,
                     ),
                 ),
@@ -102,7 +102,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Provider and model, such as openai:gpt-5-mini, anthropic:claude-sonnet-4-5 or google:gemini-2.5-flash. For Ollama, vLLM and other servers with an OpenAI-compatible API: openai: and the model's name there, with their base URL.",
+                        help_text="Provider and model, such as openai:gpt-5-mini, anthropic:claude-sonnet-4-5 or google:gemini-2.5-flash. For Ollama, vLLM and other servers with an OpenAI-compatible API, enter openai: followed by the model's name on that server, and set the base URL.",
                         max_length=200,
                         verbose_name="model",
                     ),
@@ -112,7 +112,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="The provider's URL, if it is not the usual one, such as http://ollama:11434/v1. The server's own key is never sent there.",
+                        help_text="The provider's URL, if it is not the default one, such as http://ollama:11434/v1. The server's own API key is never sent to this URL.",
                         max_length=500,
                         verbose_name="base URL",
                     ),
@@ -122,7 +122,7 @@ class Migration(migrations.Migration):
                     "llm_concurrency",
                     models.PositiveIntegerField(
                         blank=True,
-                        help_text="The maximum number of concurrent calls, on all workers together.",
+                        help_text="The maximum number of concurrent calls across all workers.",
                         null=True,
                         validators=[django.core.validators.MinValueValidator(1)],
                         verbose_name="concurrent calls",
@@ -141,7 +141,7 @@ class Migration(migrations.Migration):
                     "llm_tokens_per_month",
                     models.PositiveBigIntegerField(
                         blank=True,
-                        help_text="The same for a calendar month.",
+                        help_text="Input and output tokens that may be used in a calendar month (UTC).",
                         null=True,
                         verbose_name="tokens a month",
                     ),
@@ -163,7 +163,7 @@ class Migration(migrations.Migration):
                     models.DecimalField(
                         blank=True,
                         decimal_places=2,
-                        help_text="The same for a calendar month.",
+                        help_text="Money that may be spent in a calendar month (UTC), in the same currency.",
                         max_digits=12,
                         null=True,
                         validators=[django.core.validators.MinValueValidator(0)],
@@ -209,7 +209,7 @@ class Migration(migrations.Migration):
                     "single_use",
                     models.BooleanField(
                         default=False,
-                        help_text="Destroy a container after every use. Otherwise a user's container is kept for a short time in case the user comes back, which is many times faster.",
+                        help_text="Destroy a container after every use. Otherwise a user's container is kept for a short time, so that further requests for the user are many times faster.",
                         verbose_name="single-use containers",
                     ),
                 ),
@@ -238,7 +238,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         editable=False,
-                        help_text="Model → since when, by whom and why it was allowed to continue, with a new track record.",
+                        help_text="For each model: since when, by whom and why it was allowed to continue with a new track record.",
                         null=True,
                     ),
                 ),
@@ -247,7 +247,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         editable=False,
-                        help_text="Model → since when and why it is stopped, and by which limits.",
+                        help_text="For each model: since when, why and by which limits it is stopped.",
                         null=True,
                     ),
                 ),
@@ -268,7 +268,9 @@ class Migration(migrations.Migration):
                 (
                     "escalate_critical_minutes",
                     models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="escalate critical after (minutes)"
+                        blank=True,
+                        null=True,
+                        verbose_name="escalate critical alerts after (minutes)",
                     ),
                 ),
                 (
@@ -280,7 +282,7 @@ class Migration(migrations.Migration):
                 (
                     "escalate_info_minutes",
                     models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="escalate infos after (minutes)"
+                        blank=True, null=True, verbose_name="escalate info alerts after (minutes)"
                     ),
                 ),
                 ("alerts_per_constraint", models.PositiveIntegerField(blank=True, null=True)),
@@ -320,7 +322,7 @@ class Migration(migrations.Migration):
                 (
                     "max_entries_per_user",
                     models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="entries of a user"
+                        blank=True, null=True, verbose_name="entries per user"
                     ),
                 ),
                 (
@@ -376,7 +378,7 @@ class Migration(migrations.Migration):
                         db_default=False,
                         default=False,
                         help_text="Whether an entry for an unknown user_id creates the user.",
-                        verbose_name="create users by their first entry",
+                        verbose_name="create users with their first entry",
                     ),
                 ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
@@ -401,10 +403,15 @@ class Migration(migrations.Migration):
                 ("name", models.CharField(max_length=100, primary_key=True, serialize=False)),
                 ("started_at", models.DateTimeField()),
                 ("seen_at", models.DateTimeField(help_text="The time of the last heartbeat.")),
-                ("threads", models.IntegerField(help_text="How much work it does at a time.")),
+                (
+                    "threads",
+                    models.IntegerField(help_text="The maximum number of concurrent jobs."),
+                ),
                 (
                     "report",
-                    models.JSONField(default=dict, help_text="Its report on its sandboxes."),
+                    models.JSONField(
+                        default=dict, help_text="The worker's report on its sandboxes."
+                    ),
                 ),
             ],
             options={
@@ -506,8 +513,8 @@ class Migration(migrations.Migration):
                 ("pending_structure", models.BigIntegerField(default=0)),
             ],
             options={
-                "verbose_name": "use of workspaces",
-                "verbose_name_plural": "use of workspaces",
+                "verbose_name": "workspace usage",
+                "verbose_name_plural": "workspace usage",
                 "ordering": ["workspace"],
             },
         ),
@@ -524,7 +531,7 @@ class Migration(migrations.Migration):
                 (
                     "hinted_at",
                     models.DateTimeField(
-                        help_text="When workers were last notified of it.", null=True
+                        help_text="When workers were last notified of the work.", null=True
                     ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
@@ -538,7 +545,7 @@ class Migration(migrations.Migration):
                 (
                     "dead_since",
                     models.DateTimeField(
-                        help_text="When it failed permanently; empty if it has not, or if the staff have handled it.",
+                        help_text="When the work failed permanently; empty if it has not failed, or if the staff have retried or dismissed it.",
                         null=True,
                     ),
                 ),
@@ -553,11 +560,14 @@ class Migration(migrations.Migration):
                     models.CharField(help_text="Path of the constraint's source.", max_length=300),
                 ),
                 ("source_hash", models.CharField(max_length=64)),
-                ("days", models.PositiveIntegerField(help_text="How many days it looks back.")),
+                (
+                    "days",
+                    models.PositiveIntegerField(help_text="How many days the backtest covers."),
+                ),
                 (
                     "most_users",
                     models.PositiveIntegerField(
-                        help_text="The sample size, if the constraint applies to more users."
+                        help_text="The sample size, used if the constraint applies to more users."
                     ),
                 ),
                 (
@@ -565,11 +575,11 @@ class Migration(migrations.Migration):
                     models.CharField(
                         choices=[
                             ("recorded", "what was known then"),
-                            ("occurred", "what was true then, by the entries' own times"),
+                            ("occurred", "what was true then, according to the entries' own times"),
                         ],
                         db_default="recorded",
                         default="recorded",
-                        help_text="Whether it is based on what was known, or on the entries' own times.",
+                        help_text="Whether entries count from when they were recorded, or from their own times.",
                         max_length=16,
                     ),
                 ),
@@ -593,7 +603,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Why it was cancelled or failed.",
+                        help_text="Why the backtest was cancelled or failed.",
                         max_length=300,
                     ),
                 ),
@@ -608,7 +618,7 @@ class Migration(migrations.Migration):
                     "looked_at",
                     models.PositiveIntegerField(
                         default=0,
-                        help_text="Users that were checked against what the constraint requires.",
+                        help_text="How many users were checked against what the constraint requires.",
                     ),
                 ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
@@ -652,7 +662,7 @@ class Migration(migrations.Migration):
                                 ("write", "write"),
                                 (
                                     "manage",
-                                    "manage webhooks and workspace constraints; redact; erase users",
+                                    "manage webhooks and workspace constraints; redact entries; erase users",
                                 ),
                             ],
                             max_length=16,
@@ -668,7 +678,7 @@ class Migration(migrations.Migration):
                         base_field=models.BigIntegerField(),
                         blank=True,
                         editable=False,
-                        help_text="The users that the key is limited to; empty: all users.",
+                        help_text="The users to whom the key is limited; empty if it allows all users.",
                         null=True,
                         size=None,
                     ),
@@ -680,7 +690,7 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         blank=True,
                         editable=False,
-                        help_text="The key that this one replaces.",
+                        help_text="The key that this key replaces.",
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="replaced_by",
@@ -719,7 +729,7 @@ class Migration(migrations.Migration):
                         validators=[
                             django.core.validators.RegexValidator(
                                 "\\A(?!\\.{1,2}$)[A-Za-z0-9._:@|+-]{1,128}\\Z",
-                                "Use 1 to 128 characters out of A-Z a-z 0-9 . _ : @ | + -, and not . or .. alone",
+                                "Use 1 to 128 of the characters A-Z a-z 0-9 . _ : @ | + -, but not . or .. alone",
                             )
                         ],
                     ),
@@ -755,14 +765,14 @@ class Migration(migrations.Migration):
                     models.BigIntegerField(
                         default=0,
                         editable=False,
-                        help_text="The size of the user's entries, without redacted ones.",
+                        help_text="The size of the user's entries, not counting redacted ones.",
                     ),
                 ),
                 (
                     "redacting_since",
                     models.DateTimeField(
                         editable=False,
-                        help_text="Since when the newest version may contain redacted content; it is not returned.",
+                        help_text="Since when the newest version may contain redacted content and is not returned.",
                         null=True,
                     ),
                 ),
@@ -772,7 +782,7 @@ class Migration(migrations.Migration):
                     "constraints_due_at",
                     models.DateTimeField(
                         editable=False,
-                        help_text="When the constraints run next because of the time.",
+                        help_text="When the next scheduled run of the constraints is due.",
                         null=True,
                     ),
                 ),
@@ -780,7 +790,7 @@ class Migration(migrations.Migration):
                     "constraints_changed_at",
                     models.DateTimeField(
                         editable=False,
-                        help_text="When constraints of the workspace changed; empty once they have run again.",
+                        help_text="When the workspace's constraints changed; empty once they have run again.",
                         null=True,
                     ),
                 ),
@@ -801,7 +811,7 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         blank=True,
                         editable=False,
-                        help_text="The user into whom this one was merged: nothing new is returned for this one.",
+                        help_text="The user into whom this user was merged; writes and queries for this user are refused.",
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="+",
@@ -844,8 +854,14 @@ class Migration(migrations.Migration):
                         max_length=16,
                     ),
                 ),
-                ("occurred_at", models.DateTimeField(help_text="When it was true or said.")),
-                ("recorded_at", models.DateTimeField(help_text="When it was recorded in the log.")),
+                (
+                    "occurred_at",
+                    models.DateTimeField(help_text="When the content was true or was said."),
+                ),
+                (
+                    "recorded_at",
+                    models.DateTimeField(help_text="When the entry was recorded in the log."),
+                ),
                 (
                     "derived_from",
                     django.contrib.postgres.fields.ArrayField(
@@ -862,7 +878,7 @@ class Migration(migrations.Migration):
                 (
                     "source",
                     models.CharField(
-                        help_text="The component that wrote it.", max_length=200, null=True
+                        help_text="The component that wrote the entry.", max_length=200, null=True
                     ),
                 ),
                 ("idempotency_key", models.CharField(max_length=255, null=True)),
@@ -903,7 +919,7 @@ class Migration(migrations.Migration):
                 (
                     "hinted_at",
                     models.DateTimeField(
-                        help_text="When workers were last notified of it.", null=True
+                        help_text="When workers were last notified of the work.", null=True
                     ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
@@ -929,12 +945,14 @@ class Migration(migrations.Migration):
                     "waiting",
                     models.PositiveIntegerField(
                         default=0,
-                        help_text="Entries that have arrived since the last time nothing was pending.",
+                        help_text="How many entries have arrived since the last time nothing was pending.",
                     ),
                 ),
                 (
                     "waiting_since",
-                    models.DateTimeField(help_text="When the oldest of them arrived.", null=True),
+                    models.DateTimeField(
+                        help_text="When the oldest of these entries arrived.", null=True
+                    ),
                 ),
                 ("cursor_seq", models.BigIntegerField(default=0)),
                 (
@@ -976,7 +994,7 @@ class Migration(migrations.Migration):
                 (
                     "user",
                     models.ForeignKey(
-                        help_text="The user that the write was about, if any.",
+                        help_text="The user whom the write concerned, if any.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="idempotency_keys",
@@ -1007,7 +1025,7 @@ class Migration(migrations.Migration):
                 (
                     "hinted_at",
                     models.DateTimeField(
-                        help_text="When workers were last notified of it.", null=True
+                        help_text="When workers were last notified of the work.", null=True
                     ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
@@ -1021,13 +1039,13 @@ class Migration(migrations.Migration):
                 (
                     "dead_since",
                     models.DateTimeField(
-                        help_text="When it failed permanently; empty if it has not, or if the staff have handled it.",
+                        help_text="When the work failed permanently; empty if it has not failed, or if the staff have retried or dismissed it.",
                         null=True,
                     ),
                 ),
                 (
                     "due_at",
-                    models.DateTimeField(help_text="Empty if none is to be computed.", null=True),
+                    models.DateTimeField(help_text="Empty if no forecast is due.", null=True),
                 ),
                 (
                     "basis",
@@ -1047,14 +1065,15 @@ class Migration(migrations.Migration):
                 (
                     "known_until",
                     models.DateTimeField(
-                        help_text="How far it reaches for all constraints.", null=True
+                        help_text="The time up to which the forecast covers all constraints.",
+                        null=True,
                     ),
                 ),
                 (
                     "needs_daily",
                     models.BooleanField(
                         default=False,
-                        help_text="Whether a constraint has no forecast.",
+                        help_text="Whether the constraints run daily because one of them has no forecast.",
                     ),
                 ),
                 (
@@ -1081,7 +1100,7 @@ class Migration(migrations.Migration):
                     "timings",
                     models.JSONField(
                         default=dict,
-                        help_text="Seconds, and the number of calls that were made anew.",
+                        help_text="The seconds taken, and the numbers of calls and of new and reused forecasts.",
                     ),
                 ),
                 (
@@ -1130,7 +1149,7 @@ class Migration(migrations.Migration):
                     models.DateTimeField(
                         default=django.utils.timezone.now,
                         editable=False,
-                        help_text="With a version, the version's time, or later if the outcome was decided for an existing version.",
+                        help_text="The time of the version that settled the entry, or a later time if the outcome was decided for an existing version.",
                     ),
                 ),
                 (
@@ -1206,7 +1225,8 @@ class Migration(migrations.Migration):
                 (
                     "content",
                     models.TextField(
-                        help_text="Empty if an entry that it is based on was redacted.", null=True
+                        help_text="Empty if an entry that the content is based on was redacted.",
+                        null=True,
                     ),
                 ),
                 (
@@ -1251,29 +1271,38 @@ class Migration(migrations.Migration):
                         help_text="The beginning of the evaluated period.", null=True
                     ),
                 ),
-                ("known_until", models.DateTimeField(help_text="Empty: until the end.", null=True)),
+                (
+                    "known_until",
+                    models.DateTimeField(
+                        help_text="The end of the evaluated period; empty if the whole period was evaluated.",
+                        null=True,
+                    ),
+                ),
                 (
                     "versions",
-                    models.PositiveIntegerField(default=0, help_text="Versions within the period."),
+                    models.PositiveIntegerField(
+                        default=0, help_text="How many versions lie within the period."
+                    ),
                 ),
                 (
                     "looks",
                     models.PositiveIntegerField(
                         default=0,
-                        help_text="Versions among these that differ in what the constraint reads.",
+                        help_text="How many of these versions differ in what the constraint reads.",
                     ),
                 ),
                 (
                     "problems",
                     memory.models.fields.ExactJSONField(
-                        default=list, help_text="Where it would have failed or been too noisy."
+                        default=list,
+                        help_text="Where the constraint would have failed or been too noisy.",
                     ),
                 ),
                 ("problem_count", models.PositiveIntegerField(default=0)),
                 (
                     "left_out",
                     models.PositiveIntegerField(
-                        default=0, help_text="Findings that were not kept."
+                        default=0, help_text="How many findings were not kept."
                     ),
                 ),
                 (
@@ -1348,7 +1377,7 @@ class Migration(migrations.Migration):
                     "evidence",
                     models.JSONField(
                         default=list,
-                        help_text="The records that it is based on, each with its key and log entries.",
+                        help_text="The records that the alert is based on, each with its key and log entries.",
                     ),
                 ),
                 (
@@ -1376,7 +1405,7 @@ class Migration(migrations.Migration):
                 (
                     "snoozed_until",
                     models.DateTimeField(
-                        help_text="Empty if it is snoozed until it changes, or not snoozed.",
+                        help_text="Empty if the alert is not snoozed, or is snoozed until it changes.",
                         null=True,
                     ),
                 ),
@@ -1385,13 +1414,13 @@ class Migration(migrations.Migration):
                     "open_since",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="When it opened or was last reopened.",
+                        help_text="When the alert opened or was last reopened.",
                     ),
                 ),
                 (
                     "escalate_at",
                     models.DateTimeField(
-                        help_text="When it is escalated unless somebody acknowledges it.",
+                        help_text="When the alert is escalated unless somebody acknowledges it.",
                         null=True,
                     ),
                 ),
@@ -1450,7 +1479,7 @@ class Migration(migrations.Migration):
                 (
                     "hinted_at",
                     models.DateTimeField(
-                        help_text="When workers were last notified of it.", null=True
+                        help_text="When workers were last notified of the work.", null=True
                     ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
@@ -1466,12 +1495,14 @@ class Migration(migrations.Migration):
                 (
                     "last_seq",
                     models.BigIntegerField(
-                        help_text="The last entry of the merged user's log at that moment."
+                        help_text="The last entry of the merged user's log when the merge was requested."
                     ),
                 ),
                 (
                     "cursor_seq",
-                    models.BigIntegerField(default=0, help_text="The last entry that was copied."),
+                    models.BigIntegerField(
+                        default=0, help_text="The last entry that was processed."
+                    ),
                 ),
                 (
                     "copied",
@@ -1489,13 +1520,13 @@ class Migration(migrations.Migration):
                 ("alerts", models.JSONField(default=dict)),
                 (
                     "due_at",
-                    models.DateTimeField(help_text="Empty when everything is done.", null=True),
+                    models.DateTimeField(help_text="Empty when the merge is complete.", null=True),
                 ),
                 ("finished_at", models.DateTimeField(null=True)),
                 (
                     "merged",
                     models.OneToOneField(
-                        help_text="The user who is closed: nothing is returned for this user any more.",
+                        help_text="The user who is closed: writes and queries for this user are refused.",
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="merge",
                         to="memory.memoryuser",
@@ -1528,7 +1559,12 @@ class Migration(migrations.Migration):
                     "from_seq",
                     models.BigIntegerField(help_text="The first entry, in the merged user's log."),
                 ),
-                ("seq", models.BigIntegerField(help_text="Its copy, in the other user's log.")),
+                (
+                    "seq",
+                    models.BigIntegerField(
+                        help_text="The copy of that entry, in the other user's log."
+                    ),
+                ),
                 ("number", models.BigIntegerField(help_text="The number of consecutive entries.")),
                 (
                     "merge",
@@ -1555,7 +1591,7 @@ class Migration(migrations.Migration):
                 (
                     "user",
                     models.ForeignKey(
-                        help_text="Empty: all users of the workspace.",
+                        help_text="Empty if the pause applies to all users of the workspace.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="pauses",
@@ -1588,7 +1624,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="A change of the source resumes the constraint.",
+                        help_text="Hash of the source; a change to the source resumes the constraint.",
                         max_length=64,
                     ),
                 ),
@@ -1655,7 +1691,7 @@ class Migration(migrations.Migration):
                 (
                     "hinted_at",
                     models.DateTimeField(
-                        help_text="When workers were last notified of it.", null=True
+                        help_text="When workers were last notified of the work.", null=True
                     ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
@@ -1674,7 +1710,7 @@ class Migration(migrations.Migration):
                     "asked",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.BigIntegerField(),
-                        help_text="The entries that were to be redacted.",
+                        help_text="The entries whose redaction was requested.",
                         size=None,
                     ),
                 ),
@@ -1682,7 +1718,7 @@ class Migration(migrations.Migration):
                     "entries",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.BigIntegerField(),
-                        help_text="These entries and all that were derived from them.",
+                        help_text="The requested entries and all entries derived from them.",
                         size=None,
                     ),
                 ),
@@ -1691,13 +1727,15 @@ class Migration(migrations.Migration):
                 ("created_at", models.DateTimeField()),
                 (
                     "due_at",
-                    models.DateTimeField(help_text="Empty when everything is done.", null=True),
+                    models.DateTimeField(
+                        help_text="Empty when the redaction is complete.", null=True
+                    ),
                 ),
                 ("finished_at", models.DateTimeField(null=True)),
                 (
                     "version",
                     models.IntegerField(
-                        help_text="The project's version without them; empty if it contained nothing of them.",
+                        help_text="The version without the entries; empty if the project did not contain them.",
                         null=True,
                     ),
                 ),
@@ -1717,7 +1755,7 @@ class Migration(migrations.Migration):
                     "reopened",
                     models.PositiveIntegerField(
                         default=0,
-                        help_text="Other entries that these records and constraints were also based on: they are pending again.",
+                        help_text="Other entries on which the removed records and constraints were also based; they are pending again.",
                     ),
                 ),
                 (
@@ -1725,7 +1763,7 @@ class Migration(migrations.Migration):
                     models.TextField(
                         blank=True,
                         default="",
-                        help_text="The gate's objections to the project without them.",
+                        help_text="The gate's objections to the project without the entries.",
                     ),
                 ),
                 (
@@ -1754,7 +1792,7 @@ class Migration(migrations.Migration):
                 (
                     "hinted_at",
                     models.DateTimeField(
-                        help_text="When workers were last notified of it.", null=True
+                        help_text="When workers were last notified of the work.", null=True
                     ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
@@ -1768,7 +1806,7 @@ class Migration(migrations.Migration):
                 (
                     "dead_since",
                     models.DateTimeField(
-                        help_text="When it failed permanently; empty if it has not, or if the staff have handled it.",
+                        help_text="When the work failed permanently; empty if it has not failed, or if the staff have retried or dismissed it.",
                         null=True,
                     ),
                 ),
@@ -1778,7 +1816,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         choices=[
                             ("constraints", "constraints"),
-                            ("constraint", "one constraint, tried"),
+                            ("constraint", "trial of one constraint"),
                             ("query", "query"),
                             ("ask", "question"),
                             ("follow_up", "follow-up question"),
@@ -1795,8 +1833,8 @@ class Migration(migrations.Migration):
                             ("api", "API request"),
                             ("checkpoint", "new checkpoint"),
                             ("daily", "daily"),
-                            ("instant", "some minutes later"),
-                            ("forecast", "foreseen"),
+                            ("instant", "every few minutes"),
+                            ("forecast", "forecast"),
                             ("workspace", "workspace constraints changed"),
                             ("command", "command line"),
                             ("model", "language model"),
@@ -1812,7 +1850,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default="",
                         default="",
-                        help_text="The staff member who requested it.",
+                        help_text="The staff member who requested the run.",
                         max_length=200,
                     ),
                 ),
@@ -1823,7 +1861,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="For a query: see `memory.recall.answer_cache`.",
+                        help_text="The key of a query's answer: see `memory.recall.answer_cache`.",
                         max_length=64,
                     ),
                 ),
@@ -1852,7 +1890,7 @@ class Migration(migrations.Migration):
                             ("alert_limit", "too many alerts at once"),
                             ("killed", "killed"),
                             ("input_limit", "project too large"),
-                            ("protocol_error", "invalid answer of the sandbox"),
+                            ("protocol_error", "invalid response from the sandbox"),
                             ("model_error", "language model reached no answer"),
                             ("abandoned", "failed permanently after repeated server errors"),
                         ],
@@ -1869,7 +1907,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="The worker that executed it.",
+                        help_text="The worker that executed the run.",
                         max_length=100,
                     ),
                 ),
@@ -1911,28 +1949,28 @@ class Migration(migrations.Migration):
                             ("memorize", "memorize: messages to facts"),
                             ("structure", "structure: facts to records"),
                             ("query", "answer a question"),
-                            ("check", "try the settings"),
-                            ("embed", "vectors of texts for the search"),
+                            ("check", "test the settings"),
+                            ("embed", "embed texts for the search"),
                         ],
                         max_length=16,
                     ),
                 ),
                 (
                     "work",
-                    models.UUIDField(help_text="Shared by all calls of one piece of work."),
+                    models.UUIDField(help_text="The same for all calls of one piece of work."),
                 ),
                 (
                     "turn",
-                    models.IntegerField(help_text="The number of the request within that work."),
+                    models.IntegerField(help_text="The number of the request within the work."),
                 ),
                 (
                     "attempt",
-                    models.IntegerField(help_text="The number of the attempt at this request."),
+                    models.IntegerField(help_text="The number of the attempt for this request."),
                 ),
                 (
                     "accepted",
                     models.BooleanField(
-                        help_text="Whether the gate accepted what its session proposed; empty if it was not judged, or was interrupted.",
+                        help_text="Whether the gate accepted the session's proposals; empty if the session was not judged, or was interrupted.",
                         null=True,
                     ),
                 ),
@@ -1975,17 +2013,17 @@ class Migration(migrations.Migration):
                             ("truncated", "answer cut off at the token limit"),
                             ("empty", "empty answer"),
                             ("refused", "refused by the model or its filter"),
-                            ("rate_limited", "rate limit of the provider"),
-                            ("unavailable", "error or overload of the provider"),
+                            ("rate_limited", "provider's rate limit reached"),
+                            ("unavailable", "provider failed or overloaded"),
                             ("timeout", "no answer in time"),
-                            ("connection_lost", "no connection, or dropped"),
-                            ("invalid_answer", "answer that cannot be read"),
+                            ("connection_lost", "no connection, or connection lost"),
+                            ("invalid_answer", "unreadable answer"),
                             ("wrong_key", "API key refused"),
-                            ("no_credit", "credit or quota of the provider exhausted"),
+                            ("no_credit", "provider's credit or quota exhausted"),
                             ("unknown_model", "model or address unknown to the provider"),
                             ("too_long", "prompt longer than the model's context"),
                             ("rejected", "request refused by the provider"),
-                            ("interrupted", "interrupted: the worker ended"),
+                            ("interrupted", "interrupted: the worker exited"),
                         ],
                         default="started",
                         max_length=16,
@@ -2013,14 +2051,16 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "reserved_tokens",
-                    models.BigIntegerField(help_text="The most tokens that the call may use."),
+                    models.BigIntegerField(
+                        help_text="The maximum number of tokens that the call may use."
+                    ),
                 ),
                 ("reserved_cost", models.DecimalField(decimal_places=8, max_digits=20, null=True)),
                 ("started_at", models.DateTimeField(default=django.utils.timezone.now)),
                 (
                     "expires_at",
                     models.DateTimeField(
-                        help_text="A call that has not finished by then was interrupted: its worker is gone."
+                        help_text="A call that has not finished by this time was interrupted: its worker is gone."
                     ),
                 ),
                 ("finished_at", models.DateTimeField(null=True)),
@@ -2210,7 +2250,7 @@ class Migration(migrations.Migration):
                 (
                     "hinted_at",
                     models.DateTimeField(
-                        help_text="When workers were last notified of it.", null=True
+                        help_text="When workers were last notified of the work.", null=True
                     ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
@@ -2224,7 +2264,7 @@ class Migration(migrations.Migration):
                 (
                     "due_at",
                     models.DateTimeField(
-                        help_text="Empty when nothing is to be indexed.", null=True
+                        help_text="Empty if there is nothing to index.", null=True
                     ),
                 ),
                 (
@@ -2255,7 +2295,7 @@ class Migration(migrations.Migration):
                 (
                     "blocks",
                     models.PositiveIntegerField(
-                        help_text="The number of blocks that hold the postings."
+                        help_text="The number of blocks that contain the postings."
                     ),
                 ),
                 ("postings", models.PositiveIntegerField(help_text="The number of postings.")),
@@ -2322,7 +2362,7 @@ class Migration(migrations.Migration):
                     "workspaces",
                     models.ManyToManyField(
                         blank=True,
-                        help_text="The visible workspaces if not all are visible. Without any, no user's data is visible.",
+                        help_text="The workspaces that the account sees, unless it sees all. If none is selected, the account sees no user's data.",
                         related_name="staff",
                         to="memory.workspace",
                     ),
@@ -2333,7 +2373,7 @@ class Migration(migrations.Migration):
                 "verbose_name_plural": "access to workspaces",
                 "ordering": ["user"],
                 "permissions": [
-                    ("view_content", "Can see what people said, and what was made of it")
+                    ("view_content", "Can see what people said and what was derived from it")
                 ],
             },
         ),
@@ -2347,7 +2387,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ("staff_id", models.BigIntegerField(verbose_name="number of the account")),
+                ("staff_id", models.BigIntegerField(verbose_name="account id")),
                 ("staff_name", models.CharField(max_length=150, verbose_name="staff")),
                 (
                     "kind",
@@ -2369,14 +2409,16 @@ class Migration(migrations.Migration):
                 (
                     "row",
                     models.CharField(
-                        blank=True, help_text="The row's key, if it was one row.", max_length=100
+                        blank=True,
+                        help_text="The row's key, if the action concerned one row.",
+                        max_length=100,
                     ),
                 ),
                 ("number", models.BigIntegerField(default=1, verbose_name="rows")),
                 (
                     "person",
                     models.UUIDField(
-                        help_text="The public id of the user concerned, if it was one user.",
+                        help_text="The user's public id, if the action concerned one user.",
                         null=True,
                     ),
                 ),
@@ -2416,7 +2458,7 @@ class Migration(migrations.Migration):
                 (
                     "hinted_at",
                     models.DateTimeField(
-                        help_text="When workers were last notified of it.", null=True
+                        help_text="When workers were last notified of the work.", null=True
                     ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
@@ -2444,7 +2486,7 @@ class Migration(migrations.Migration):
                 (
                     "mode",
                     models.CharField(
-                        choices=[("at_once", "at once"), ("daily", "daily digest")],
+                        choices=[("at_once", "immediately"), ("daily", "daily digest")],
                         default="at_once",
                         max_length=16,
                     ),
@@ -2453,7 +2495,7 @@ class Migration(migrations.Migration):
                     "hour",
                     models.PositiveSmallIntegerField(
                         default=7,
-                        help_text="Hour of the daily digest.",
+                        help_text="The hour of the daily digest.",
                         validators=[django.core.validators.MaxValueValidator(23)],
                     ),
                 ),
@@ -2469,14 +2511,14 @@ class Migration(migrations.Migration):
                     "escalations",
                     models.BooleanField(
                         default=False,
-                        help_text="Escalated alerts are mailed at once in either mode.",
+                        help_text="Mail escalated alerts immediately, in either mode.",
                     ),
                 ),
                 (
                     "operations",
                     models.BooleanField(
                         default=False,
-                        help_text="Alarms of the server itself are mailed at once.",
+                        help_text="Mail alarms of the server itself immediately.",
                         verbose_name="alarms",
                     ),
                 ),
@@ -2494,7 +2536,7 @@ class Migration(migrations.Migration):
                     "workspace",
                     models.ForeignKey(
                         blank=True,
-                        help_text="Empty for all workspaces.",
+                        help_text="Leave empty for all workspaces.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="staff_subscriptions",
@@ -2553,7 +2595,7 @@ class Migration(migrations.Migration):
                 (
                     "hinted_at",
                     models.DateTimeField(
-                        help_text="When workers were last notified of it.", null=True
+                        help_text="When workers were last notified of the work.", null=True
                     ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
@@ -2575,7 +2617,9 @@ class Migration(migrations.Migration):
                 ("created_at", models.DateTimeField()),
                 (
                     "due_at",
-                    models.DateTimeField(help_text="Empty when everything is done.", null=True),
+                    models.DateTimeField(
+                        help_text="Empty when the erasure is complete.", null=True
+                    ),
                 ),
                 ("finished_at", models.DateTimeField(null=True)),
                 (
@@ -2619,7 +2663,7 @@ class Migration(migrations.Migration):
                 (
                     "url",
                     models.CharField(
-                        help_text="https, on a public address; redirects are not followed, so give the final URL.",
+                        help_text="Must use https and a public address. Redirects are not followed, so give the final URL.",
                         max_length=2000,
                         verbose_name="URL",
                     ),
@@ -2639,7 +2683,7 @@ class Migration(migrations.Migration):
                         base_field=models.CharField(max_length=16),
                         blank=True,
                         default=list,
-                        help_text="The event types that it receives; none chosen: all.",
+                        help_text="The types of events that the endpoint receives; all types if none is selected.",
                         size=None,
                     ),
                 ),
@@ -2648,7 +2692,7 @@ class Migration(migrations.Migration):
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.CharField(max_length=20),
                         default=memory.models.webhooks.findings,
-                        help_text="The kinds of alerts: those for your users, those for the maintainers of constraints.",
+                        help_text="The kinds of alerts that the endpoint receives. Findings are meant for your users; failed and paused constraints are meant for the constraints' maintainers.",
                         size=None,
                     ),
                 ),
@@ -2728,7 +2772,7 @@ class Migration(migrations.Migration):
                 (
                     "hinted_at",
                     models.DateTimeField(
-                        help_text="When workers were last notified of it.", null=True
+                        help_text="When workers were last notified of the work.", null=True
                     ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
@@ -2742,7 +2786,7 @@ class Migration(migrations.Migration):
                 (
                     "dead_since",
                     models.DateTimeField(
-                        help_text="When it failed permanently; empty if it has not, or if the staff have handled it.",
+                        help_text="When the work failed permanently; empty if it has not failed, or if the staff have retried or dismissed it.",
                         null=True,
                     ),
                 ),
@@ -2774,7 +2818,7 @@ class Migration(migrations.Migration):
                 (
                     "settled_at",
                     models.DateTimeField(
-                        help_text="When it was delivered or failed permanently.", null=True
+                        help_text="When the message was delivered or failed permanently.", null=True
                     ),
                 ),
                 (
@@ -2829,12 +2873,14 @@ class Migration(migrations.Migration):
                     "percentage",
                     models.PositiveSmallIntegerField(
                         default=0,
-                        help_text="The share of users for whom it is enabled. Raising it only adds users.",
+                        help_text="The rollout percentage: the share of users for whom the constraint is enabled. Raising it only adds users.",
                     ),
                 ),
                 (
                     "enabled",
-                    models.BooleanField(default=True, help_text="False: it runs for no user."),
+                    models.BooleanField(
+                        default=True, help_text="If not set, the constraint runs for no user."
+                    ),
                 ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("created_by", models.CharField(editable=False, max_length=200)),
@@ -2845,7 +2891,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         default="",
                         editable=False,
-                        help_text="Who changed it last.",
+                        help_text="Who changed the constraint last.",
                         max_length=200,
                     ),
                 ),
@@ -2878,7 +2924,7 @@ class Migration(migrations.Migration):
                 (
                     "hinted_at",
                     models.DateTimeField(
-                        help_text="When workers were last notified of it.", null=True
+                        help_text="When workers were last notified of the work.", null=True
                     ),
                 ),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
@@ -2953,7 +2999,7 @@ class Migration(migrations.Migration):
             model_name="backtest",
             name="version",
             field=models.ForeignKey(
-                help_text="Empty for a constraint of one user.",
+                help_text="Empty for a user's own constraint.",
                 null=True,
                 on_delete=django.db.models.deletion.CASCADE,
                 related_name="backtests",
@@ -3015,7 +3061,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "fingerprint",
-                    models.CharField(help_text="The same as for an alert.", max_length=64),
+                    models.CharField(help_text="Computed as for an alert.", max_length=64),
                 ),
                 (
                     "severity",
@@ -3025,14 +3071,14 @@ class Migration(migrations.Migration):
                             ("warning", "warning"),
                             ("critical", "critical"),
                         ],
-                        help_text="Its highest severity.",
+                        help_text="The highest severity of the alert.",
                         max_length=16,
                     ),
                 ),
-                ("message", models.TextField(help_text="The message when it opened.")),
+                ("message", models.TextField(help_text="The message when the alert opened.")),
                 (
                     "evidence",
-                    models.JSONField(default=list, help_text="Its evidence at that time."),
+                    models.JSONField(default=list, help_text="The evidence when the alert opened."),
                 ),
                 (
                     "entries",
@@ -3044,26 +3090,26 @@ class Migration(migrations.Migration):
                 (
                     "day",
                     models.DateField(
-                        help_text="The day on which it opened, in the user's time zone."
+                        help_text="The day on which the alert opened, in the user's time zone."
                     ),
                 ),
                 (
                     "version",
                     models.IntegerField(
-                        help_text="The version of the user's project when it opened."
+                        help_text="The version of the user's project when the alert opened."
                     ),
                 ),
                 (
                     "changes",
                     memory.models.fields.ExactJSONField(
                         default=list,
-                        help_text="When its severity or evidence changed, with the version.",
+                        help_text="When the severity or the evidence changed, with the version.",
                     ),
                 ),
                 (
                     "resolved_at",
                     models.DateTimeField(
-                        help_text="Empty: it would still be open at the end.", null=True
+                        help_text="Empty if the alert would still be open at the end.", null=True
                     ),
                 ),
                 ("resolved_version", models.IntegerField(null=True)),
@@ -3102,12 +3148,14 @@ class Migration(migrations.Migration):
                 (
                     "status",
                     models.PositiveIntegerField(
-                        help_text="The HTTP status; empty: no response.", null=True
+                        help_text="The HTTP status; empty if there was no response.", null=True
                     ),
                 ),
                 (
                     "error",
-                    models.TextField(blank=True, default="", help_text="Empty: it was delivered."),
+                    models.TextField(
+                        blank=True, default="", help_text="Empty if the message was delivered."
+                    ),
                 ),
                 (
                     "answer",
@@ -3148,8 +3196,8 @@ class Migration(migrations.Migration):
                             ("memorize", "memorize: messages to facts"),
                             ("structure", "structure: facts to records"),
                             ("query", "answer a question"),
-                            ("check", "try the settings"),
-                            ("embed", "vectors of texts for the search"),
+                            ("check", "test the settings"),
+                            ("embed", "embed texts for the search"),
                         ],
                         max_length=16,
                     ),
@@ -3167,17 +3215,17 @@ class Migration(migrations.Migration):
                             ("truncated", "answer cut off at the token limit"),
                             ("empty", "empty answer"),
                             ("refused", "refused by the model or its filter"),
-                            ("rate_limited", "rate limit of the provider"),
-                            ("unavailable", "error or overload of the provider"),
+                            ("rate_limited", "provider's rate limit reached"),
+                            ("unavailable", "provider failed or overloaded"),
                             ("timeout", "no answer in time"),
-                            ("connection_lost", "no connection, or dropped"),
-                            ("invalid_answer", "answer that cannot be read"),
+                            ("connection_lost", "no connection, or connection lost"),
+                            ("invalid_answer", "unreadable answer"),
                             ("wrong_key", "API key refused"),
-                            ("no_credit", "credit or quota of the provider exhausted"),
+                            ("no_credit", "provider's credit or quota exhausted"),
                             ("unknown_model", "model or address unknown to the provider"),
                             ("too_long", "prompt longer than the model's context"),
                             ("rejected", "request refused by the provider"),
-                            ("interrupted", "interrupted: the worker ended"),
+                            ("interrupted", "interrupted: the worker exited"),
                         ],
                         max_length=16,
                     ),

@@ -13,7 +13,7 @@ from memory.models.workspaces import Workspace
 
 
 class AlertKind(models.TextChoices):
-    """The audience of an alert: the product's user, or the staff that maintain constraints."""
+    """Kinds of alerts: findings are for the product's user, the others for the staff."""
 
     FINDING = "finding", "finding"
     CONSTRAINT_ERROR = "constraint_error", "constraint failed"
@@ -43,7 +43,7 @@ class AlertState(models.TextChoices):
 
 
 class Place(models.Func):
-    """The position of a value in a list, counted from 1, to sort by.
+    """The position of a value in a list, counted from 1, for sorting.
 
     The values are our own constants and are written into the SQL, since an index takes no
     parameters.
@@ -101,7 +101,7 @@ class Alert(models.Model):
     message = models.TextField()
     evidence = models.JSONField(
         default=list,
-        help_text="The records that it is based on, each with its key and log entries.",
+        help_text="The records that the alert is based on, each with its key and log entries.",
     )
     entries = ArrayField(models.BigIntegerField(), default=list)
     state = models.CharField(max_length=16, choices=AlertState.choices, default=AlertState.OPEN)
@@ -109,20 +109,20 @@ class Alert(models.Model):
     changed_at = models.DateTimeField()
     resolved_at = models.DateTimeField(null=True)
     snoozed_until = models.DateTimeField(
-        null=True, help_text="Empty if it is snoozed until it changes, or not snoozed."
+        null=True, help_text="Empty if the alert is not snoozed, or is snoozed until it changes."
     )
-    # Resolved by hand, and every run since has made the same finding: no new alert opens for it.
+    # Resolved manually, and every run since has reported the same finding, so no new alert opens.
     holds_back = models.BooleanField(default=False)
     open_since = models.DateTimeField(
-        default=timezone.now, help_text="When it opened or was last reopened."
+        default=timezone.now, help_text="When the alert opened or was last reopened."
     )
     escalate_at = models.DateTimeField(
-        null=True, help_text="When it is escalated unless somebody acknowledges it."
+        null=True, help_text="When the alert is escalated unless somebody acknowledges it."
     )
     escalated_at = models.DateTimeField(null=True)
     last_run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="alerts")
-    # Another constraint reported the same finding first. While the alert from that finding covers
-    # this one, that alert is listed and has the events instead. See `memory.alerting.duplicates`.
+    # The alert of another constraint that reported the same finding first. While that alert covers
+    # this one, only that alert is listed and has events. See `memory.alerting.duplicates`.
     duplicate_of = models.ForeignKey(
         "self",
         null=True,
@@ -131,8 +131,8 @@ class Alert(models.Model):
         db_constraint=False,  # alerts are never deleted
         db_index=False,  # a partial index on the few rows that have a value is below
     )
-    # The alert that this one duplicated before it was listed itself: clients that follow this one's
-    # constraint have a copy of that alert.
+    # The alert that this one duplicated before this one was listed itself: clients that follow this
+    # alert's constraint have a copy of that alert.
     was_duplicate_of = models.ForeignKey(
         "self",
         null=True,
@@ -218,7 +218,7 @@ class Alert(models.Model):
 
     @property
     def messages(self) -> str:
-        """Return the messages of all causes in one line, without repetitions."""
+        """Return the messages of all causes on one line, without repetitions."""
         return " / ".join(dict.fromkeys(cause.message for cause in self.causes))
 
 
@@ -233,7 +233,7 @@ class AlertEventKind(models.TextChoices):
     ESCALATED = "escalated", "escalated"
     RESOLVED = "resolved", "resolved"
     FEEDBACK = "feedback", "feedback"
-    # The last event of an alert whose user was erased: whoever keeps a copy must delete it.
+    # The last event of an alert whose user was erased: clients must delete their copies.
     ERASED = "erased", "erased"
     # Belongs to no alert: the project cannot hold some entries of a user's log.
     REJECTED = "rejected", "entries rejected"
@@ -309,7 +309,7 @@ class AlertEvent(models.Model):
 
     @property
     def person(self) -> MemoryUser:
-        """The user of the alert, or of the entries."""
+        """The user to whom the alert or the entries belong."""
         found = self.alert.user if self.alert else self.user
         assert found is not None  # guaranteed by `event_of_alert_or_entries`
         return found
@@ -323,14 +323,14 @@ class Verdict(models.TextChoices):
 
 
 class Judge(models.TextChoices):
-    """The side that gives feedback; each has one current verdict per alert."""
+    """The side that gives feedback; each side has one current verdict per alert."""
 
     PRODUCT = "product", "product"
     STAFF = "staff", "staff"
 
 
 class AlertFeedback(models.Model):
-    """Feedback: whether the product or the staff currently consider an alert useful."""
+    """Feedback: whether the product or the staff currently considers an alert useful."""
 
     alert = models.ForeignKey(Alert, on_delete=models.CASCADE, related_name="feedback")
     judge = models.CharField(max_length=16, choices=Judge.choices)
@@ -362,7 +362,7 @@ class PausedConstraint(models.Model):
         max_length=64,
         blank=True,
         default="",
-        help_text="A change of the source resumes the constraint.",
+        help_text="Hash of the source; a change to the source resumes the constraint.",
     )
     reason = models.TextField()
     paused_at = models.DateTimeField()

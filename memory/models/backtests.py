@@ -38,7 +38,7 @@ class Backtest(MortalWork):
         null=True,
         on_delete=models.CASCADE,
         related_name="backtests",
-        help_text="Empty for a constraint of one user.",
+        help_text="Empty for a user's own constraint.",
     )
     user = models.ForeignKey(
         MemoryUser,
@@ -49,30 +49,33 @@ class Backtest(MortalWork):
     )
     constraint = models.CharField(max_length=300, help_text="Path of the constraint's source.")
     source_hash = models.CharField(max_length=64)
-    days = models.PositiveIntegerField(help_text="How many days it looks back.")
+    days = models.PositiveIntegerField(help_text="How many days the backtest covers.")
     most_users = models.PositiveIntegerField(
-        help_text="The sample size, if the constraint applies to more users."
+        help_text="The sample size, used if the constraint applies to more users."
     )
     by = models.CharField(
         max_length=16,
         choices=By.choices,
         default=By.RECORDED,
         db_default=By.RECORDED,
-        help_text="Whether it is based on what was known, or on the entries' own times.",
+        help_text="Whether entries count from when they were recorded, or from their own times.",
     )
     until = models.DateTimeField(help_text="The end of the period.")
     state = models.CharField(
         max_length=16, choices=BacktestState.choices, default=BacktestState.WAITING
     )
     reason = models.CharField(
-        max_length=300, blank=True, default="", help_text="Why it was cancelled or failed."
+        max_length=300,
+        blank=True,
+        default="",
+        help_text="Why the backtest was cancelled or failed.",
     )
-    # Users are matched against the shape in the order of a hash; this is the hash of the last one
-    # matched so far.
+    # Users are matched against the shape in the order of a hash; this is the hash of the user who
+    # was matched last.
     cursor = models.CharField(max_length=32, blank=True, default="")
     picked = models.BooleanField(default=False, help_text="Whether the users have been selected.")
     looked_at = models.PositiveIntegerField(
-        default=0, help_text="Users that were checked against what the constraint requires."
+        default=0, help_text="How many users were checked against what the constraint requires."
     )
     created_at = models.DateTimeField(auto_now_add=True)
     created_by = models.CharField(max_length=200)
@@ -121,16 +124,21 @@ class BacktestUser(models.Model):
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="+")
     state = models.CharField(max_length=16, choices=UserState.choices, default=UserState.WAITING)
     since = models.DateTimeField(null=True, help_text="The beginning of the evaluated period.")
-    known_until = models.DateTimeField(null=True, help_text="Empty: until the end.")
-    versions = models.PositiveIntegerField(default=0, help_text="Versions within the period.")
+    known_until = models.DateTimeField(
+        null=True,
+        help_text="The end of the evaluated period; empty if the whole period was evaluated.",
+    )
+    versions = models.PositiveIntegerField(
+        default=0, help_text="How many versions lie within the period."
+    )
     looks = models.PositiveIntegerField(
-        default=0, help_text="Versions among these that differ in what the constraint reads."
+        default=0, help_text="How many of these versions differ in what the constraint reads."
     )
     problems = ExactJSONField(
-        default=list, help_text="Where it would have failed or been too noisy."
+        default=list, help_text="Where the constraint would have failed or been too noisy."
     )
     problem_count = models.PositiveIntegerField(default=0)
-    left_out = models.PositiveIntegerField(default=0, help_text="Findings that were not kept.")
+    left_out = models.PositiveIntegerField(default=0, help_text="How many findings were not kept.")
     error = models.TextField(
         blank=True, default="", help_text="Why the user could not be evaluated."
     )
@@ -148,21 +156,23 @@ class BacktestFinding(models.Model):
     """An alert that the constraint would have opened."""
 
     result = models.ForeignKey(BacktestUser, on_delete=models.CASCADE, related_name="findings")
-    fingerprint = models.CharField(max_length=64, help_text="The same as for an alert.")
+    fingerprint = models.CharField(max_length=64, help_text="Computed as for an alert.")
     severity = models.CharField(
-        max_length=16, choices=Severity.choices, help_text="Its highest severity."
+        max_length=16, choices=Severity.choices, help_text="The highest severity of the alert."
     )
-    message = models.TextField(help_text="The message when it opened.")
-    evidence = models.JSONField(default=list, help_text="Its evidence at that time.")
+    message = models.TextField(help_text="The message when the alert opened.")
+    evidence = models.JSONField(default=list, help_text="The evidence when the alert opened.")
     entries = ArrayField(models.BigIntegerField(), default=list)
     opened_at = models.DateTimeField()
-    day = models.DateField(help_text="The day on which it opened, in the user's time zone.")
-    version = models.IntegerField(help_text="The version of the user's project when it opened.")
+    day = models.DateField(help_text="The day on which the alert opened, in the user's time zone.")
+    version = models.IntegerField(
+        help_text="The version of the user's project when the alert opened."
+    )
     changes = ExactJSONField(
-        default=list, help_text="When its severity or evidence changed, with the version."
+        default=list, help_text="When the severity or the evidence changed, with the version."
     )
     resolved_at = models.DateTimeField(
-        null=True, help_text="Empty: it would still be open at the end."
+        null=True, help_text="Empty if the alert would still be open at the end."
     )
     resolved_version = models.IntegerField(null=True)
 

@@ -14,8 +14,8 @@ class Blob(models.Model):
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="blobs")
     hash = models.CharField(max_length=64, help_text="SHA-256 of the content in UTF-8.")
-    content = models.TextField(  # noqa: DJ001 - an empty file differs from a redacted one
-        null=True, help_text="Empty if an entry that it is based on was redacted."
+    content = models.TextField(  # noqa: DJ001 - an empty file differs from a redacted file
+        null=True, help_text="Empty if an entry that the content is based on was redacted."
     )
     git_id = models.CharField(
         max_length=40, blank=True, default="", help_text="The content's object id in git."
@@ -84,8 +84,8 @@ class Checkpoint(models.Model):
 
     # Attributes, not columns, of a computed state, which is not a version
     # (`memory.temporal.states`): the version that it was computed from; path → source of the files
-    # that no blob holds; the typed entries that were rejected in the computation; and the entries
-    # behind each record.
+    # that no blob contains; the typed entries that the computation rejected; and the entries behind
+    # each record.
     computed_from: "Checkpoint | None" = None
     computed: Mapping[str, str] = MappingProxyType({})
     left_out: Sequence[int] = ()
@@ -110,7 +110,7 @@ class Checkpoint(models.Model):
 
 
 class RecordLocation(models.Model):
-    """The file that holds a record, so that a record can be changed without reading the others.
+    """The file that contains a record, so that a change need not read the other files.
 
     Kept for retired records too, since their keys are never reused.
     """

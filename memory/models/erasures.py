@@ -10,7 +10,7 @@ from memory.models.users import MemoryUser
 
 
 class UserErasure(LeasedWork):
-    """The erasure of one user: pending work at first, a tombstone afterwards.
+    """The erasure of one user: at first pending work, afterwards a tombstone.
 
     See `memory.privacy.user_erasure`.
     """
@@ -21,7 +21,7 @@ class UserErasure(LeasedWork):
     reason = models.TextField()
     created_at = models.DateTimeField()
 
-    due_at = models.DateTimeField(null=True, help_text="Empty when everything is done.")
+    due_at = models.DateTimeField(null=True, help_text="Empty when the erasure is complete.")
     finished_at = models.DateTimeField(null=True)
     counts = models.JSONField(default=dict, help_text="What was erased: kind → number of rows.")
     hosts = ArrayField(

@@ -34,8 +34,8 @@ class ExactJSONField(models.JSONField):
     """JSON kept as the text that was written (PostgreSQL's `json`, not `jsonb`).
 
     `jsonb` rewrites numbers (1e16 comes back as an integer, -0.0 as 0) and sorts keys. What is
-    hashed into the log must come back exactly as it went in, and the order in which a client names
-    fields is the order in which people will read them.
+    hashed into the log must come back exactly as it was written, and the order in which a client
+    names fields is the order in which people will read them.
     """
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
@@ -49,20 +49,20 @@ class ExactJSONField(models.JSONField):
         return None if value is None else Json(value, dumps=exact_json)
 
     def from_db_value(self, value: Any, expression: object, connection: BaseDatabaseWrapper) -> Any:
-        """Return the value as the driver parsed it (Django turns parsing off only for `jsonb`)."""
+        """Return the value that the driver parsed; Django turns parsing off only for `jsonb`."""
         return value
 
 
 @models.BigIntegerField.register_lookup
 class InColumn(In):
-    """An `in` lookup for integer columns that ignores values out of their range.
+    """An `in` lookup for integer columns that ignores values outside the column's range.
 
-    Django does so for `=` and `<`; with `in`, the database would be given out-of-range numbers,
-    such as a made-up entry number.
+    Django does so for `=` and `<`; with `in`, it would pass out-of-range numbers, such as a made-up
+    entry number, to the database.
     """
 
     def get_prep_lookup(self) -> Any:
-        """Leave out values that are out of range."""
+        """Leave out values outside the range."""
         values = super().get_prep_lookup()
         if not self.rhs_is_direct_value():
             return values

@@ -9,13 +9,13 @@ from memory.models.users import MemoryUser
 
 
 class Forecast(MortalWork):
-    """The newest forecast for one user, and the time at which another is due.
+    """The newest forecast for one user, and the time at which the next one is due.
 
     See `memory.temporal.forecasts`.
     """
 
     user = models.OneToOneField(MemoryUser, on_delete=models.CASCADE, related_name="forecast")
-    due_at = models.DateTimeField(null=True, help_text="Empty if none is to be computed.")
+    due_at = models.DateTimeField(null=True, help_text="Empty if no forecast is due.")
 
     checkpoint = models.ForeignKey(
         Checkpoint, null=True, on_delete=models.CASCADE, related_name="+"
@@ -27,10 +27,11 @@ class Forecast(MortalWork):
     start = models.DateTimeField(null=True, help_text="The beginning of the forecast.")
     horizon_days = models.PositiveIntegerField(default=0)
     known_until = models.DateTimeField(
-        null=True, help_text="How far it reaches for all constraints."
+        null=True, help_text="The time up to which the forecast covers all constraints."
     )
     needs_daily = models.BooleanField(
-        default=False, help_text="Whether a constraint has no forecast."
+        default=False,
+        help_text="Whether the constraints run daily because one of them has no forecast.",
     )
     results = ExactJSONField(default=dict, help_text="Results by constraint, for reuse.")
     timeline = ExactJSONField(default=list, help_text="What opens, changes and resolves, and when.")
@@ -39,7 +40,8 @@ class Forecast(MortalWork):
         null=True, help_text="When the constraints run next because of the forecast."
     )
     timings = models.JSONField(
-        default=dict, help_text="Seconds, and the number of calls that were made anew."
+        default=dict,
+        help_text="The seconds taken, and the numbers of calls and of new and reused forecasts.",
     )
 
     class Meta:

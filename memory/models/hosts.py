@@ -9,8 +9,8 @@ class SandboxHost(models.Model):
     name = models.CharField(primary_key=True, max_length=100)
     started_at = models.DateTimeField()
     seen_at = models.DateTimeField(help_text="The time of the last heartbeat.")
-    threads = models.IntegerField(help_text="How much work it does at a time.")
-    report = models.JSONField(default=dict, help_text="Its report on its sandboxes.")
+    threads = models.IntegerField(help_text="The maximum number of concurrent jobs.")
+    report = models.JSONField(default=dict, help_text="The worker's report on its sandboxes.")
 
     class Meta:
         ordering = ["name"]

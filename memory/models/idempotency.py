@@ -17,7 +17,7 @@ class IdempotencyKey(models.Model):
         on_delete=models.CASCADE,
         null=True,
         related_name="idempotency_keys",
-        help_text="The user that the write was about, if any.",
+        help_text="The user whom the write concerned, if any.",
     )
     key = models.CharField(max_length=255)
     fingerprint = models.CharField(

@@ -1,4 +1,4 @@
-"""The base classes of rows that stand for work: see `memory.work.leases`."""
+"""The base classes of rows that represent work: see `memory.work.leases`."""
 
 from django.db import models
 from django.utils import timezone
@@ -14,7 +14,9 @@ class LeasedWork(models.Model):
     run_after = models.DateTimeField(
         default=timezone.now, help_text="Not attempted again before this time."
     )
-    hinted_at = models.DateTimeField(null=True, help_text="When workers were last notified of it.")
+    hinted_at = models.DateTimeField(
+        null=True, help_text="When workers were last notified of the work."
+    )
     lease_owner = models.CharField(max_length=100, blank=True, default="")
     lease_expires_at = models.DateTimeField(null=True)
     token = models.BigIntegerField(default=0)
@@ -33,8 +35,8 @@ class MortalWork(LeasedWork):
 
     dead_since = models.DateTimeField(
         null=True,
-        help_text="When it failed permanently; empty if it has not, or if the staff have handled"
-        " it.",
+        help_text="When the work failed permanently; empty if it has not failed, or if the staff"
+        " have retried or dismissed it.",
     )
 
     class Meta:

@@ -17,8 +17,8 @@ class LlmPurpose(models.TextChoices):
     MEMORIZE = "memorize", "memorize: messages to facts"
     STRUCTURE = "structure", "structure: facts to records"
     QUERY = "query", "answer a question"
-    CHECK = "check", "try the settings"
-    EMBED = "embed", "vectors of texts for the search"
+    CHECK = "check", "test the settings"
+    EMBED = "embed", "embed texts for the search"
 
 
 class LlmOutcome(models.TextChoices):
@@ -30,24 +30,24 @@ class LlmOutcome(models.TextChoices):
     TRUNCATED = "truncated", "answer cut off at the token limit"
     EMPTY = "empty", "empty answer"
     REFUSED = "refused", "refused by the model or its filter"
-    RATE_LIMITED = "rate_limited", "rate limit of the provider"
-    UNAVAILABLE = "unavailable", "error or overload of the provider"
+    RATE_LIMITED = "rate_limited", "provider's rate limit reached"
+    UNAVAILABLE = "unavailable", "provider failed or overloaded"
     TIMEOUT = "timeout", "no answer in time"
-    CONNECTION_LOST = "connection_lost", "no connection, or dropped"
-    INVALID_ANSWER = "invalid_answer", "answer that cannot be read"
+    CONNECTION_LOST = "connection_lost", "no connection, or connection lost"
+    INVALID_ANSWER = "invalid_answer", "unreadable answer"
     WRONG_KEY = "wrong_key", "API key refused"
-    NO_CREDIT = "no_credit", "credit or quota of the provider exhausted"
+    NO_CREDIT = "no_credit", "provider's credit or quota exhausted"
     UNKNOWN_MODEL = "unknown_model", "model or address unknown to the provider"
     TOO_LONG = "too_long", "prompt longer than the model's context"
     REJECTED = "rejected", "request refused by the provider"
-    INTERRUPTED = "interrupted", "interrupted: the worker ended"
+    INTERRUPTED = "interrupted", "interrupted: the worker exited"
 
 
 class LlmCall(models.Model):
     """One attempt at a call; the row is written before the request is sent.
 
-    While it is `started`, it reserves the most that it may spend and, until it expires, takes up
-    one of the workspace's concurrent calls.
+    While the call is `started`, it reserves the most that it may spend; until it expires, it counts
+    as one of the workspace's concurrent calls.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
@@ -56,9 +56,9 @@ class LlmCall(models.Model):
         MemoryUser, null=True, on_delete=models.SET_NULL, related_name="llm_calls"
     )
     purpose = models.CharField(max_length=16, choices=LlmPurpose.choices)
-    work = models.UUIDField(help_text="Shared by all calls of one piece of work.")
-    turn = models.IntegerField(help_text="The number of the request within that work.")
-    attempt = models.IntegerField(help_text="The number of the attempt at this request.")
+    work = models.UUIDField(help_text="The same for all calls of one piece of work.")
+    turn = models.IntegerField(help_text="The number of the request within the work.")
+    attempt = models.IntegerField(help_text="The number of the attempt for this request.")
     lane = models.ForeignKey(Lane, null=True, on_delete=models.SET_NULL, related_name="llm_calls")
     run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="llm_calls")
     checkpoint = models.ForeignKey(
@@ -71,7 +71,7 @@ class LlmCall(models.Model):
     # The result of a session, recorded on its first call: see `memory.llm.track_records`.
     accepted = models.BooleanField(
         null=True,
-        help_text="Whether the gate accepted what its session proposed; empty if it was not"
+        help_text="Whether the gate accepted the session's proposals; empty if the session was not"
         " judged, or was interrupted.",
     )
     refusals = models.IntegerField(
@@ -104,12 +104,14 @@ class LlmCall(models.Model):
         decimal_places=8,
         help_text="Empty if the price or the number of tokens is unknown.",
     )
-    reserved_tokens = models.BigIntegerField(help_text="The most tokens that the call may use.")
+    reserved_tokens = models.BigIntegerField(
+        help_text="The maximum number of tokens that the call may use."
+    )
     reserved_cost = models.DecimalField(null=True, max_digits=20, decimal_places=8)
 
     started_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(
-        help_text="A call that has not finished by then was interrupted: its worker is gone."
+        help_text="A call that has not finished by this time was interrupted: its worker is gone."
     )
     finished_at = models.DateTimeField(null=True)
     seconds = models.FloatField(null=True, help_text="From the request to the answer.")
@@ -156,7 +158,7 @@ class LlmCall(models.Model):
 
 
 class LlmSpending(models.Model):
-    """The spending on a day's finished calls: the ledger that budgets are checked against.
+    """The spending on a day's finished calls: the ledger against which budgets are checked.
 
     The row stays when its calls are erased.
     """

@@ -20,15 +20,16 @@ class LlmSettings(models.Model):
         default="",
         help_text="Provider and model, such as openai:gpt-5-mini, anthropic:claude-sonnet-4-5 or"
         " google:gemini-2.5-flash. For Ollama, vLLM and other servers with an"
-        " OpenAI-compatible API: openai: and the model's name there, with their base URL.",
+        " OpenAI-compatible API, enter openai: followed by the model's name on that server, and"
+        " set the base URL.",
     )
     llm_base_url = models.CharField(
         "base URL",
         max_length=500,
         blank=True,
         default="",
-        help_text="The provider's URL, if it is not the usual one, such as"
-        " http://ollama:11434/v1. The server's own key is never sent there.",
+        help_text="The provider's URL, if it is not the default one, such as"
+        " http://ollama:11434/v1. The server's own API key is never sent to this URL.",
     )
     # A Fernet token: see `memory.privacy.encryption`.
     llm_api_key = models.BinaryField("API key", null=True, editable=False)
@@ -37,7 +38,7 @@ class LlmSettings(models.Model):
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="The maximum number of concurrent calls, on all workers together.",
+        help_text="The maximum number of concurrent calls across all workers.",
     )
     llm_tokens_per_day = models.PositiveBigIntegerField(
         "tokens a day",
@@ -47,7 +48,10 @@ class LlmSettings(models.Model):
         " allows no calls.",
     )
     llm_tokens_per_month = models.PositiveBigIntegerField(
-        "tokens a month", null=True, blank=True, help_text="The same for a calendar month."
+        "tokens a month",
+        null=True,
+        blank=True,
+        help_text="Input and output tokens that may be used in a calendar month (UTC).",
     )
     llm_cost_per_day = models.DecimalField(
         "cost a day",
@@ -66,7 +70,7 @@ class LlmSettings(models.Model):
         max_digits=12,
         decimal_places=2,
         validators=[MinValueValidator(0)],
-        help_text="The same for a calendar month.",
+        help_text="Money that may be spent in a calendar month (UTC), in the same currency.",
     )
 
     class Meta:
@@ -87,7 +91,7 @@ class LlmSettings(models.Model):
         )
 
     def clean(self) -> None:
-        """Refuse settings with which no call could be made."""
+        """Refuse settings that allow no call."""
         super().clean()
         if problems := language_models.validate_overrides(self.chosen_llm):
             raise ValidationError({f"llm_{name}": problem for name, problem in problems.items()})

@@ -11,10 +11,10 @@ from memory.models.users import MemoryUser
 
 
 class By(models.TextChoices):
-    """The times that determine a past state: when entries were recorded, or when they occurred."""
+    """The times that determine a past state: when entries were recorded, or occurred."""
 
     RECORDED = "recorded", "what was known then"
-    OCCURRED = "occurred", "what was true then, by the entries' own times"
+    OCCURRED = "occurred", "what was true then, according to the entries' own times"
 
 
 class EntryKind(models.TextChoices):
@@ -42,8 +42,8 @@ class LogEntry(models.Model):
     user = models.ForeignKey(MemoryUser, on_delete=models.PROTECT, related_name="entries")
     seq = models.BigIntegerField(help_text="1, 2, 3 … per user, without gaps.")
     kind = models.CharField(max_length=16, choices=EntryKind.choices)
-    occurred_at = models.DateTimeField(help_text="When it was true or said.")
-    recorded_at = models.DateTimeField(help_text="When it was recorded in the log.")
+    occurred_at = models.DateTimeField(help_text="When the content was true or was said.")
+    recorded_at = models.DateTimeField(help_text="When the entry was recorded in the log.")
     derived_from = ArrayField(models.BigIntegerField(), default=list, blank=True)
 
     # The payload, which a redaction empties.
@@ -54,7 +54,9 @@ class LogEntry(models.Model):
     role = models.CharField(max_length=32, null=True)
     speaker = models.CharField(max_length=200, null=True)
     agent_id = models.CharField(max_length=200, null=True)
-    source = models.CharField(max_length=200, null=True, help_text="The component that wrote it.")
+    source = models.CharField(
+        max_length=200, null=True, help_text="The component that wrote the entry."
+    )
     idempotency_key = models.CharField(max_length=255, null=True)
     salt = models.BinaryField(max_length=16, null=True)
 
@@ -129,8 +131,8 @@ class EntryOutcome(models.Model):
     decided_at = models.DateTimeField(
         default=timezone.now,
         editable=False,
-        help_text="With a version, the version's time, or later if the outcome was decided for an"
-        " existing version.",
+        help_text="The time of the version that settled the entry, or a later time if the outcome"
+        " was decided for an existing version.",
     )
 
     class Meta:

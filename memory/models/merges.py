@@ -23,14 +23,14 @@ class Merge(LeasedWork):
         MemoryUser,
         on_delete=models.CASCADE,
         related_name="merge",
-        help_text="The user who is closed: nothing is returned for this user any more.",
+        help_text="The user who is closed: writes and queries for this user are refused.",
     )
     by = models.CharField(max_length=200)
     created_at = models.DateTimeField()
     last_seq = models.BigIntegerField(
-        help_text="The last entry of the merged user's log at that moment."
+        help_text="The last entry of the merged user's log when the merge was requested."
     )
-    cursor_seq = models.BigIntegerField(default=0, help_text="The last entry that was copied.")
+    cursor_seq = models.BigIntegerField(default=0, help_text="The last entry that was processed.")
     copied = models.BigIntegerField(default=0, help_text="The number of copied entries.")
     left_behind = ArrayField(
         models.CharField(max_length=300),
@@ -38,10 +38,10 @@ class Merge(LeasedWork):
         help_text="The merged user's own constraints, which are not in the log and were not"
         " copied.",
     )
-    # Fingerprint → the merged user's alert and its state, until the same finding occurs for the
-    # other user.
+    # Fingerprint → the merged user's alert and its state, until the same finding is reported for
+    # the remaining user.
     alerts = models.JSONField(default=dict)
-    due_at = models.DateTimeField(null=True, help_text="Empty when everything is done.")
+    due_at = models.DateTimeField(null=True, help_text="Empty when the merge is complete.")
     finished_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -57,11 +57,11 @@ class Merge(LeasedWork):
 
 
 class CopiedEntries(models.Model):
-    """Consecutive entries of a merged user, and the consecutive copies made of them."""
+    """Consecutive entries of a merged user, and their consecutive copies."""
 
     merge = models.ForeignKey(Merge, on_delete=models.CASCADE, related_name="ranges")
     from_seq = models.BigIntegerField(help_text="The first entry, in the merged user's log.")
-    seq = models.BigIntegerField(help_text="Its copy, in the other user's log.")
+    seq = models.BigIntegerField(help_text="The copy of that entry, in the other user's log.")
     number = models.BigIntegerField(help_text="The number of consecutive entries.")
 
     class Meta:

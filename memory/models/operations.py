@@ -19,16 +19,17 @@ class Heartbeat(models.Model):
 
 
 class Alarm(LeasedWork):
-    """A current or past problem with the server; the row's work is to notify the staff of it."""
+    """A current or past problem with the server, and the work of notifying the staff of it."""
 
     name = models.CharField(max_length=100, unique=True)
     detail = models.TextField(help_text="The current or last problem.")
     holds_since = models.DateTimeField(
-        null=True, help_text="When the problem began; empty if there is none."
+        null=True, help_text="When the problem began; empty if there is no problem."
     )
     seen_at = models.DateTimeField(null=True, help_text="When the problem was last seen.")
     raised_at = models.DateTimeField(
-        null=True, help_text="Empty: there is no problem, or it has not lasted long enough."
+        null=True,
+        help_text="When the alarm was raised; empty until a problem has lasted long enough.",
     )
     cleared_at = models.DateTimeField(null=True, help_text="When the problem ended.")
     is_told = models.BooleanField(

@@ -20,7 +20,7 @@ def _whole(
     return models.PositiveIntegerField(verbose_name, null=True, blank=True)
 
 
-# All groups except that of the sandboxes, whose limits depend on each other.
+# All groups except the sandbox limits, which depend on each other.
 OTHERS = (table.TRACK_RECORD, table.STRUCTURING, table.ALERTS, table.QUOTAS, table.RETENTION)
 
 
@@ -45,7 +45,7 @@ class SettingsOverrides(models.Model):
         "single-use containers",
         default=False,
         help_text="Destroy a container after every use. Otherwise a user's container is kept for"
-        " a short time in case the user comes back, which is many times faster.",
+        " a short time, so that further requests for the user are many times faster.",
     )
 
     llm_judged_sessions = _whole("sessions")
@@ -57,23 +57,23 @@ class SettingsOverrides(models.Model):
         null=True,
         blank=True,
         editable=False,
-        help_text="Model → since when, by whom and why it was allowed to continue, with a new"
-        " track record.",
+        help_text="For each model: since when, by whom and why it was allowed to continue with a"
+        " new track record.",
     )
     llm_stops = models.JSONField(
         null=True,
         blank=True,
         editable=False,
-        help_text="Model → since when and why it is stopped, and by which limits.",
+        help_text="For each model: since when, why and by which limits it is stopped.",
     )
 
     structure_entries = _whole("entries")
     structure_idle_seconds = _whole("idle seconds")
     structure_age_seconds = _whole("age in seconds")
 
-    escalate_critical_minutes = _whole("escalate critical after (minutes)")
+    escalate_critical_minutes = _whole("escalate critical alerts after (minutes)")
     escalate_warning_minutes = _whole("escalate warnings after (minutes)")
-    escalate_info_minutes = _whole("escalate infos after (minutes)")
+    escalate_info_minutes = _whole("escalate info alerts after (minutes)")
     alerts_per_constraint = _whole()
     openings_per_day = _whole()
 
@@ -83,7 +83,7 @@ class SettingsOverrides(models.Model):
     entries_per_minute = _whole("entries a minute")
     max_users = _whole("users")
     max_entries = _whole("entries")
-    max_entries_per_user = _whole("entries of a user")
+    max_entries_per_user = _whole("entries per user")
     max_log_mib = _whole("logs (MiB)")
     max_pending_entries = _whole("pending entries")
     max_waiting_runs = _whole("waiting runs")
@@ -120,7 +120,7 @@ class SettingsOverrides(models.Model):
         return track_record_settings.EffectiveSettings(**self.effective(table.TRACK_RECORD))
 
     def clean(self) -> None:
-        """Refuse overrides that are out of range, or contradict each other."""
+        """Refuse overrides that are out of range or contradict each other."""
         super().clean()
         problems = sandbox_limits.validate_overrides(self.overrides(table.SANDBOXES))
         for group in OTHERS:

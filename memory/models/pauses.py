@@ -21,7 +21,7 @@ class Pause(models.Model):
         null=True,
         on_delete=models.CASCADE,
         related_name="pauses",
-        help_text="Empty: all users of the workspace.",
+        help_text="Empty if the pause applies to all users of the workspace.",
     )
     reason = models.TextField(blank=True, default="")
     paused_at = models.DateTimeField()

@@ -8,26 +8,29 @@ from memory.models.users import MemoryUser
 
 
 class Redaction(LeasedWork):
-    """One redaction: it empties the entries, and a worker removes everything based on them.
+    """One redaction: the entries are emptied, and a worker removes everything based on them.
 
     See `memory.privacy.redaction`.
     """
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="redactions")
     seq = models.BigIntegerField(help_text="The log entry that records the redaction.")
-    asked = ArrayField(models.BigIntegerField(), help_text="The entries that were to be redacted.")
+    asked = ArrayField(
+        models.BigIntegerField(), help_text="The entries whose redaction was requested."
+    )
     entries = ArrayField(
-        models.BigIntegerField(), help_text="These entries and all that were derived from them."
+        models.BigIntegerField(),
+        help_text="The requested entries and all entries derived from them.",
     )
     by = models.CharField(max_length=200)
     reason = models.TextField(blank=True, default="")
     created_at = models.DateTimeField()
 
-    due_at = models.DateTimeField(null=True, help_text="Empty when everything is done.")
+    due_at = models.DateTimeField(null=True, help_text="Empty when the redaction is complete.")
     finished_at = models.DateTimeField(null=True)
     version = models.IntegerField(
         null=True,
-        help_text="The project's version without them; empty if it contained nothing of them.",
+        help_text="The version without the entries; empty if the project did not contain them.",
     )
     records = models.PositiveIntegerField(default=0, help_text="Records removed from the project.")
     constraints = models.PositiveIntegerField(
@@ -35,11 +38,13 @@ class Redaction(LeasedWork):
     )
     reopened = models.PositiveIntegerField(
         default=0,
-        help_text="Other entries that these records and constraints were also based"
-        " on: they are pending again.",
+        help_text="Other entries on which the removed records and constraints were also based;"
+        " they are pending again.",
     )
     problem = models.TextField(
-        blank=True, default="", help_text="The gate's objections to the project without them."
+        blank=True,
+        default="",
+        help_text="The gate's objections to the project without the entries.",
     )
 
     class Meta:

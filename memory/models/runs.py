@@ -14,7 +14,7 @@ class RunKind(models.TextChoices):
     """The kinds of runs."""
 
     CONSTRAINTS = "constraints", "constraints"
-    CONSTRAINT = "constraint", "one constraint, tried"
+    CONSTRAINT = "constraint", "trial of one constraint"
     QUERY = "query", "query"
     ASK = "ask", "question"
     FOLLOW_UP = "follow_up", "follow-up question"
@@ -22,7 +22,7 @@ class RunKind(models.TextChoices):
     IMPORT = "import", "import"
 
 
-# Executed by the workers for language models; all other kinds, by the workers with sandboxes.
+# Executed by the workers for language models; all other kinds are executed by sandbox workers.
 BY_MODEL = (RunKind.ASK, RunKind.FOLLOW_UP)
 
 
@@ -32,8 +32,8 @@ class RunTrigger(models.TextChoices):
     API = "api", "API request"
     CHECKPOINT = "checkpoint", "new checkpoint"
     DAILY = "daily", "daily"
-    INSTANT = "instant", "some minutes later"
-    FORECAST = "forecast", "foreseen"
+    INSTANT = "instant", "every few minutes"
+    FORECAST = "forecast", "forecast"
     WORKSPACE = "workspace", "workspace constraints changed"
     COMMAND = "command", "command line"
     MODEL = "model", "language model"
@@ -41,7 +41,7 @@ class RunTrigger(models.TextChoices):
     STAFF = "staff", "staff"
 
 
-# Somebody waits for these: the number waiting at a time is limited per workspace.
+# Somebody waits for such runs; the number waiting at a time is limited per workspace.
 ASKED_FOR = (RunTrigger.API, RunTrigger.STAFF)
 
 
@@ -54,7 +54,7 @@ class RunStatus(models.TextChoices):
 
 
 class RunOutcome(models.TextChoices):
-    """The outcome of a run. The outcomes that a sandbox reports are those of its protocol."""
+    """The outcome of a run. Outcomes reported by a sandbox have the names of its protocol."""
 
     OK = "ok", "ok"
     REJECTED = "rejected", "rejected by the gate"
@@ -68,12 +68,12 @@ class RunOutcome(models.TextChoices):
     ALERT_LIMIT = "alert_limit", "too many alerts at once"
     KILLED = "killed", "killed"
     INPUT_LIMIT = "input_limit", "project too large"
-    PROTOCOL_ERROR = "protocol_error", "invalid answer of the sandbox"
+    PROTOCOL_ERROR = "protocol_error", "invalid response from the sandbox"
     MODEL_ERROR = "model_error", "language model reached no answer"
     ABANDONED = "abandoned", "failed permanently after repeated server errors"
 
 
-# The warning shown beside every result of a runner's sandboxes, by runner.
+# The warning shown with every result of a runner's sandboxes, by runner.
 WARNINGS = {
     "process": "Computed by the process runner, which is for development: it does not isolate"
     " untrusted code.",
@@ -81,7 +81,7 @@ WARNINGS = {
 
 
 def warning_of(runner: str) -> str | None:
-    """Return the warning to show beside a result that this runner's sandboxes computed, if any.
+    """Return the warning to show with a result that this runner's sandboxes computed, if any.
 
     `runner` is the name that a sandbox gives itself; empty if no sandbox was used.
     """
@@ -89,7 +89,7 @@ def warning_of(runner: str) -> str | None:
 
 
 class Run(MortalWork):
-    """One execution: a row of the queue first, history afterwards. See `memory.work.runs`."""
+    """One execution: first a row of the queue, then history. See `memory.work.runs`."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="runs")
@@ -100,7 +100,7 @@ class Run(MortalWork):
         blank=True,
         default="",
         db_default="",  # for processes of the previous release, during an upgrade
-        help_text="The staff member who requested it.",
+        help_text="The staff member who requested the run.",
     )
     checkpoint = models.ForeignKey(
         Checkpoint, null=True, on_delete=models.PROTECT, related_name="runs"
@@ -112,7 +112,7 @@ class Run(MortalWork):
         max_length=64,
         blank=True,
         default="",
-        help_text="For a query: see `memory.recall.answer_cache`.",
+        help_text="The key of a query's answer: see `memory.recall.answer_cache`.",
     )
 
     status = models.CharField(max_length=16, choices=RunStatus.choices, default=RunStatus.QUEUED)
@@ -122,7 +122,7 @@ class Run(MortalWork):
     stdout = models.TextField(blank=True, default="")
     runner = models.CharField(max_length=32, blank=True, default="")
     host = models.CharField(
-        max_length=100, blank=True, default="", help_text="The worker that executed it."
+        max_length=100, blank=True, default="", help_text="The worker that executed the run."
     )
     timings = models.JSONField(default=dict, help_text="Seconds by stage.")
     memory_bytes = models.BigIntegerField(null=True)

@@ -7,7 +7,7 @@ from memory.models.users import MemoryUser
 
 
 class SearchIndex(LeasedWork):
-    """The work on one user's search index: when it is due, and who does it.
+    """The work on one user's search index: when the work is due, and who does it.
 
     See `memory.recall.search.index_maintenance`.
 
@@ -16,7 +16,7 @@ class SearchIndex(LeasedWork):
     """
 
     user = models.OneToOneField(MemoryUser, on_delete=models.CASCADE, related_name="search_index")
-    due_at = models.DateTimeField(null=True, help_text="Empty when nothing is to be indexed.")
+    due_at = models.DateTimeField(null=True, help_text="Empty if there is nothing to index.")
 
     class Meta:
         verbose_name_plural = "search indexes"
@@ -37,7 +37,9 @@ class SearchSegment(models.Model):
     first_seq = models.BigIntegerField()
     last_seq = models.BigIntegerField()
     version = models.PositiveSmallIntegerField(help_text="Version of the format.")
-    blocks = models.PositiveIntegerField(help_text="The number of blocks that hold the postings.")
+    blocks = models.PositiveIntegerField(
+        help_text="The number of blocks that contain the postings."
+    )
     postings = models.PositiveIntegerField(help_text="The number of postings.")
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -52,7 +54,7 @@ class SearchSegment(models.Model):
 
 
 class SearchBlock(models.Model):
-    """A part of a segment: number 0 describes the entries, the others hold postings."""
+    """A part of a segment: number 0 describes the entries, the others contain postings."""
 
     segment = models.ForeignKey(SearchSegment, on_delete=models.CASCADE, related_name="parts")
     number = models.PositiveIntegerField()

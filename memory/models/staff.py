@@ -8,7 +8,7 @@ from memory.models.workspaces import Workspace
 
 
 class StaffAccess(models.Model):
-    """The workspaces that a staff member sees (none without a row): see `memory.staff.access`."""
+    """The workspaces that a staff member sees; none without a row. See `memory.staff.access`."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="access"
@@ -22,15 +22,15 @@ class StaffAccess(models.Model):
         Workspace,
         blank=True,
         related_name="staff",
-        help_text="The visible workspaces if not all are visible. Without any, no user's data is"
-        " visible.",
+        help_text="The workspaces that the account sees, unless it sees all. If none is selected,"
+        " the account sees no user's data.",
     )
 
     class Meta:
         ordering = ["user"]
         verbose_name = "access to workspaces"
         verbose_name_plural = "access to workspaces"
-        permissions = [("view_content", "Can see what people said, and what was made of it")]
+        permissions = [("view_content", "Can see what people said and what was derived from it")]
 
     def __str__(self) -> str:
         return f"access of {self.user}"
@@ -51,23 +51,23 @@ class AuditKind(models.TextChoices):
 class StaffAudit(models.Model):
     """One audited action of a staff member: see `memory.staff.audit`.
 
-    The database refuses to change or delete a row. A row holds neither content nor the name of a
-    person remembered, so it survives an erasure. It has no foreign key to accounts, which may be
+    The database refuses to change or delete a row. A row contains neither content nor the name of a
+    remembered person, so it survives an erasure. It has no foreign key to accounts, which may be
     deleted.
     """
 
     at = models.DateTimeField(db_default=Now())
-    staff_id = models.BigIntegerField("number of the account")
+    staff_id = models.BigIntegerField("account id")
     staff_name = models.CharField("staff", max_length=150)
     kind = models.CharField(max_length=16, choices=AuditKind.choices)
     what = models.CharField("action", max_length=100, blank=True)
     model = models.CharField("kind of row", max_length=100, blank=True)
     row = models.CharField(
-        max_length=100, blank=True, help_text="The row's key, if it was one row."
+        max_length=100, blank=True, help_text="The row's key, if the action concerned one row."
     )
     number = models.BigIntegerField("rows", default=1)
     person = models.UUIDField(
-        null=True, help_text="The public id of the user concerned, if it was one user."
+        null=True, help_text="The user's public id, if the action concerned one user."
     )
     workspace = models.ForeignKey(Workspace, null=True, on_delete=models.PROTECT, related_name="+")
     request_id = models.CharField(max_length=100, blank=True)

@@ -1,4 +1,4 @@
-"""The staff's e-mail subscriptions to alerts, and how far each has been served."""
+"""The staff's e-mail subscriptions to alerts, and the last event mailed for each."""
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -14,7 +14,7 @@ from memory.models.workspaces import Workspace
 class MailMode(models.TextChoices):
     """The times at which mails are sent."""
 
-    AT_ONCE = "at_once", "at once"
+    AT_ONCE = "at_once", "immediately"
     DAILY = "daily", "daily digest"
 
 
@@ -30,7 +30,7 @@ class StaffSubscription(LeasedWork):
         blank=True,
         on_delete=models.CASCADE,
         related_name="staff_subscriptions",
-        help_text="Empty for all workspaces.",
+        help_text="Leave empty for all workspaces.",
     )
     enabled = models.BooleanField(default=True)
     least_severity = models.CharField(
@@ -41,14 +41,14 @@ class StaffSubscription(LeasedWork):
     )
     mode = models.CharField(max_length=16, choices=MailMode.choices, default=MailMode.AT_ONCE)
     hour = models.PositiveSmallIntegerField(
-        default=7, validators=[MaxValueValidator(23)], help_text="Hour of the daily digest."
+        default=7, validators=[MaxValueValidator(23)], help_text="The hour of the daily digest."
     )
     time_zone = models.CharField(max_length=64, default="UTC", validators=[validate_time_zone])
     escalations = models.BooleanField(
-        default=False, help_text="Escalated alerts are mailed at once in either mode."
+        default=False, help_text="Mail escalated alerts immediately, in either mode."
     )
     operations = models.BooleanField(
-        "alarms", default=False, help_text="Alarms of the server itself are mailed at once."
+        "alarms", default=False, help_text="Mail alarms of the server itself immediately."
     )
     digest_due_at = models.DateTimeField(null=True, editable=False)
     sent_at = models.DateTimeField(null=True, editable=False)
@@ -65,7 +65,7 @@ class StaffSubscription(LeasedWork):
         super().clean()
         if self.staff_id and not self.staff.email:
             raise ValidationError(
-                {"staff": "This account has no e-mail address: enter one in the account."}
+                {"staff": "This account has no e-mail address: enter an address in the account."}
             )
 
 

@@ -12,7 +12,7 @@ from memory.models.workspaces import Workspace
 
 # `.` and `..` are excluded: HTTP libraries resolve them as path segments and request another URL.
 USER_ID_PATTERN = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._:@|+-]{1,128}")
-USER_ID_RULE = "Use 1 to 128 characters out of A-Z a-z 0-9 . _ : @ | + -, and not . or .. alone"
+USER_ID_RULE = "Use 1 to 128 of the characters A-Z a-z 0-9 . _ : @ | + -, but not . or .. alone"
 
 
 class RememberedUsers(models.Manager["MemoryUser"]):
@@ -26,7 +26,7 @@ class RememberedUsers(models.Manager["MemoryUser"]):
 class MemoryUser(models.Model):
     """A person remembered for a workspace, addressed by the workspace's own `user_id`.
 
-    After a request for erasure a row without a name remains: see `memory.privacy.user_erasure`.
+    After a request for erasure, a row without a name remains: see `memory.privacy.user_erasure`.
     """
 
     public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
@@ -54,7 +54,7 @@ class MemoryUser(models.Model):
     log_bytes = models.BigIntegerField(
         default=0,
         editable=False,
-        help_text="The size of the user's entries, without redacted ones.",
+        help_text="The size of the user's entries, not counting redacted ones.",
     )
 
     head = models.ForeignKey(
@@ -69,7 +69,7 @@ class MemoryUser(models.Model):
     redacting_since = models.DateTimeField(
         null=True,
         editable=False,
-        help_text="Since when the newest version may contain redacted content; it is not returned.",
+        help_text="Since when the newest version may contain redacted content and is not returned.",
     )
     merged_into = models.ForeignKey(
         "self",
@@ -78,18 +78,21 @@ class MemoryUser(models.Model):
         editable=False,
         on_delete=models.PROTECT,
         related_name="+",
-        help_text="The user into whom this one was merged: nothing new is returned for this one.",
+        help_text="The user into whom this user was merged; writes and queries for this user are"
+        " refused.",
     )
     # The version and instant of the run behind the open alerts; older results are not applied.
     alerts_version = models.IntegerField(default=0, editable=False)
     alerts_instant = models.DateTimeField(null=True, editable=False)
     constraints_due_at = models.DateTimeField(
-        null=True, editable=False, help_text="When the constraints run next because of the time."
+        null=True,
+        editable=False,
+        help_text="When the next scheduled run of the constraints is due.",
     )
     constraints_changed_at = models.DateTimeField(
         null=True,
         editable=False,
-        help_text="When constraints of the workspace changed; empty once they have run again.",
+        help_text="When the workspace's constraints changed; empty once they have run again.",
     )
 
     objects = RememberedUsers()
@@ -138,9 +141,12 @@ class Lane(LeasedWork):
     due_at = models.DateTimeField(null=True, help_text="Empty when nothing is pending.")
     # For the language model's lane only; read by `memory.work.batching`.
     waiting = models.PositiveIntegerField(
-        default=0, help_text="Entries that have arrived since the last time nothing was pending."
+        default=0,
+        help_text="How many entries have arrived since the last time nothing was pending.",
     )
-    waiting_since = models.DateTimeField(null=True, help_text="When the oldest of them arrived.")
+    waiting_since = models.DateTimeField(
+        null=True, help_text="When the oldest of these entries arrived."
+    )
     # Every entry of this lane's kinds up to this number has an outcome.
     cursor_seq = models.BigIntegerField(default=0)
 

@@ -18,9 +18,9 @@ def findings() -> list[str]:
 
 
 def validate_printable(text: str) -> None:
-    """Raise ValidationError for text with characters that are invisible or hide others."""
+    """Raise ValidationError for characters that are invisible or hide other characters."""
     if not text.isprintable():
-        raise ValidationError("Use printable characters, in one line.")
+        raise ValidationError("Use only printable characters, on one line.")
 
 
 class WebhookEndpoint(models.Model):
@@ -31,7 +31,8 @@ class WebhookEndpoint(models.Model):
     url = models.CharField(
         "URL",
         max_length=2000,
-        help_text="https, on a public address; redirects are not followed, so give the final URL.",
+        help_text="Must use https and a public address. Redirects are not followed, so give the"
+        " final URL.",
     )
     description = models.CharField(
         max_length=200, blank=True, default="", validators=[validate_printable]
@@ -40,13 +41,13 @@ class WebhookEndpoint(models.Model):
         models.CharField(max_length=16),
         default=list,
         blank=True,
-        help_text="The event types that it receives; none chosen: all.",
+        help_text="The types of events that the endpoint receives; all types if none is selected.",
     )
     alert_kinds = ArrayField(
         models.CharField(max_length=20),
         default=findings,
-        help_text="The kinds of alerts: those for your users, those for the maintainers of"
-        " constraints.",
+        help_text="The kinds of alerts that the endpoint receives. Findings are meant for your"
+        " users; failed and paused constraints are meant for the constraints' maintainers.",
     )
     least_severity = models.CharField(
         max_length=16, choices=Severity.choices, default=Severity.INFO
@@ -121,7 +122,7 @@ class Delivery(MortalWork):
     )
     created_at = models.DateTimeField(default=timezone.now)
     settled_at = models.DateTimeField(
-        null=True, help_text="When it was delivered or failed permanently."
+        null=True, help_text="When the message was delivered or failed permanently."
     )
 
     class Meta:
@@ -191,9 +192,11 @@ class DeliveryAttempt(models.Model):
     seconds = models.FloatField()
     address = models.GenericIPAddressField(null=True, help_text="The address that was called.")
     status = models.PositiveIntegerField(
-        null=True, help_text="The HTTP status; empty: no response."
+        null=True, help_text="The HTTP status; empty if there was no response."
     )
-    error = models.TextField(blank=True, default="", help_text="Empty: it was delivered.")
+    error = models.TextField(
+        blank=True, default="", help_text="Empty if the message was delivered."
+    )
     answer = models.TextField(blank=True, default="", help_text="The beginning of the response.")
 
     class Meta:
@@ -202,4 +205,4 @@ class DeliveryAttempt(models.Model):
         indexes = [models.Index(fields=["-at"], name="delivery_attempt_age")]
 
     def __str__(self) -> str:
-        return f"{self.at:%Y-%m-%d %H:%M:%S} {self.status or 'no answer'}"
+        return f"{self.at:%Y-%m-%d %H:%M:%S} {self.status or 'no response'}"

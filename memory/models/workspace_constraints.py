@@ -9,7 +9,7 @@ from django.db import models
 from memory.models.leased import LeasedWork
 from memory.models.workspaces import Workspace
 
-# The folder of workspace constraints beside a user's project.
+# The folder of workspace constraints next to a user's project.
 FOLDER = "workspace/"
 
 
@@ -31,9 +31,12 @@ class WorkspaceConstraint(models.Model):
     description = models.CharField(max_length=1000, blank=True, default="")
     percentage = models.PositiveSmallIntegerField(
         default=0,
-        help_text="The share of users for whom it is enabled. Raising it only adds users.",
+        help_text="The rollout percentage: the share of users for whom the constraint is enabled."
+        " Raising it only adds users.",
     )
-    enabled = models.BooleanField(default=True, help_text="False: it runs for no user.")
+    enabled = models.BooleanField(
+        default=True, help_text="If not set, the constraint runs for no user."
+    )
     live = models.ForeignKey(
         "WorkspaceConstraintVersion",
         null=True,
@@ -47,7 +50,11 @@ class WorkspaceConstraint(models.Model):
     created_by = models.CharField(max_length=200, editable=False)
     changed_at = models.DateTimeField(null=True, editable=False)
     changed_by = models.CharField(
-        max_length=200, blank=True, default="", editable=False, help_text="Who changed it last."
+        max_length=200,
+        blank=True,
+        default="",
+        editable=False,
+        help_text="Who changed the constraint last.",
     )
 
     class Meta:
@@ -67,17 +74,17 @@ class WorkspaceConstraint(models.Model):
 
     @property
     def path(self) -> str:
-        """The path of its source beside a user's project, as alerts name it."""
+        """The path of the source next to a user's project, as in alerts."""
         return f"{FOLDER}constraints/{self.name}.py"
 
     @property
     def tests_path(self) -> str:
-        """The path of its tests."""
+        """The path of the tests."""
         return f"{FOLDER}tests/test_{self.name}.py"
 
 
 class WorkspaceConstraintVersion(LeasedWork):
-    """One immutable version of a constraint and its tests, judged once; it may then be approved."""
+    """One immutable version of a constraint and its tests: judged once, then possibly approved."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     constraint = models.ForeignKey(

@@ -22,7 +22,7 @@ class Workspace(SettingsOverrides, LlmSettings):
         help_text="The time zone of users who are created without one, such as Europe/Berlin.",
     )
     users_by_entry = models.BooleanField(
-        "create users by their first entry",
+        "create users with their first entry",
         default=False,
         db_default=False,
         help_text="Whether an entry for an unknown user_id creates the user.",
@@ -50,7 +50,7 @@ class WorkspaceUse(models.Model):
 
     class Meta:
         ordering = ["workspace"]
-        verbose_name = verbose_name_plural = "use of workspaces"
+        verbose_name = verbose_name_plural = "workspace usage"
 
     def __str__(self) -> str:
         return str(self.workspace)
@@ -62,7 +62,7 @@ class Scope(models.TextChoices):
     READ = "read", "read"
     WRITE = "write", "write"
     # For actions that concern all users at once, or cannot be undone.
-    MANAGE = "manage", "manage webhooks and workspace constraints; redact; erase users"
+    MANAGE = "manage", "manage webhooks and workspace constraints; redact entries; erase users"
 
 
 class ApiKey(models.Model):
@@ -81,7 +81,7 @@ class ApiKey(models.Model):
         null=True,
         blank=True,
         editable=False,
-        help_text="The users that the key is limited to; empty: all users.",
+        help_text="The users to whom the key is limited; empty if it allows all users.",
     )
     replaces = models.ForeignKey(
         "self",
@@ -90,7 +90,7 @@ class ApiKey(models.Model):
         blank=True,
         editable=False,
         related_name="replaced_by",
-        help_text="The key that this one replaces.",
+        help_text="The key that this key replaces.",
     )
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -98,8 +98,8 @@ class ApiKey(models.Model):
     class Meta:
         ordering = ["workspace", "name"]
         verbose_name = "API key"
-        # A key with this scope can erase, redact and approve; the person who creates one may lack
-        # the roles for that.
+        # A key with this scope can erase, redact and approve; the person who creates such a key
+        # may lack the roles for these actions.
         permissions = [("grant_manage", "Can give API keys the scope manage")]
 
     def __str__(self) -> str:

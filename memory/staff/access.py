@@ -105,9 +105,9 @@ ROLES = (
     ),
     Role(
         name="operator",
-        summary="Sees what people said, and keeps the service running: alerts, paused"
-        " constraints, work that fails, failed permanently or is paused, webhooks, API keys,"
-        " e-mail subscriptions, users' time zones.",
+        summary="Sees what people said, and keeps the service running: handles alerts, paused"
+        " constraints, failing, permanently failed and paused work, webhooks, API keys, e-mail"
+        " subscriptions and users' time zones.",
         permissions=(
             _EVERY_LIST,
             "view_content",
@@ -124,7 +124,7 @@ ROLES = (
     Role(
         name="engineer",
         summary="Sees what people said and what was sent to language models; writes, tests and"
-        " approves constraints, restores versions, reruns runs, sets up workspaces.",
+        " approves constraints, restores versions, repeats runs and sets up workspaces.",
         permissions=(
             _EVERY_LIST,
             "view_content",
@@ -138,7 +138,7 @@ ROLES = (
     Role(
         name="privacy officer",
         summary="Sees what people said and what was sent to language models; redacts entries,"
-        " erases users, downloads all stored data about a person, reads the audit log of the"
+        " erases users, downloads all stored data about a person and reads the audit of the"
         " staff.",
         permissions=(
             _EVERY_LIST,
@@ -164,8 +164,8 @@ def as_table() -> str:
 def write_roles(using: str = DEFAULT_DB_ALIAS) -> None:
     """Bring the groups of the roles in line with `ROLES`; other groups are left alone.
 
-    It runs after every migration, so that a role gets what later versions add. Missing permissions
-    are created.
+    It runs after every migration, so that a role gets the permissions that later versions add.
+    Missing permissions are created.
     """
     create_permissions(apps.get_app_config("memory"), verbosity=0, using=using)
     known = {
@@ -178,7 +178,7 @@ def write_roles(using: str = DEFAULT_DB_ALIAS) -> None:
 
 
 def after_migration(*, using: str, **told: Any) -> None:
-    """Write the roles, unless the migration went back to a version that had none."""
+    """Write the roles, unless the migration went back to a version without roles."""
     try:
         told.get("apps", apps).get_model("memory", StaffAccess._meta.model_name)
     except LookupError:
@@ -196,7 +196,7 @@ class RowPath:
     """The owner of rows: the lookups that lead from a row to its workspace, and to its user.
 
     None means that the rows belong to no workspace, or are about no person. `otherwise` leads to
-    the user where `person` leads to nobody.
+    the user of rows for which `person` leads to nobody.
     """
 
     workspace: str | None
@@ -283,7 +283,7 @@ def workspaces_of(staff: Staff) -> Collection[int] | None:
 
 
 def sees_all(staff: Staff) -> bool:
-    """Tell whether an account sees every workspace."""
+    """Return whether an account sees every workspace."""
     return workspaces_of(staff) is None
 
 
@@ -299,5 +299,5 @@ def seen_by(staff: Staff, rows: QuerySet[Row]) -> QuerySet[Row]:
 
 
 def sees_content(staff: Staff) -> bool:
-    """Tell whether an account sees what people said and what was derived from it."""
+    """Return whether an account sees what people said and what was derived from it."""
     return isinstance(staff, User) and staff.has_perm(CONTENT)

@@ -1,4 +1,4 @@
-"""The audit of the staff: their actions, and whose content they looked at.
+"""The audit of the staff: their actions, and the users whose content they viewed.
 
 A row holds keys, numbers and names of actions, but neither content nor a person's name: it stays
 when the person is erased. The database refuses to change it.
@@ -16,13 +16,13 @@ from memory.models import StaffAudit
 from memory.models.staff import AuditKind
 from memory.staff.access import PLACES, Staff
 
-# The number of rows that are read to find out whose they are.
+# Maximum number of rows that are read to find out to whom they belong.
 _FEW = 200
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject of an action: the model, the number of rows, and their owner if there is one."""
+    """The subject of an action: the model, the number of rows, and their owner if all share it."""
 
     model: str = ""
     row: str = ""
@@ -32,12 +32,12 @@ class Subject:
 
 
 def tells_of_people(model: type[Model]) -> bool:
-    """Tell whether rows of this model are about people. Raises KeyError if it is not in PLACES."""
+    """Return whether this model's rows are about people. Raises KeyError if not in PLACES."""
     return PLACES[model].person is not None
 
 
 def subject_of(rows: QuerySet[Any]) -> Subject:
-    """Describe these rows: the row if there is only one, the user and workspace that all share."""
+    """Describe these rows: the key of a single row, and the user and workspace that all share."""
     place, pk = PLACES[rows.model], rows.model._meta.pk.name
     whose = [place.public_id or pk, place.workspace or pk]
     rows = rows.order_by()

@@ -1,7 +1,7 @@
 """The figures of the admin's front page: the server's status, and recent activity.
 
-Tables that grow without end are counted within a period and through an index. The functions are
-given the rows that may be counted, so that an account with less access gets smaller numbers.
+Tables that grow without limit are counted within a period and through an index. Callers pass the
+rows that may be counted, so that an account with less access gets smaller numbers.
 """
 
 import datetime
@@ -17,7 +17,7 @@ from memory.models import Alert, LlmCall, LlmSpending, Run
 from memory.models.alerts import LIVE_STATES
 from memory.models.runs import RunOutcome, RunStatus
 
-# Days and hours are in UTC, as in the ledger of the language models.
+# Days and hours are in UTC, as in the ledger of language model calls.
 ZONE = datetime.UTC
 # The number of workspaces, and of models, that are listed: those with the highest spending.
 MAX_SPENDERS = 10
@@ -54,7 +54,7 @@ PERIODS: Mapping[str, Period] = {
     )
 }
 
-# The outcomes of runs in a few groups, the good ones first.
+# The outcomes of runs in groups, the good ones first.
 RUN_ENDINGS: Mapping[str, Collection[RunOutcome]] = {
     "ok": [RunOutcome.OK],
     "superseded": [RunOutcome.SUPERSEDED, RunOutcome.CANCELLED],
@@ -116,7 +116,7 @@ def _stepped(
 
 @dataclass(frozen=True)
 class SpendingRow:
-    """The usage and cost of calls of language models."""
+    """The usage and cost of calls to language models."""
 
     calls: int = 0
     tokens_in: int = 0
@@ -131,7 +131,7 @@ class SpendingRow:
 
 @dataclass(frozen=True)
 class Spending:
-    """Spending by step, and the workspaces (key and name) and models that spent most."""
+    """Spending by step, and the workspaces (key and name) and models that spent the most."""
 
     by_step: Mapping[datetime.datetime, SpendingRow]
     by_workspace: Sequence[tuple[int, str, SpendingRow]]
@@ -144,7 +144,7 @@ def spending(
     period: Period,
     now: datetime.datetime,
 ) -> Spending:
-    """Add up the spending of language models: hours from the calls, days from the ledger."""
+    """Add up the spending on language models: hours from the calls, days from the ledger."""
     rows: QuerySet[Any]
     if period.step == "hour":
         rows = _stepped(calls, "started_at", period, now)

@@ -1,9 +1,9 @@
 """The timeline of one user: entries, versions, runs and alert events in one sequence.
 
-Four tables are read side by side, no further than a page each, and merged: all through an index,
-except the alert events, which are sorted. A place in the timeline consists of a time, the kind, and
-a tie-breaker between rows with the same time, so a page begins exactly where the last one ended,
-whatever is added meanwhile.
+At most one page of each of the four tables is read, and these pages are merged. All tables are
+read through an index except the alert events, which are sorted. A place in the timeline consists of
+a time, the kind, and a tie-breaker between rows with the same time, so a page begins exactly where
+the previous one ended, even if rows are added in the meantime.
 """
 
 import datetime
@@ -21,7 +21,7 @@ PAGE = 50
 
 
 class BadPlace(ValueError):
-    """The text is not a place in the timeline."""
+    """The text does not name a place in the timeline."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ KINDS: Mapping[str, EventSource] = {
         EventSource("entries", "entries", LogEntry, "user", "recorded_at", "seq", int),
         EventSource("versions", "versions", Checkpoint, "user", "created_at", "version", int),
         EventSource("runs", "runs", Run, "user", "queued_at", "pk", UUID),
-        EventSource("alerts", "events of alerts", AlertEvent, "alert__user", "at", "seq", int),
+        EventSource("alerts", "alert events", AlertEvent, "alert__user", "at", "seq", int),
     )
 }
 _RANKS = {name: rank for rank, name in enumerate(KINDS)}
@@ -98,7 +98,7 @@ class TimelineEvent:
 
 @dataclass(frozen=True)
 class TimelinePage:
-    """A page of the timeline, newest first, and the places at which newer and older pages begin."""
+    """A page of the timeline, newest first, and the places where newer and older pages begin."""
 
     moments: Sequence[TimelineEvent]
     newer: Cursor | None
@@ -113,16 +113,16 @@ def page(
     after: Cursor | None = None,
     limit: int = PAGE,
 ) -> TimelinePage:
-    """Return the page before a place, or just after one; without either, the newest.
+    """Return the page just before or just after a place; without a place, the newest page.
 
-    `rows` are those that may be shown, by kind; kinds that are left out are not shown.
+    `rows` contains the rows that may be shown, by kind; other kinds are not shown.
     """
     forward = after is not None
     start = after if forward else before
     found: list[TimelineEvent] = []
     for name, chosen in rows.items():
         kind = KINDS[name]
-        # One row more than the page holds tells whether there are more.
+        # One row more than fits on the page shows whether there are more.
         part = _beyond(chosen.filter(**{kind.user: user}), kind, start, forward)[: limit + 1]
         found += (TimelineEvent(_place(kind, row), kind, row) for row in part)
     found.sort(key=lambda moment: moment.place, reverse=not forward)
@@ -144,12 +144,12 @@ def _place(kind: EventSource, row: Any) -> Cursor:
 def _beyond(
     rows: QuerySet[Any], kind: EventSource, start: Cursor | None, forward: bool
 ) -> QuerySet[Any]:
-    """Return the rows on that side of the place, nearest first."""
+    """Return the rows before or after the place, nearest first."""
     if start is not None:
         rank = _RANKS[kind.name]
         way = "gt" if forward else "lt"
         if rank == start.rank:
-            # The first condition is the one that the index serves.
+            # The first condition is the one that uses the index.
             rows = rows.filter(
                 Q(**{f"{kind.at}__{way}e": start.at}),
                 Q(**{f"{kind.at}__{way}": start.at}) | Q(**{f"{kind.tie}__{way}": start.tie}),
@@ -162,5 +162,5 @@ def _beyond(
 
 
 def chosen(names: Collection[str]) -> Sequence[EventSource]:
-    """Return the kinds with these names; all if none is known."""
+    """Return the kinds with these names; all kinds if no name is known."""
     return [kind for kind in KINDS.values() if kind.name in names] or list(KINDS.values())

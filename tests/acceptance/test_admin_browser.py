@@ -240,7 +240,7 @@ def test_a_query_is_written_and_run_by_keyboard_alone(page: Page) -> None:
     result = page.get_by_role("region", name="Result")
     expect(result.get_by_role("row").filter(has_text="penicillin")).to_contain_text("1")
     expect(result.locator("svg.bar").first).to_be_visible()
-    history = page.get_by_role("region", name="Your last queries")
+    history = page.get_by_role("region", name="Your latest queries")
     expect(history.get_by_role("link")).to_have_text(
         ["Counter(one.drug_class for one in medications)"]
     )
@@ -264,7 +264,7 @@ def test_what_is_typed_while_a_query_runs_is_not_lost(page: Page) -> None:
     query = page.get_by_label("Query", exact=True)
     query.press_sequentially("len(medications)")
     page.clock.run_for((seconds + 60) * 1000)
-    expect(page.get_by_text("reload this page to see")).to_be_visible()
+    expect(page.get_by_text("reload this page to check again")).to_be_visible()
     expect(query).to_have_value("len(medications)")
     assert "look" not in page.url
 
@@ -336,7 +336,7 @@ def test_the_front_page_draws_what_went_on_and_leads_to_it(page: Page) -> None:
     versions = {one["name"]: one for one in drawn(page, "versions")}
     assert versions["versions accepted"]["sum"] >= 1
 
-    table = page.locator("section", has=page.get_by_role("heading", name="What the gate decided"))
+    table = page.locator("section", has=page.get_by_role("heading", name="Gate decisions"))
     table.get_by_text("As a table").click()
     number = table.locator("tbody a").first
     expected = number.inner_text()
@@ -374,20 +374,20 @@ def test_a_version_is_chosen_on_a_slider(page: Page, loaded: Person) -> None:
     expect(page.locator("select[name=version]")).to_have_value("1")
     assert str(slider.get_attribute("aria-valuetext")).startswith("v1, ")
 
-    follow(page.get_by_role("button", name="Show it"))
+    follow(page.get_by_role("button", name="Show this version"))
     expect(page.get_by_role("heading", name="Project of")).to_be_visible()
     expect(page.locator("select[name=version]")).to_have_value("1")
 
     page.go_back()
     page.locator("select[name=version]").select_option("1")
-    follow(page.get_by_role("button", name="What it changed"))
+    follow(page.get_by_role("button", name="Show its changes"))
     expect(page.get_by_role("heading", name="View checkpoint")).to_be_visible()
     expect(page.locator(".field-version_name").first).to_contain_text("v1")
 
 
 def test_the_time_line_is_filtered_by_checkboxes(page: Page, loaded: Person) -> None:
     of_the_user(page, loaded)
-    follow(page.get_by_role("link", name="The whole time line"))
+    follow(page.get_by_role("link", name="The whole timeline"))
     for kind in ("entries", "versions", "runs"):
         page.get_by_role("checkbox", name=kind, exact=True).uncheck()
     follow(page.get_by_role("button", name="Show", exact=True))
@@ -431,5 +431,5 @@ def test_on_a_telephone_the_new_pages_fit(page: Page, loaded: Person) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     of_the_user(page, loaded)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    follow(page.get_by_role("link", name="The whole time line"))
+    follow(page.get_by_role("link", name="The whole timeline"))
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

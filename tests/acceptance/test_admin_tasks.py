@@ -290,7 +290,7 @@ def test_a_constraint_is_written_judged_backtested_approved_given_and_disabled(
     page.get_by_label("Source:").fill(SHAPED_SOURCE)
     page.get_by_label("Tests:").fill(SHAPED_TESTS)
     save(page)
-    said(page, "Its first version is being checked.")
+    said(page, "The first version is being checked.")
 
     # Then it is judged, and backtested by itself
     version = polled(
@@ -390,16 +390,16 @@ def test_an_earlier_version_is_restored(page: Page, manager: Client) -> None:
     expect(page.locator("#content h1")).to_have_text(f"Roll back to version {first}?")
     for label, excluded in (
         ("User:", "restored"),
-        ("Records that it does not contain:", "talk in work.tasks"),
-        ("Alerts that resolve:", "–"),
-        ("Entries that it does not contain:", f"{talk['seq']}"),
+        ("Records not in this version:", "talk in work.tasks"),
+        ("Alerts that will resolve:", "–"),
+        ("Entries not in this version:", f"{talk['seq']}"),
     ):
         row = page.locator(".form-row").filter(has_text=label)
         expect(row.locator(".readonly")).to_contain_text(excluded)
     assert person.get()["head"] == newest
 
     # When it is confirmed, and those entries are dismissed
-    page.get_by_label("Dismiss these entries").check()
+    page.get_by_label("Dismiss the entries that are not in this version").check()
     page.get_by_label("Reason").fill("told in error")
     follow(page.get_by_role("button", name="Roll back to this version", exact=True))
 
@@ -495,7 +495,7 @@ def test_a_user_is_erased_after_it_was_shown_who_and_said_why(page: Page, manage
     page.get_by_label("To confirm").fill("forgotten")
     follow(page.get_by_role("button", name="Erase", exact=True))
 
-    said(page, "The user is erased:")
+    said(page, "The user was erased:")
     person.get(status=404)
     follow(page.locator(".messagelist").get_by_role("link"))
     expect(page.locator(".field-reason")).to_contain_text("asked for by letter")

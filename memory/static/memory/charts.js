@@ -1,5 +1,5 @@
 'use strict';
-// Draws the charts of the front page. What they show is in JSON beside them, and in a table below.
+// Draws the charts of the front page. Their data is in JSON next to them, and in a table below.
 {
     const charts = [];
     const still = window.matchMedia('(prefers-reduced-motion: reduce)');
@@ -36,7 +36,7 @@
                 labels: steps,
                 datasets: series.map((one) => ({
                     label: one.name, data: one.numbers, links: one.links,
-                    // A function is asked anew at each repaint, when the theme may be another.
+                    // A function is called at each repaint, when the theme may have changed.
                     backgroundColor: () => colour(`--chart-${one.tone}`),
                 })),
             },

@@ -1,13 +1,13 @@
-// Keys of the console's field: Ctrl+Enter runs, Tab indents. After Escape, Tab moves on as anywhere
-// else, so that nobody is caught in the field. Without this script the field is an ordinary one.
-// A page of work that goes on loads itself again, unless somebody has begun to type on it.
+// Keys of the console's field: Ctrl+Enter runs, Tab indents. After Escape, Tab moves to the next field
+// as usual, so that keyboard users can leave the field. Without this script, the field is an ordinary
+// one. A page that shows unfinished work reloads itself, unless somebody has begun to type on it.
 "use strict";
 
 for (const field of document.querySelectorAll("textarea[data-console]")) {
     let leaves = false;
 
     const insert = (text) => {
-        // The only way that the browser's undo takes back.
+        // The only way to insert text that the browser's undo can revert.
         if (!document.execCommand("insertText", false, text)) {
             field.setRangeText(text, field.selectionStart, field.selectionEnd, "end");
         }
@@ -44,6 +44,6 @@ for (const note of document.querySelectorAll("[data-again]")) {
     const again = setTimeout(() => location.replace(note.dataset.address), note.dataset.again * 1000);
     document.addEventListener("input", () => {
         clearTimeout(again);
-        note.textContent = "reload this page to see whether it is.";
+        note.textContent = "reload this page to check again.";
     }, { once: true });
 }

@@ -1,5 +1,5 @@
 'use strict';
-// The page of a user: a slider chooses a version.
+// The page of a user: a slider selects a version.
 {
     function slide(form) {
         const slider = form.querySelector('input[type=range]');
@@ -15,7 +15,7 @@
         slider.max = last;
         slider.value = last;
         slider.hidden = false;
-        // The list has the newest first; a slider has it at its right end.
+        // The list has the newest version first; the slider has it at the right end.
         slider.addEventListener('input', () => {
             select.selectedIndex = last - Number(slider.value);
             told();

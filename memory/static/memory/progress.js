@@ -1,5 +1,5 @@
 'use strict';
-// What goes on is asked for while something does.
+// Polls the progress of work until the work is done.
 {
     const SOON = 2000;
     const LATE = 30000;
@@ -14,7 +14,7 @@
             try {
                 const response = await fetch(status.dataset.progress, {headers: {Accept: 'application/json'}});
                 if (!response.ok || response.redirected) {
-                    return; // logged out, or gone: what is shown was so last
+                    return; // logged out, or deleted: the page keeps the last known progress
                 }
                 const {text, working, done, of} = await response.json();
                 if (status.textContent !== text) {
@@ -23,7 +23,7 @@
                 }
                 const bar = line.querySelector('progress');
                 if (bar && of !== undefined) {
-                    bar.max = of; // the users of a workspace are chosen when it begins
+                    bar.max = of; // a workspace's users are selected once the backtest runs
                     bar.value = done;
                 }
                 line.classList.toggle('working', working);
@@ -36,7 +36,7 @@
                     return;
                 }
             } catch {
-                // The server is away for a moment.
+                // The server is briefly unavailable.
             }
             wait();
         }

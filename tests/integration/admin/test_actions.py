@@ -82,7 +82,7 @@ def test_acknowledging_twice_changes_nothing_and_says_so(admin_client: Client, r
 
     response = act(admin_client, "acknowledge", rows[Alert])
 
-    assert messages_of(response) == ["1 alert skipped: acknowledged or resolved already."]
+    assert messages_of(response) == ["1 alert skipped: already acknowledged or resolved."]
     assert [kind for kind, _ in history(rows[Alert])] == ["opened", "acknowledged"]
 
 
@@ -98,7 +98,7 @@ def test_resolving_asks_first_and_says_what_it_means(admin_client: Client, rows:
     words = shown(asked)
     assert "Resolve 1 alert?" in words
     assert "Aspirin" in words
-    assert "Reopen on the alert’s page undoes this" in words
+    assert "To undo this, use Reopen on the alert’s page." in words
     assert page_url(rows[Alert]) in text_of(asked)  # the way back
     assert 'value="told the person"' in text_of(asked)
 
@@ -111,7 +111,7 @@ def test_more_alerts_than_anybody_reads_are_not_resolved_at_once(
 
     response = act(admin_client, "resolve", *chosen)
 
-    assert messages_of(response) == ["Choose 1 alerts at most: nothing was done."]
+    assert messages_of(response) == ["Nothing was done: select at most 1 alerts."]
     assert not Alert.objects.filter(state=AlertState.RESOLVED).exists()
 
 
@@ -142,7 +142,7 @@ def test_what_is_resolved_already_is_left_and_the_rest_is_done(
 
     response = resolve(admin_client, first, second)
 
-    assert messages_of(response) == ["1 alert resolved.", "1 alert skipped: resolved already."]
+    assert messages_of(response) == ["1 alert resolved.", "1 alert skipped: already resolved."]
     assert history(first)[-1] == ("resolved", "constraints")
     assert history(second)[-1] == ("resolved", "staff:admin")
 
@@ -195,7 +195,7 @@ def test_snoozing_says_until_when_and_why(
 
     assert messages_of(act(admin_client, "reopen", alert)) == ["1 alert reopened."]
     assert messages_of(act(admin_client, "reopen", alert)) == [
-        "1 alert skipped: open already, or its finding no longer exists."
+        "1 alert skipped: already open, or the finding no longer exists."
     ]
 
 
@@ -235,7 +235,7 @@ def test_resuming_a_constraint_says_who_and_why(admin_client: Client, rows: Rows
     paused = PausedConstraint.objects.get()
     assert (paused.resumed_by, paused.resumed_because) == ("staff:admin", "looked into it")
     assert messages_of(act(admin_client, "resume", paused)) == [
-        "1 constraint skipped: resumed already."
+        "1 constraint skipped: already resumed."
     ]
 
 
@@ -342,14 +342,15 @@ def test_the_model_may_be_told_to_work_now(
 
     response = act(admin_client, "work_on_it_now", rows[MemoryUser])
 
-    assert messages_of(response) == ["1 user will be processed now."]
+    assert messages_of(response) == ["The entries of 1 user will be processed now."]
     lane = structure_lane(rows)
     assert lane.due_at is not None
     assert max(lane.due_at, lane.run_after) <= timezone.now()
     assert lane.hinted_at is None
     records = Lane.objects.get(user=rows[MemoryUser], name=LaneName.RECORDS)
     assert (records.due_at, records.run_after) == (later, later)
-    assert StaffAction.objects.get().change_message == "Started the language model now."
+    told = StaffAction.objects.get().change_message
+    assert told == "Had the language model process the entries now."
 
 
 def test_who_tells_a_model_to_work_that_cannot_is_told_why(
@@ -360,7 +361,7 @@ def test_who_tells_a_model_to_work_that_cannot_is_told_why(
     response = act(admin_client, "work_on_it_now", rows[MemoryUser])
 
     assert messages_of(response) == [
-        "1 user will be processed now.",
+        "The entries of 1 user will be processed now.",
         "The work is stopped: No language model is configured: set UAC_LLM_MODEL, or choose one"
         " for the workspace.",
     ]
@@ -482,7 +483,7 @@ def test_the_newest_version_or_several_are_not_restored(admin_client: Client, ro
     several = act(admin_client, "restore", *Checkpoint.objects.all())
 
     assert messages_of(one)[0].startswith("Nothing was done: Version")
-    assert messages_of(several) == ["Choose one version: nothing was done."]
+    assert messages_of(several) == ["Nothing was done: select one version only."]
     assert Checkpoint.objects.count() == before
 
 
@@ -501,7 +502,7 @@ def test_what_somebody_asked_for_is_tried_again_until_it_is_done(
     assert waiting.get().run_after == later
     response = act(admin_client, "try_now", work)
 
-    assert messages_of(response) == [f"1 {model._meta.verbose_name} will be tried again at once."]
+    assert messages_of(response) == [f"1 {model._meta.verbose_name} will be retried now."]
     assert waiting.get().run_after <= timezone.now()
     assert waiting.get().hinted_at is None
     waiting.update(due_at=None)

@@ -175,7 +175,7 @@ def test_downloads_are_noted(admin_client: Client, rows: Rows) -> None:
     [download] = noted()
     assert (download.kind, download.what, download.person) == (
         AuditKind.DOWNLOAD,
-        "Project downloaded.",
+        "Downloaded the project.",
         user.public_id,
     )
 

@@ -101,7 +101,7 @@ def test_its_page_tells_how_far_it_got_and_what_it_found(
     assert "Busiest day: 2026-10-05: 1 alert" in words
     assert "Open at the end: 1 alert" in words
     assert "2026-10-05 warning ada v1 the lease of flat 0 ends" in words
-    assert "error ada v1 on 2026-10-05 no such day 1 user with problems in all" in words
+    assert "error ada v1 on 2026-10-05 no such day 1 user with problems in total" in words
     page = text_of(response)
     assert '<progress value="1" max="2">' in page
     assert page.count("<meter") == 2

@@ -184,7 +184,7 @@ def test_what_is_too_large_names_the_limit(ask: Ask) -> None:
 
     words = shown(page)
     assert "result limit" in words
-    assert "It hit a limit: result_kib: 1024 KiB (as it is now)" in words
+    assert "The query hit a limit: result_kib: 1024 KiB (current value)" in words
 
 
 def test_an_error_marks_its_line_and_names_what_is_near(ask: Ask) -> None:

@@ -22,7 +22,7 @@ def test_it_is_done_once_it_is_confirmed_with_a_reason(admin_client: Client, row
     assert f"User: {user.user_id}" in page
     assert "Alerts: 1 alert" in page
     refused = act(admin_client, "erase", user, confirmed="1", note="  ")
-    assert messages_of(refused) == ["Give a reason: nothing was done."]
+    assert messages_of(refused) == ["Nothing was done: give a reason."]
     named = act(
         admin_client,
         "erase",
@@ -78,7 +78,7 @@ def test_of_one_user_the_id_is_typed(admin_client: Client, rows: Rows, typed: st
     told = {"confirmed": "1", "note": "by mail", "from_page": "1"}
     answer = act(admin_client, "erase", user, typed=typed, **told)
 
-    assert messages_of(answer) == ["Type the user's id to confirm: nothing was done."]
+    assert messages_of(answer) == ["Nothing was done: to confirm, type the user's id."]
     assert MemoryUser.objects.filter(pk=user.pk).exists()
     # The page is audited as a view, and not as an erasure.
     noted = StaffAudit.objects.filter(what="erase").order_by("-pk")[0]
@@ -95,7 +95,7 @@ def test_of_several_users_their_number_is_typed(admin_client: Client, workspace:
     assert f'<a href="{list_url(MemoryUser)}" class="button cancel-link">' in text_of(asked)
 
     refused = act(admin_client, "erase", *users, confirmed="1", note="why", typed="ada")
-    assert messages_of(refused) == ["Type the number of users to confirm: nothing was done."]
+    assert messages_of(refused) == ["Nothing was done: to confirm, type the number of users."]
     assert MemoryUser.objects.filter(pk__in=[user.pk for user in users]).count() == 2
 
     act(admin_client, "erase", *users, confirmed="1", note="why", typed="2")

@@ -168,7 +168,7 @@ def test_a_record_of_which_no_version_tells_says_so(admin_client: Client, user: 
 
     page = admin_client.get(page_url(location(user, "rome")))
 
-    assert "no stored version contains it" in shown(page)
+    assert "no stored version contains the record" in shown(page)
 
 
 def test_an_alert_says_each_thing_once_and_its_evidence_first(

@@ -39,7 +39,7 @@ def test_a_download_is_the_newest_version_and_noted(admin_client: Client, rows: 
     with zipfile.ZipFile(io.BytesIO(b"".join(response.streaming_content))) as archive:
         assert set(user.head.tree) <= set(archive.namelist())
     action = StaffAction.objects.get()
-    assert action.change_message == "Project downloaded."
+    assert action.change_message == "Downloaded the project."
     assert action.object_repr == f"user {user.public_id}"
     assert admin_client.post(url_of(user)).status_code == 405
     assert admin_client.get(url_of(user).replace(str(user.pk), "999999")).status_code == 404

@@ -93,12 +93,12 @@ def test_a_new_server_says_that_there_is_nothing_yet(admin_client: Client) -> No
     for told in (
         "No alarm is raised.",
         "The dispatcher has not run yet.",
-        "No alert is open.",
+        "There are no live alerts.",
         "No work is waiting for a worker, and none is stuck.",
         "No sandbox worker is running",
         "Nothing in this period.",
         "The last 24 hours",
-        "All times and days are UTC",
+        "All times and days are in UTC",
     ):
         assert told in words
     assert "<canvas" not in text_of(admin_client.get("/admin/"))

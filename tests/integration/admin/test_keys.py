@@ -97,7 +97,7 @@ def test_a_revoked_key_opens_nothing_from_then_on(
     assert find_key(text) is None
     assert StaffAction.objects.filter(object_id=str(key.pk), change_message="Revoked.").exists()
     first = ApiKey.objects.get().revoked_at
-    assert messages_of(act(admin_client, "revoke", key)) == ["1 key skipped: revoked already."]
+    assert messages_of(act(admin_client, "revoke", key)) == ["1 key skipped: already revoked."]
     assert ApiKey.objects.get().revoked_at == first
 
 

@@ -34,7 +34,7 @@ def test_what_holds_is_shown_beside_what_is_chosen(
 
     words = shown(admin_client.get(page_url(workspace)))
     assert "Container: destroyed after every use" in words
-    assert "Wall seconds: 2 seconds , chosen; at most 60 seconds" in words
+    assert "Wall seconds: 2 seconds , set for this workspace; at most 60 seconds" in words
     assert (
         "CPU seconds: 2 seconds , not the server default of 5 seconds, because of the other limits"
         in words

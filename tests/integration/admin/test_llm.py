@@ -106,7 +106,7 @@ def test_a_call_says_what_it_took_and_leads_to_what_it_was_for(
         "request 1, attempt 1",
         "Tokens in: 120",
         "Tokens out: 30",
-        "At most: 1,200 tokens",
+        "Reserved: 1,200 tokens",
         "1.50 s",
     ):
         assert told in words, told
@@ -132,7 +132,7 @@ def test_the_list_is_filtered_and_added_up(admin_client: Client, workspace: Work
     assert "Calls: 1 Tokens in: 7" in totals(model="google:gemini")
     assert "Calls: 1 Tokens in: 0" in totals(outcome__exact="timeout")
     assert "Calls: 1 Tokens in: 400" in totals(purpose__exact="structure")
-    assert "Nothing matches." in totals(outcome__exact="wrong_key")
+    assert "No row matches." in totals(outcome__exact="wrong_key")
 
 
 def test_more_calls_than_are_soon_added_up_are_left_to_the_ledger(
@@ -142,7 +142,7 @@ def test_more_calls_than_are_soon_added_up_are_left_to_the_ledger(
     call(workspace)
     call(workspace)
 
-    assert "see model spending for more" in shown(admin_client.get(list_url(LlmCall)))
+    assert "see model spending" in shown(admin_client.get(list_url(LlmCall)))
 
 
 def test_the_calls_of_one_piece_of_work_are_found_together(
@@ -165,7 +165,7 @@ def test_a_call_whose_worker_is_gone_is_shown_as_interrupted(
     LlmCall.objects.update(expires_at=timezone.now())
 
     for address in (page_url(made), list_url(LlmCall)):
-        assert "interrupted: the worker ended" in shown(admin_client.get(address))
+        assert "interrupted: the worker exited" in shown(admin_client.get(address))
     assert "Tokens in: unknown" in shown(admin_client.get(page_url(made)))
 
 
@@ -198,7 +198,7 @@ def test_the_permission_opens_the_content_alone(staff: Any, workspace: Workspace
 def test_content_that_is_not_kept_or_not_readable_says_so(
     admin_client: Client, workspace: Workspace, settings: Settings
 ) -> None:
-    assert "Prompt: not kept" in shown(admin_client.get(page_url(call(workspace))))
+    assert "Prompt: not stored" in shown(admin_client.get(page_url(call(workspace))))
 
     made = call(workspace, keep_content=True)
     settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
@@ -223,7 +223,7 @@ def test_the_workspace_shows_what_holds_and_what_was_spent(
     assert "openai:gpt-5-mini at https://api.openai.com/v1, with the server's key" in words
     assert "6 concurrent calls without a budget" in words
     assert (
-        "Today: 460 tokens in 2 calls, cost 0.001000; estimated for calls without an answer:"
+        "Today: 460 tokens in 2 calls, cost 0.001000; estimated for calls without a response:"
         " 1,500 tokens; reserved for calls under way: 1,500 tokens"
     ) in words
 
@@ -237,7 +237,7 @@ def test_why_no_calls_are_made_is_said(
 
     call(workspace, usage=Usage(input_tokens=9000, output_tokens=500))
     change(admin_client, workspace, llm_tokens_per_day="10000")
-    assert "calls stop The budget (tokens a day) is 10,000: 9,500 are spent" in says()
+    assert "calls stopped The budget (tokens a day) is 10,000: 9,500 are spent" in says()
     assert "at most 10,000 tokens a day" in says()
 
     change(admin_client, workspace, llm_tokens_per_day="20000")
@@ -258,8 +258,9 @@ def test_a_model_of_its_own_is_chosen_with_its_key_which_is_never_shown(
     workspace.refresh_from_db()
     assert encryption.decrypt(bytes(workspace.llm_api_key or b"")) == SECRET.encode()
     page = admin_client.get(page_url(workspace))
-    assert "anthropic:claude-sonnet-4-5 at https://api.anthropic.com, with its own key" in (
-        shown(page)
+    assert (
+        "anthropic:claude-sonnet-4-5 at https://api.anthropic.com, with the workspace's own key"
+        in (shown(page))
     )
     assert SECRET not in text_of(page)
     history = reverse("admin:memory_workspace_history", args=[workspace.pk])
@@ -440,7 +441,7 @@ def test_a_users_page_says_how_it_stands_with_the_model(
 
     assert "Model calls: 1 call, 150 tokens" in shown(admin_client.get(page_url(user)))
     lane.update(due_at=datetime.datetime(2126, 3, 1, 12, tzinfo=datetime.UTC))
-    assert told() == "waiting 1 entry waiting; work begins at 2126-03-01 12:00:00 UTC"
+    assert told() == "waiting 1 entry waiting; work will begin at 2126-03-01 12:00:00 UTC"
     lane.update(due_at=timezone.now())
     assert told() == "due 1 entry waiting"
     lane.update(
@@ -448,7 +449,8 @@ def test_a_users_page_says_how_it_stands_with_the_model(
         last_error="CallFailed: <b>no answer</b>",
     )
     assert told() == (
-        "stopped 1 entry waiting; retried at 2126-03-01 12:00:00 UTC CallFailed: <b>no answer</b>"
+        "stopped 1 entry waiting; will be retried at 2126-03-01 12:00:00 UTC"
+        " CallFailed: <b>no answer</b>"
     )
     settings.UAC_LLM_MODEL = ""
     assert told().startswith(
@@ -517,22 +519,22 @@ def test_the_staff_let_a_model_go_on_with_a_reason(
     admin_client: Client, workspace: Workspace, waits: Lane
 ) -> None:
     # When somebody gives no reason, nothing happens
-    assert "Give a reason why the model may continue" in let_go_on(admin_client, workspace, " ")
+    assert "give a reason why the model may continue" in let_go_on(admin_client, workspace, " ")
     assert track_records.why_stopped(Workspace.objects.get(pk=workspace.pk)) is not None
     # When somebody does
     told = let_go_on(admin_client, workspace, "the prompt was wrong")
     # Then what waits is tried at once, and the page and the audit say who let it go on
-    assert "The model of 1 workspace continues with a new track record." in told
+    assert "The language model continues in 1 workspace, with a new track record." in told
     assert track_records.why_stopped(Workspace.objects.get(pk=workspace.pk)) is None
     waits.refresh_from_db()
     assert waits.run_after <= timezone.now()
     page = shown(admin_client.get(page_url(workspace)))
-    assert "staff:admin allowed it to continue" in page
+    assert "staff:admin allowed the model to continue" in page
     assert "Reason: the prompt was wrong" in page
     acted = StaffAudit.objects.filter(what="let_model_go_on", workspace_id=workspace.pk)
     assert acted.exists()
     # And who asks again is told that it is not stopped
-    assert "its model is not stopped" in let_go_on(admin_client, workspace, "again")
+    assert "the language model is not stopped" in let_go_on(admin_client, workspace, "again")
 
 
 def test_who_may_only_look_does_not_let_a_model_go_on(

@@ -115,7 +115,7 @@ def test_all_of_a_kind_are_tried_again(
 
 def test_what_was_given_up_is_dismissed(admin_client: Client, lane: Lane, run: Run) -> None:
     assert act(admin_client, "dismiss", f"runs:{run.pk}", f"records:{lane.pk}") == [
-        "typed records: 1 were not changed.",
+        "typed records: 1 not changed.",
         "runs: 1 dismissed.",
     ]
 
@@ -143,7 +143,7 @@ def test_an_unknown_action_and_no_choice_are_told(admin_client: Client, lane: La
     assert act(admin_client, "delete", f"records:{lane.pk}") == [
         "Choose an action: retry or dismiss."
     ]
-    assert act(admin_client, "try_again") == ["Choose some work: nothing was done."]
+    assert act(admin_client, "try_again") == ["Nothing was done: select some work."]
 
 
 def test_who_may_not_see_alarms_does_not_see_it(staff: Callable[..., Client]) -> None:
@@ -162,8 +162,8 @@ def test_one_sees_and_changes_what_one_may(
     assert "SandboxError" not in page
     assert f"runs:{run.pk}" not in page
     assert told == [
-        "You may not change typed records: they were skipped.",
-        "You may not change runs: they were skipped.",
+        "typed records: skipped, since you may not change this work.",
+        "runs: skipped, since you may not change this work.",
     ]
     run.refresh_from_db()
     assert run.status == RunStatus.DONE

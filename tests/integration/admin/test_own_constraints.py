@@ -112,8 +112,8 @@ def seen(page: Any) -> str:
 def test_what_passes_the_gate_is_a_version_and_speaks(write: Write, trips: MemoryUser) -> None:
     page = write()
 
-    assert "accepted : it is version v2" in shown(page)
-    assert "Its alerts now: warning" in shown(page)
+    assert "accepted : it is now version v2" in shown(page)
+    assert "Current alerts of the constraint: warning" in shown(page)
     assert trips.head is not None
     assert read_file(trips.head, "constraints/dear.py") == SOURCE
     assert read_file(trips.head, "tests/test_dear.py") == TESTS
@@ -169,7 +169,7 @@ def test_one_that_there_is_is_opened_changed_and_deleted(
         ({"name": ""}, "Name: This field is required."),
         ({"source": ""}, "Source: This field is required."),
         ({"tests": "x" * 70_000}, "Tests: Ensure this value has at most 65536 characters"),
-        ({"seen": "f" * 64}, "The user no longer has a constraint dear"),
+        ({"seen": "f" * 64}, "the user no longer has a constraint named dear"),
     ],
 )
 def test_bad_input_names_the_field_and_proposes_nothing(
@@ -192,7 +192,7 @@ def test_nobody_writes_over_what_came_meanwhile(
     as_new = admin_client.post(address(trips), DEAR)
 
     assert "has changed since you opened it" in refused(answer)
-    assert "The user already has a constraint dear: open it" in refused(as_new)
+    assert "The user already has a constraint named dear: open that constraint" in refused(as_new)
     trips.refresh_from_db()
     assert trips.head is not None
     assert "600" in read_file(trips.head, "constraints/dear.py")
@@ -219,7 +219,7 @@ def test_it_waits_while_the_user_is_paused(admin_client: Client, trips: MemoryUs
 
     page = admin_client.get(answer["Location"])
 
-    assert "the gate judges it when work is resumed" in shown(page)
+    assert "the gate will judge the constraint when work is resumed" in shown(page)
     assert 'http-equiv="refresh"' not in text_of(page)
 
 
@@ -281,7 +281,7 @@ def test_of_such_a_beginning_only_the_condition_is_to_be_written(
     # Then its tests pass, and the page tells what it says
     page = shown(admin_client.get(answer["Location"]))
     assert "accepted" in page, page
-    assert "Its alerts now: warning" in page
+    assert "Current alerts of the constraint: warning" in page
     alert = Alert.objects.get(user=trips)
     assert f"/alert/{alert.pk}/change/" in text_of(admin_client.get(answer["Location"]))
 

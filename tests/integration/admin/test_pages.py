@@ -238,8 +238,7 @@ EVIDENCE = {"scope": "selected", "count": 30, "records": [TRIPS], "collections":
             RunKind.QUERY,
             {"code": "x"},
             {"value": 2, "type": "int", "evidence": EVIDENCE},
-            "int 2 Based on records that are selected by the code: 30 travel.trips 'a'"
-            " and 29 more #1",
+            "int 2 Based on 30 records selected by the code travel.trips 'a' and 29 more #1",
         ),
         (
             RunKind.ASK,
@@ -287,7 +286,7 @@ EVIDENCE = {"scope": "selected", "count": 30, "records": [TRIPS], "collections":
             {"version": None, "verdict": {"checks": [], "alerts": [LATE], "day": "2026-03-01"}},
             "findings of the version Output: – 1 finding as of 2026-03-01 warning It is late.",
         ),
-        (RunKind.CONSTRAINTS, {}, None, "the constraints of the version Output: –"),
+        (RunKind.CONSTRAINTS, {}, None, "all constraints of the version Output: –"),
         (
             RunKind.CONSTRAINT,
             {"constraint": "constraints/late.py"},
@@ -443,7 +442,7 @@ def test_searching_finds_what_fits_and_nothing_else(
         assert response.context["cl"].result_count > 0, word
     response = admin_client.get(list_url(model), {"q": "xyzzy"})
     assert response.context["cl"].result_count == 0
-    assert "Nothing matches." in text_of(response)
+    assert "No row matches." in text_of(response)
 
 
 @pytest.mark.parametrize("model", [LlmCall, LogEntry, Run], ids=name_of)

@@ -199,7 +199,7 @@ def test_the_live_alerts_and_the_ways_lead_the_page(admin_client: Client, rows: 
             f'<a href="{page_url(alert)}">',
             'aria-label="Pages of this user"',
             f'<a class="button" href="{console_url(user)}">Query console</a>',
-            f'<a class="button" href="{url("timeline", user)}">Time line</a>',
+            f'<a class="button" href="{url("timeline", user)}">Timeline</a>',
             f'<a class="button" href="{project_url(rows[Checkpoint].pk)}">Project, file by file',
             f'<a class="button" href="{own_constraint_url(user)}">Constraints of this user',
             "Outcomes of",
@@ -227,7 +227,7 @@ def test_of_many_live_alerts_the_first_are_shown_and_the_others_linked(
 
 
 def test_without_an_alert_the_page_says_so(admin_client: Client, user: MemoryUser) -> None:
-    assert "Live alerts No live alert." in shown(admin_client.get(page_url(user)))
+    assert "Live alerts There are no live alerts." in shown(admin_client.get(page_url(user)))
 
 
 def test_who_may_see_users_alone_is_led_nowhere_else(
@@ -402,7 +402,7 @@ def test_a_calm_time_says_so(admin_client: Client, user: MemoryUser) -> None:
 
     words = shown(admin_client.get(page_url(user)))
 
-    assert "Nothing opens, changes or resolves in these months." in words
+    assert "No alert opens, changes or resolves in these months." in words
 
 
 @time_machine.travel(NOON, tick=False)
@@ -413,7 +413,7 @@ def test_a_day_full_of_events_is_cut(admin_client: Client, user: MemoryUser) -> 
     [day] = [day for month in calendar.months for day in month.days]
 
     assert len(list(day.listed)) == 21
-    assert list(day.listed)[-1] == "10 events more"
+    assert list(day.listed)[-1] == "10 more events"
 
 
 # -- What goes on ----------------------------------------------------------------------------------

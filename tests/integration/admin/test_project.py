@@ -238,7 +238,7 @@ def test_a_version_tells_what_the_language_model_took(admin_client: Client, rows
 def test_each_check_of_the_gate_says_what_it_asks(admin_client: Client, rows: Rows) -> None:
     words = shown(admin_client.get(page_url(rows[Checkpoint])))
 
-    assert "failed execution Does it run in the sandbox?" in words
+    assert "failed execution Does the code run in the sandbox?" in words
 
 
 # -- Side by side ------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def test_what_is_the_same_is_folded() -> None:
     told = side_by_side(f"{same}\nx\n{same}", f"{same}\ny\n{same}")
 
     assert told.count("<details>") == 2
-    assert "97 lines that are the same" in told
+    assert "97 unchanged lines" in told
     numbers = [row[0] for row in cells(told)]
     assert numbers == [str(number) for number in range(1, 202)]
 

@@ -37,11 +37,11 @@ def test_what_is_used_is_shown_beside_what_may_be(
     )
 
     words = shown(admin_client.get(page_url(workspace)))
-    assert "Writes a minute: 600 , chosen" in words
+    assert "Writes a minute: 600 , set for this workspace" in words
     assert "Reads a minute: 12,000 , server default" in words
-    assert "Users: 1 of 5 , chosen" in words
+    assert "Users: 1 of 5 , set for this workspace" in words
     assert "Entries: 3 of 100,000,000 , server default" in words
-    assert "Entries of a user: 3 of 10,000,000 , server default" in words
+    assert "Entries per user: 3 of 10,000,000 , server default" in words
     assert "Pending entries: 3 of 1,000,000 , server default" in words
     assert "Waiting runs: 0 of 1,000 , server default" in words
 

@@ -26,7 +26,7 @@ def test_it_is_done_once_it_is_confirmed_with_a_reason(admin_client: Client, row
     Merge.objects.all().delete()
 
     refused = act(admin_client, "redact", entry, confirmed="1", note="  ")
-    assert messages_of(refused) == ["Give a reason: nothing was done."]
+    assert messages_of(refused) == ["Nothing was done: give a reason."]
     assert not LogEntry.objects.filter(redacted_at__isnull=False).exists()
 
     done = act(admin_client, "redact", entry, confirmed="1", note="asked for by mail")

@@ -114,7 +114,7 @@ def test_a_long_list_is_counted_as_far_as_it_can_be_turned_over(client: Client) 
     response = client.get(list_url(LogEntry))
 
     assert response.context["cl"].result_count == 200
-    assert "the first 200 log entries; there are more: use the filters" in shown(response)
+    assert "the first 200 log entries; use the filters to see more" in shown(response)
     assert client.get(f"{list_url(LogEntry)}?p=4").context["cl"].result_list
 
 
@@ -127,6 +127,6 @@ def test_nobody_acts_on_more_than_is_listed(client: Client) -> None:
         follow=True,
     )
 
-    assert "More rows match than are listed: nothing was done." in shown(answer)
+    assert "Nothing was done: more rows match than can be listed." in shown(answer)
     assert Run.objects.count() == before
     assert not LogEntry.objects.filter(redacted_at__isnull=False).exists()

@@ -1,4 +1,4 @@
-"""A user's time line: one order of all events, page after page without a gap."""
+"""A user's timeline: one order of all events, page after page without a gap."""
 
 import datetime
 import html
@@ -188,7 +188,7 @@ def test_it_says_what_became_of_entries_runs_and_alerts(admin_client: Client, ro
     assert "pending" in words
     assert "error in the user's code" in words
     assert "Aspirin critical opened by" in words
-    assert "all times are UTC" in words
+    assert "all times are in UTC" in words
 
 
 def test_others_are_not_in_it(admin_client: Client, rows: Rows, populate: Populate) -> None:
@@ -247,11 +247,11 @@ def test_a_wrong_address_leads_to_the_newest(admin_client: Client, rows: Rows, q
     response = admin_client.get(f"{address}?{query}", follow=True)
 
     assert response.redirect_chain == [(address, 302)]
-    assert "There is no such page of the time line." in text_of(response)
+    assert "The timeline has no such page." in text_of(response)
 
 
 def test_an_empty_line_says_so(admin_client: Client, user: MemoryUser) -> None:
-    assert "There are no such events here." in shown(admin_client.get(line_url(user)))
+    assert "There are no such events." in shown(admin_client.get(line_url(user)))
 
 
 def test_who_may_not_see_entries_is_not_told_of_them(

@@ -143,7 +143,7 @@ def test_messages_are_sent_again_unless_they_are_on_their_way(
     admin_client: Client, rows: Rows
 ) -> None:
     delivery = rows[Delivery]
-    assert "1 message skipped: on the way already." in messages_of(
+    assert "1 message skipped: already on the way." in messages_of(
         act(admin_client, "replay", delivery)
     )
 

@@ -67,9 +67,9 @@ def test_from_the_editor_to_an_alert_and_back(
     work()
 
     page = shown(admin_client.get(page_url(constraint)))
-    assert "v1 passed, not approved passed policy Is it valid Python" in page
+    assert "v1 passed, not approved passed policy Is the code valid Python" in page
     assert "passed types Is the code correctly typed?" in page
-    assert "applies to 1 user, of whom 0 are within the 0 %" in page
+    assert "applies to 1 user, 0 of them within the rollout percentage of 0 %" in page
     assert "Backtest: It was backtested on 1 of 1 users." in page
     backtest = version.backtests.get()
     page = shown(admin_client.get(page_url(backtest)))
@@ -165,7 +165,7 @@ def test_a_name_that_is_taken_is_refused(admin_client: Client, workspace: Worksp
 
     response = add(admin_client, workspace, name="lease_end", source=SOURCE, tests=TESTS)
 
-    assert "This workspace already has a constraint of this name." in shown(response)
+    assert "The workspace already has a constraint with this name." in shown(response)
     assert WorkspaceConstraint.objects.count() == 1
 
 

@@ -344,7 +344,7 @@ def test_a_key_for_certain_users_stays_one_in_the_admin(bob: MemoryUser) -> None
     said = {"workspace": bob.workspace_id, "name": "device of bob", "scopes": ["read"]}
 
     emptied = ApiKeyForm({**said, "users": ""}, instance=ApiKey.objects.get(pk=key.pk))
-    assert "name at least one, or revoke the key" in str(emptied.errors["users"])
+    assert "name at least one user, or revoke the key" in str(emptied.errors["users"])
 
     # After his erasure the field is empty, and a changed name gives access to nobody.
     MemoryUser.objects.filter(pk=bob.pk).update(erased_at=timezone.now())

@@ -335,7 +335,7 @@ def test_texts_at_their_limits_come_back_as_they_were(api: APIClient, user: Memo
     assert str(LogEntry.objects.get(seq=2).data["data"]) == "{'n': -0.0}"
 
 
-USER_RULE = "1 to 128 characters out of A-Z a-z 0-9"
+USER_RULE = "1 to 128 of the characters A-Z a-z 0-9"
 USER_CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({}, {"user_id": "required"}),
     *(
