@@ -102,8 +102,8 @@ def number(text: str, newest: int) -> int:
     found = int(text) if _NUMBER.fullmatch(text) else None
     if found is None or found > newest:
         raise ValueError(
-            f"Give the `next` of an earlier answer, 0 or `now`: the newest event has the number"
-            f" {newest}, not {text[:100]!r}."
+            f"Give 0, `now` or the `next` of an earlier answer, not {text[:100]!r}: the newest"
+            f" event has the number {newest}."
         )
     return found
 

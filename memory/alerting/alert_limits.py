@@ -23,7 +23,7 @@ QUOTED_CHARACTERS = 300
 
 @dataclass(frozen=True, kw_only=True)
 class ExceededLimit:
-    """A constraint that exceeded an alert limit. `findings` are those of this run.
+    """A constraint that exceeded an alert limit. `findings` are its findings in this run.
 
     With `may_open`, its new findings open alerts all the same: the constraint only flaps.
     """
@@ -38,11 +38,11 @@ class ExceededLimit:
         """The notice to the staff: the reason, the consequence, and the remedy."""
         gravest = sorted(self.findings, key=lambda one: -severity_rank(one.severity))[:QUOTED]
         told = "; ".join(map(quoted, gravest))
-        became = "" if self.may_open else " None of the new ones was opened."
+        became = "" if self.may_open else " It opened no new alerts."
         return (
             f"{self.constraint} is paused: {self.reason}.{became} Its alerts stay as they are"
-            " until it is resumed, by a change of its source or by hand (under paused"
-            f" constraints). It found: {told}"
+            " until it is resumed: by a change to its source, or manually (under paused"
+            f" constraints). It reported: {told}"
         )
 
 
@@ -78,8 +78,12 @@ def find(
         ]
         may_open = False
         if constraint in over_limit or len(findings) > limits.alerts_per_constraint:
-            number = "" if constraint in over_limit else f"{len(findings)}, "
-            reason = f"it found {number}more than {limits.alerts_per_constraint} at once"
+            limit = limits.alerts_per_constraint
+            reason = (
+                f"it raised more than {limit} alerts at once"
+                if constraint in over_limit
+                else f"it raised {len(findings)} alerts at once, more than {limit}"
+            )
         elif before.total() + opening[constraint] > limits.openings_per_day:
             reason = f"it would open more than {limits.openings_per_day} alerts within 24 hours"
         elif flapping:

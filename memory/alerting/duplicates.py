@@ -123,7 +123,7 @@ def list_duplicates(
     They are opened, whatever people did with the original: nobody has seen the duplicate's message.
     This also applies to a duplicate that has become more severe (`graver`) while its original is
     acknowledged or snoozed, and to one whose finding in `heard` is a different problem from its
-    original's. A duplicate that was resolved by hand with its original stays resolved on its own,
+    original's. A duplicate that was resolved manually with its original stays resolved on its own,
     and can be reopened from then on.
     """
     by_key = {alert.pk: alert for alert in known.values()}
@@ -143,7 +143,7 @@ def list_duplicates(
         elif alert.holds_back and not (original and original.holds_back):
             _list(alert, step)
             alert.holds_back = True
-            resolve_alert(alert, step, "resolved by hand together with another alert")
+            resolve_alert(alert, step, "resolved manually, together with another alert")
 
 
 def _list(duplicate: Alert, step: Step) -> None:
@@ -249,7 +249,7 @@ def _list_orphan(alert: Alert) -> bool:
 
 
 def with_duplicates(alert: Alert) -> list[Alert]:
-    """Return an alert and its duplicates in the same state: live, or resolved by hand."""
+    """Return an alert and its duplicates in the same state: live, or resolved manually."""
     rows = Alert.objects.select_for_update(no_key=True).filter(duplicate_of=alert)
     if alert.state == AlertState.RESOLVED:
         return [alert, *rows.filter(holds_back=True)]

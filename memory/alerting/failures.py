@@ -1,8 +1,8 @@
 """Constraints that currently fail: since when, with what error, and after which entries.
 
 Whoever relies on a constraint must learn that it is not watching. Its live alert of the kind
-constraint_error reports that; so does one that was resolved by hand, as long as it holds back new
-ones, since the next run that succeeds releases it.
+constraint_error reports that; so does such an alert that was resolved manually, as long as it holds
+back new ones, since the next successful run releases it.
 """
 
 import datetime
@@ -17,7 +17,7 @@ from memory.models.log import Outcome
 from memory.models.runs import RunKind, RunOutcome, RunStatus
 from memory.project import Outline
 
-# Stands for the project if it did not load, so that no constraint could run.
+# The path used for the whole project if it did not load, so that no constraint could run.
 PROJECT = "project"
 # The maximum number of entries named (the first ones) after which a constraint failed.
 MAX_ENTRIES = 100

@@ -30,7 +30,7 @@ REDACTED = "(redacted)"
 MAX_ERROR = 1500
 
 
-UNWATCHED = "Until it runs again, it raises no new alert."
+UNWATCHED = "Until it runs successfully again, it raises no new alert."
 
 
 @dataclass(frozen=True, kw_only=True)

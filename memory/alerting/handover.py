@@ -71,7 +71,7 @@ def take_over(alert: Alert, step: Step) -> None:
         return
     was = row.alerts[alert.fingerprint]
     forget_handed(row, [alert.fingerprint])
-    note = f"as alert {was['alert']} of {row.merged}"
+    note = f"taken over from alert {was['alert']} of {row.merged}"
     until = datetime.datetime.fromisoformat(was["until"]) if was["until"] else None
     match was["state"]:
         case AlertState.ACKNOWLEDGED:
@@ -83,7 +83,7 @@ def take_over(alert: Alert, step: Step) -> None:
             step.tell(alert, AlertEventKind.SNOOZED, until=told, note=note)
         case AlertState.RESOLVED:
             alert.holds_back = True
-            resolve_alert(alert, step, f"resolved by hand, {note}")
+            resolve_alert(alert, step, f"resolved manually; {note}")
 
 
 def forget_handed(row: Merge, fingerprints: Sequence[str]) -> None:

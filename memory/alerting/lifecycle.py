@@ -54,11 +54,11 @@ def snooze(alert: Alert, *, actor: str, until: datetime.datetime | None, note: s
     """
     now = timezone.now()
     if until is not None and until <= now:
-        raise SnoozeRefused("This moment has passed: give one in the future.")
+        raise SnoozeRefused("The moment has passed: choose one in the future.")
     if until is not None and until > now + MAX_SNOOZE:
         raise SnoozeRefused(
-            f"Snooze for at most {MAX_SNOOZE.days} days; without a moment, the alert is snoozed"
-            " until it changes."
+            f"The moment must be within {MAX_SNOOZE.days} days; without a moment, the alert is"
+            " snoozed until it changes."
         )
     with step_on(alert, actor) as (step, row):
         _check_live(row)
@@ -69,22 +69,22 @@ def snooze(alert: Alert, *, actor: str, until: datetime.datetime | None, note: s
 
 
 def reopen(alert: Alert, *, actor: str, note: str = "") -> Alert:
-    """Reopen an alert that was acknowledged, snoozed, or resolved by hand and is still found.
+    """Reopen an alert that was acknowledged, snoozed, or resolved manually and is still found.
 
-    Raises AlertNotOpen if it is open, or resolved for good.
+    Raises AlertNotOpen if it is open, or resolved permanently.
     """
     with step_on(alert, actor) as (step, row):
         if row.state == AlertState.OPEN:
-            raise AlertNotOpen("this alert is open already")
+            raise AlertNotOpen("this alert is already open")
         if row.state == AlertState.RESOLVED and not row.holds_back:
             raise AlertNotOpen("this alert is resolved, and its finding no longer exists")
         for one in with_duplicates(row):
-            reopen_alert(one, step, reason="by hand", note=note)
+            reopen_alert(one, step, reason="manually", note=note)
     return row
 
 
 def resolve(alert: Alert, *, actor: str, reason: str) -> Alert:
-    """Resolve an alert by hand; while its finding stays unchanged, no new alert is opened.
+    """Resolve an alert manually; while its finding stays unchanged, no new alert is opened.
 
     Resolving the alert about a paused constraint resumes the constraint. Raises AlertNotOpen if it
     is resolved already.
@@ -106,7 +106,7 @@ def resolve(alert: Alert, *, actor: str, reason: str) -> Alert:
 
 def _check_live(alert: Alert) -> None:
     if alert.state == AlertState.RESOLVED:
-        raise AlertNotOpen("this alert is resolved already")
+        raise AlertNotOpen("this alert is already resolved")
 
 
 def wake(limit: int) -> int:

@@ -31,7 +31,7 @@ def resume(paused: PausedConstraint, *, actor: str, reason: str) -> PausedConstr
         user = MemoryUser.objects.select_for_update(no_key=True).get(pk=paused.user_id)
         row = PausedConstraint.objects.select_for_update(no_key=True).get(pk=paused.pk)
         if row.resumed_at is not None:
-            raise NotPaused(f"{row.constraint} is not paused any more")
+            raise NotPaused(f"{row.constraint} is no longer paused")
         step = Step(user, actor)
         end_pause(row, step, reason)
         run_again(user)
@@ -117,7 +117,7 @@ def tell_more_severe(
             continue
         about = known.get(pause_finding(finding.constraint, Severity.CRITICAL, "").fingerprint)
         if about is not None and about.severity != Severity.CRITICAL:
-            message = f"{about.message} Since then it found {alert_limits.quoted(finding)}"
+            message = f"{about.message} Since then, it has reported {alert_limits.quoted(finding)}"
             keep_alert(about, pause_finding(finding.constraint, Severity.CRITICAL, message), step)
 
 

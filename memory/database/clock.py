@@ -2,7 +2,8 @@
 
 Leases, waits and instants are times that one process writes and others compare with their own
 clocks. A process whose clock has jumped would take over leases that others hold, and schedule work
-a day off. So such a process does nothing until its clock is right again (`leases`, `dispatching`).
+a day too early or too late. So such a process does nothing until its clock is right again
+(`leases`, `dispatching`).
 """
 
 import threading

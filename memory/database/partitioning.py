@@ -22,11 +22,11 @@ from django.db import OperationalError, connection, transaction
 Result = TypeVar("Result")
 
 TABLE = "memory_logentry"
-# The schema of the partitions and of the notes, and the one for the plain table while it is the
-# spare.
+# The schema of the partitions and the notes, and the schema of the plain table while that table is
+# the spare.
 SCHEMA = "log_partitions"
 PLAIN = "log_plain"
-LOCK_SECONDS = 2.0  # the time others may wait behind a swap that cannot begin
+LOCK_SECONDS = 2.0  # how long others may wait behind a swap that cannot begin
 ATTEMPTS = 30
 
 # A user, the last number that the spare has, and the last that it should have.
@@ -108,7 +108,9 @@ def state() -> PartitionProgress:
 def prepare(partitions: int) -> None:
     """Create the spare table with this many partitions. Raises NotNow."""
     if _tables() != {"public": "r"}:
-        raise NotNow("the partitions are already prepared, or the swap is done: see `status`")
+        raise NotNow(
+            "the partitions are already prepared, or the swap is already done: see `status`"
+        )
     if referring := _select(
         "SELECT conname FROM pg_constraint WHERE contype = 'f' AND confrelid = %s::regclass",
         f"public.{TABLE}",
@@ -199,7 +201,7 @@ def _patiently(do: Callable[[], Result]) -> Result:
                 raise
             time.sleep(LOCK_SECONDS / 2)
     raise NotNow(
-        "other transactions held locks on the log all the time: look for long ones in"
+        "other transactions held locks on the log at every attempt: look for long-running ones in"
         " pg_stat_activity"
     )
 
@@ -308,7 +310,9 @@ def _catch_up(spare: str, users: Sequence[Missing]) -> int:
         cursor.execute(COPY.format(spare=spare, table=TABLE, columns=columns), values)
         number = int(cursor.rowcount)
         if number != sum(until) - sum(after):
-            raise NotNow(f"the log lacks entries: {number} of {sum(until) - sum(after)} are there")
+            raise NotNow(
+                f"the log lacks entries: it has only {number} of {sum(until) - sum(after)}"
+            )
         cursor.execute(COPIED, values)
     return number
 

@@ -68,7 +68,7 @@ def refuse_after(began: float) -> None:
     """
     limit = settings.UAC_WEB_STATEMENT_SECONDS
     if limit and time.monotonic() - began > limit:
-        raise OperationalError("the statements take too long") from _TOO_LONG()
+        raise OperationalError("the statements of this request take too long") from _TOO_LONG()
 
 
 def was_in_the_way(error: Error) -> bool:
@@ -79,8 +79,8 @@ def was_in_the_way(error: Error) -> bool:
 def is_unavailable(error: BaseException) -> bool:
     """Tell whether the error passes once the database is back and writable.
 
-    After a failover a process may reach a server that is not the primary any more. A session that
-    was idle in a transaction for too long is ended; that is no fault of the request either.
+    After a failover a process may reach a server that is no longer the primary. A session that was
+    idle in a transaction for too long is ended; that is not the request's fault either.
     """
     return isinstance(error, OperationalError | InterfaceError) or (
         isinstance(error, Error) and isinstance(error.__cause__, _ELSEWHERE)

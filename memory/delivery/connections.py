@@ -1,4 +1,4 @@
-"""Connections to other servers that end by a deadline, even if the peer sends a byte per second."""
+"""Connections to other servers, ended by a deadline even if the peer sends a byte per second."""
 
 import functools
 import io
@@ -48,7 +48,7 @@ def encrypt(plain: socket.socket, host: str, deadline: float) -> socket.socket:
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
-    """Return a context with the system's authorities, or those of SSL_CERT_FILE."""
+    """Return a context with the system's certificate authorities, or those in SSL_CERT_FILE."""
     return ssl.create_default_context()
 
 

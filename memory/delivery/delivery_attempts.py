@@ -155,7 +155,7 @@ def _failed(delivery: Delivery, endpoint: WebhookEndpoint, attempt: Attempt) -> 
 
     waits = settings.UAC_WEBHOOK_RETRY_SECONDS
     if attempt.status == GONE:
-        mark_disabled(endpoint, "It answered 410 Gone.")
+        mark_disabled(endpoint, "The endpoint answered 410 Gone.")
         leases.fail(delivery, attempt.error)
     elif delivery.attempts > len(waits):
         _settle(delivery, DeliveryState.GIVEN_UP, attempt.error)
@@ -232,8 +232,12 @@ def validate_server_settings() -> dict[str, str]:
     try:
         destinations.allowed_networks()
     except ValueError as error:
-        found["UAC_WEBHOOK_ALLOWED_NETWORKS"] = f"Write a network like 10.0.0.0/8: {error}."
+        found["UAC_WEBHOOK_ALLOWED_NETWORKS"] = (
+            f"Each network must be written like 10.0.0.0/8: {error}."
+        )
     waits: Collection[float] = settings.UAC_WEBHOOK_RETRY_SECONDS
     if not waits or not all(0 <= wait <= 7 * 86400 for wait in waits):
-        found["UAC_WEBHOOK_RETRY_SECONDS"] = "Give seconds, each between 0 and one week."
+        found["UAC_WEBHOOK_RETRY_SECONDS"] = (
+            "Give at least one wait, each between 0 and 604800 seconds (one week)."
+        )
     return found

@@ -21,7 +21,7 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 MAX_URL = 2000
 PORTS = {"https": 443, "http": 80}
-# Below this, only the web's ports are allowed: nobody receives webhooks on those of mail or SSH.
+# Below this, only the web's ports are allowed: nobody receives webhooks on ports for mail or SSH.
 FIRST_FREE_PORT = 1024
 
 _URL = re.compile(r"[!-~]+")
@@ -61,13 +61,11 @@ class Destination:
 def parse(url: str) -> Destination:
     """Parse a URL; raises AddressRefused if the server would not call it."""
     if len(url) > MAX_URL:
-        raise AddressRefused(
-            f"A URL may have at most {MAX_URL} characters; this one has {len(url)}."
-        )
+        raise AddressRefused(f"The URL must have at most {MAX_URL} characters; it has {len(url)}.")
     if not _URL.fullmatch(url) or "\\" in url:
         raise AddressRefused(
-            "A URL consists of visible ASCII characters: write a name in another script as"
-            " xn--…, and escape other characters with %."
+            "The URL must consist of visible ASCII characters: write a name in another script"
+            " as xn--…, and escape other characters with %."
         )
     try:
         parts = urlsplit(url)
@@ -83,11 +81,11 @@ def parse(url: str) -> Destination:
         )
     if "@" in parts.netloc:
         raise AddressRefused(
-            "A URL must not contain a user or a password: messages are authenticated by their"
+            "The URL must not contain a user or a password: messages are authenticated by their"
             " signature."
         )
     if parts.fragment or url.endswith("#"):
-        raise AddressRefused("A URL must not have a fragment (#…): it is never sent.")
+        raise AddressRefused("The URL must not have a fragment (#…): a fragment is never sent.")
     port = PORTS[parts.scheme] if port is None else port
     if port not in PORTS.values() and port < FIRST_FREE_PORT:
         raise AddressRefused(f"Use port 443, or {FIRST_FREE_PORT} and above, not {port}.")

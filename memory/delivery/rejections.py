@@ -1,8 +1,8 @@
 """Descriptions of rejected entries: which they are, why they were rejected, and how to fix them.
 
 The feed, the stream and webhooks show them with an event, which holds the numbers of all entries
-that were rejected together. The reasons are read when the event is shown, so that events hold none
-that a redaction would have to remove.
+that were rejected together. The reasons are read when the event is shown, so that events contain
+none that a redaction would have to remove.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from memory.models.log import Outcome
 # The reason names the error; the log keeps the entry as it is.
 FIX = (
     "Append the record again, corrected as the reason says. If the reason names an edit, such as"
-    ' widen_field, make it first: POST /v1/users/{user_id}/checkpoints/ with {"edits":'
+    ' widen_field, make that edit first: POST /v1/users/{user_id}/checkpoints/ with {"edits":'
     ' [{"op": "widen_field", …}]}. The rejected entry stays in the log and has no effect.'
 )
 # The number of entries listed with their reasons, beginning with the first.

@@ -151,7 +151,7 @@ def _news_of(
     is_last: bool,
 ) -> News:
     window = Q(pk=None)
-    # Events in workspaces that the recipient may not see are skipped for good: the cursor moves
+    # Events in workspaces that the recipient may not see are skipped permanently: the cursor moves
     # past them.
     seen = access.workspaces_of(subscription.staff)
     for workspace, last in up_to.items():
@@ -216,7 +216,7 @@ def told(subscription: StaffSubscription, news: News, now: datetime.datetime) ->
 
     Raises LeaseLost if the subscription was claimed again: then another worker mails it, too.
     """
-    # A subscription that mails everything at once has mailed escalations, too.
+    # A subscription that mails everything immediately has mailed escalations, too.
     moved = {"seq", "escalations_seq"} if subscription.mode == MailMode.AT_ONCE else {news.column}
     columns: dict[str, datetime.datetime | None] = {}
     if news.number:
@@ -274,8 +274,7 @@ def _lines(alert: Alert) -> list[str]:
     constraints = ", ".join(dict.fromkeys(cause.constraint for cause in alert.causes))
     return [
         f"{alert.severity}{state}: {one_line(alert.messages, MESSAGE_CHARACTERS)}",
-        f"  user {alert.user.user_id} of {workspace};"
-        f" {one_line(constraints, MESSAGE_CHARACTERS)};"
+        f"  user {alert.user.user_id} in {workspace}; {one_line(constraints, MESSAGE_CHARACTERS)};"
         f" open since {alert.open_since:%Y-%m-%d %H:%M} UTC"
         + (f", escalated {alert.escalated_at:%Y-%m-%d %H:%M} UTC" if alert.escalated_at else ""),
         f"  {_address(f'alert/{alert.pk}/change/')}",

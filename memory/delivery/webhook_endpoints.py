@@ -78,7 +78,7 @@ def change(endpoint: WebhookEndpoint, **fields: Any) -> None:
     if enabled and not endpoint.enabled:
         enable(endpoint)
     elif endpoint.enabled and not enabled:
-        disable(endpoint, "Disabled by hand.")
+        disable(endpoint, "Disabled manually.")
 
 
 def rotate_secret(endpoint: WebhookEndpoint) -> str:
@@ -92,7 +92,7 @@ def rotate_secret(endpoint: WebhookEndpoint) -> str:
 
 
 def enable(endpoint: WebhookEndpoint) -> None:
-    """Enable the endpoint, and send its waiting messages at once."""
+    """Enable the endpoint, and send its waiting messages immediately."""
     with lock_endpoint(endpoint) as locked:
         locked.enabled, locked.disabled_at, locked.disabled_reason = True, None, ""
         locked.failing_since, locked.failures, locked.not_before = None, 0, None
@@ -115,7 +115,7 @@ def delete(endpoint: WebhookEndpoint) -> None:
     Locks are taken in the same order as everywhere: the counter, the endpoint, its messages.
     """
     with lock_endpoint(endpoint) as locked:
-        mark_disabled(locked, "It is being deleted.")
+        mark_disabled(locked, "The endpoint is being deleted.")
         _delete_log(locked)
     with transaction.atomic():
         # Nobody writes messages meanwhile, so nobody finds the endpoint gone.

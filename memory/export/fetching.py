@@ -23,7 +23,7 @@ Write = Callable[[bytes], object]
 
 
 class BadRequest(ValueError):
-    """The request is not one that git sends; the message says what is wrong."""
+    """Git would not send such a request; the message says what is wrong."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ def answer(history: History, body: bytes, write: Write) -> None:
         asked = _read_wants(proto)
         lost = [id_ for id_ in asked.wants if id_ not in history.index]
         if lost:
-            _refuse(proto, f"there is no version {lost[0].decode()} any more: fetch again")
+            _refuse(proto, f"the commit {lost[0].decode()} no longer exists: fetch again")
             return
         _answer(history, asked, proto)
     except HistoryChanged:

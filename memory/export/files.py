@@ -1,4 +1,4 @@
-"""The files of a version as they are on disk: those of its tree, and those that it needs to run."""
+"""The files of a version as they are on disk: its tree, and the files that it needs to run."""
 
 import functools
 from collections.abc import Mapping

@@ -18,7 +18,7 @@ _VERBS = {"add": "adds", "update": "changes", "retire": "retires"}
 
 @dataclass(frozen=True)
 class Event:
-    """A version, as far as its commit message needs it."""
+    """The parts of a version that its commit message needs."""
 
     version: int
     origin: str
@@ -33,8 +33,8 @@ def message(
 ) -> str:
     """Return the commit's message: a subject, the origin, then one line for each edit.
 
-    `classes` are those of collections, by domain and name; `redacted` are the files of the version
-    whose content was redacted since. The message contains no terminal control characters.
+    `classes` has the classes of collections, by domain and name; `redacted` are the files of the
+    version whose content was redacted since. The message contains no terminal control characters.
     """
     edits = [_Told(edit, classes) for edit in event.edits]
     paragraphs = [one_line(f"v{event.version}: {_subject(event, edits)}", MAX_SUBJECT)]
@@ -126,12 +126,12 @@ def _subject(event: Event, edits: Sequence[_Told]) -> str:
             phrases += [edit.phrase for edit in some]
     others = [edit.phrase for edit in edits if not edit.verb]
     if len(others) > MAX_NAMED and phrases:
-        others = [f"{len(others)} changes of schema and constraints"]
+        others = [f"{len(others)} changes to the schema and constraints"]
     if event.origin == Origin.IMPORTED:
         phrases.insert(0, "imports a project")
     if event.origin == Origin.REDACTION:
         phrases.insert(0, "removes redacted content")
-    return ", ".join([*phrases, *others]) or "makes no change to records"
+    return ", ".join([*phrases, *others]) or "changes no records"
 
 
 def _numbers(numbers: Sequence[int]) -> str:

@@ -57,10 +57,10 @@ from memory.privacy import erasure_registry, redaction
 from memory.privacy.encryption import EncryptionError
 from memory.temporal.history import BeingRedacted, refuse_being_redacted
 
-_WORK = "the server's internal data on the processing of the row"
+_WORK = "the server's internal data about processing the row"
 _WHOSE = "the same person in every row"
-_NUMBER = "the row's number in the database, to which nothing here refers"
-_PLACE = "where the server stores its work; it has no remembered content"
+_NUMBER = "the row's number in the database; nothing else in this archive refers to it"
+_PLACE = "the machine that did the work; it says nothing about the person"
 _LEASE = dict.fromkeys(
     ("run_after", "hinted_at", "lease_owner", "lease_expires_at", "token", "attempts"), _WORK
 )
@@ -95,8 +95,8 @@ LEFT_OUT: Mapping[type[models.Model], str] = {
     Bytecode: "the project's files in compiled form: their source is in files.jsonl",
     SearchIndex: _WORK,
     UserErasure: "an erased user has no data left to export",
-    SearchSegment: "an index of the log, derived from log.jsonl: the entries that it covers",
-    SearchBlock: "an index of the log, derived from log.jsonl: hashes of its words",
+    SearchSegment: "part of the search index, derived from log.jsonl: the entries that it covers",
+    SearchBlock: "part of the search index, derived from log.jsonl: hashes of its words",
 }
 
 PARTS: Mapping[type[models.Model], SubjectPart] = {
@@ -208,7 +208,7 @@ PARTS: Mapping[type[models.Model], SubjectPart] = {
     ),
     LlmCall: SubjectPart(
         "model-calls",
-        "every call of a language model: time, model and usage, and the prompt and answer if they"
+        "every call to a language model: time, model and usage, and the prompt and answer if they"
         " are stored",
         {"user": _WHOSE},
         order=("started_at", "pk"),
@@ -271,7 +271,7 @@ def _of_call(call: LlmCall, name: str) -> Any:
 def write(user: MemoryUser) -> IO[bytes]:
     """Write the zip to a temporary file, and return it positioned at its beginning.
 
-    Raises BeingRedacted while the data may still hold something redacted.
+    Raises BeingRedacted while the data may still contain something redacted.
     """
     spool = TemporaryFile()  # noqa: SIM115 the caller closes it
     try:
@@ -357,7 +357,7 @@ def _readme(user: MemoryUser, counts: Mapping[str, int]) -> str:
         "",
         *(f"- {model._meta.verbose_name_plural}: {why}" for model, why in LEFT_OUT.items()),
         *(
-            f"- of `{part.name}.jsonl`: {', '.join(f'`{name}`' for name in names)}: {why}"
+            f"- from `{part.name}.jsonl`, {', '.join(f'`{name}`' for name in names)}: {why}"
             for part in PARTS.values()
             for why, names in _by_reason(part).items()
         ),

@@ -35,7 +35,7 @@ logger = structlog.get_logger(__name__)
 DISPATCHER = "dispatcher"
 WATCH = "watch"
 QUEUES = ("default", "sandbox", "llm")
-# A sandbox host that has been silent for this long is taken to have been removed on purpose.
+# A sandbox host that has been silent for this long is assumed to have been removed on purpose.
 TAKEN_AWAY = datetime.timedelta(hours=1)
 # The share of the database's connections that may be in use.
 CONNECTIONS = 0.85
@@ -159,7 +159,7 @@ def problems() -> Iterator[AlarmCondition]:
             yield AlarmCondition(
                 f"{BLIND}{name}",
                 f"The check of {name} failed ({type(error).__name__}), so problems with them go"
-                " unnoticed. The log of the process that checked has details.",
+                " unnoticed. The log of the process that ran the check has details.",
             )
 
 
@@ -184,7 +184,7 @@ def _of_hosts() -> Iterator[AlarmCondition]:
         yield AlarmCondition(
             f"sandbox host {host.name}",
             f"The last heartbeat of the sandbox worker {host.name} was at {host.seen_at:%H:%M:%S}"
-            " UTC, and it did not sign off.",
+            " UTC, and the worker did not sign off.",
         )
 
 
@@ -205,19 +205,19 @@ def _of_work() -> Iterator[AlarmCondition]:
         if one.oldest > longest:
             yield AlarmCondition(
                 f"waiting: {kind.name}",
-                f"{kind.title}: {one.waiting} waiting, the oldest for {_words(one.oldest)}; too"
+                f"{kind.title}: {one.waiting} waiting, the oldest for {_words(one.oldest)}: too"
                 f" few workers, or none, consume the queue {kind.queue}.",
             )
         if one.longest > max(settings.UAC_WORK_SECONDS, longest):
             yield AlarmCondition(
                 f"held: {kind.name}",
-                f"A worker has been processing {kind.title} for {_words(one.longest)}: it hangs.",
+                f"A worker has been processing {kind.title} for {_words(one.longest)}: it is hung.",
             )
         if one.failing >= settings.UAC_ALARM_STUCK:
             yield AlarmCondition(
                 f"failing: {kind.name}",
-                f"{kind.title}: {one.failing} failed {settings.UAC_STUCK_ATTEMPTS} times or more"
-                " and are retried at growing intervals.",
+                f"{kind.title}: {one.failing} failed {settings.UAC_STUCK_ATTEMPTS} times or more;"
+                " retried at growing intervals.",
             )
         if one.dead >= settings.UAC_ALARM_STUCK:
             yield AlarmCondition(
@@ -231,7 +231,7 @@ def _of_models() -> Iterator[AlarmCondition]:
         why = "; ".join(outcome.label for outcome in one.outcomes)
         yield AlarmCondition(
             f"model: {one.model}",
-            f"The last calls of {one.model} for {whose} failed ({why}): messages wait.",
+            f"The last calls to {one.model} for {whose} failed ({why}): messages are waiting.",
             patience=0 if one.is_unusable else settings.UAC_ALARM_WAITING_SECONDS,
         )
 
@@ -254,15 +254,15 @@ def _of_embeddings() -> Iterator[AlarmCondition]:
     told = []
     if failed:
         why = "; ".join(outcome.label for outcome in failed.outcomes)
-        told.append(f"Calls of {failed.model} fail ({why}).")
+        told.append(f"Calls to {failed.model} fail ({why}).")
     if number:
         error = behind.order_by("-attempts").values_list("last_error", flat=True).first() or ""
         told.append(
-            f"{number} users' logs are waiting for embeddings: {error.partition(': ')[2][:500]}"
+            f"Users whose logs wait for embeddings: {number}. {error.partition(': ')[2][:500]}"
         )
     yield AlarmCondition(
         "embeddings",
-        f"{' '.join(told)} Searches use words only where there are no vectors.",
+        f"{' '.join(told)} Where vectors are missing, searches use words only.",
         patience=0 if failed and failed.is_unusable else settings.UAC_ALARM_WAITING_SECONDS,
     )
 
@@ -282,8 +282,8 @@ def _of_queues() -> Iterator[AlarmCondition]:
         if queue.oldest > settings.UAC_ALARM_WAITING_SECONDS:
             yield AlarmCondition(
                 f"queue: {queue.name}",
-                f"The queue {queue.name} has {queue.hints} hints, the oldest for"
-                f" {_words(queue.oldest)}: no worker consumes it.",
+                f"The queue {queue.name} has {queue.hints} hints, the oldest of them sent"
+                f" {_words(queue.oldest)} ago: no worker consumes the queue.",
             )
 
 
@@ -389,15 +389,17 @@ def _mail(alarm: Alarm, people: Collection[str]) -> EmailMessage:
     when = alarm.cleared_at if is_over else alarm.raised_at
     others = [one.detail for one in raised() if one.pk != alarm.pk]
     lines = [
-        f"Over since {when:%Y-%m-%d %H:%M:%S} UTC. It was:" if is_over else f"{when:%H:%M:%S} UTC:",
+        f"Cleared at {when:%Y-%m-%d %H:%M:%S} UTC:"
+        if is_over
+        else f"Raised at {when:%H:%M:%S} UTC:",
         alarm.detail,
-        *(["", "Besides:", *others] if others else []),
+        *(["", "Other raised alarms:", *others] if others else []),
         "",
         f"{settings.UAC_BASE_URL.rstrip('/')}/admin/memory/alarm/work/",
-        "What each alarm means, and what to do: docs/operations.md",
+        "For what each alarm means and what to do, see docs/operations.md",
     ]
     return EmailMessage(
-        subject=f"[UaC] {'over' if is_over else 'ALARM'}: {alarm.name}",
+        subject=f"[UaC] {'cleared' if is_over else 'ALARM'}: {alarm.name}",
         body="\n".join(lines) + "\n",
         to=list(people),
         headers={"Auto-Submitted": "auto-generated"},

@@ -41,7 +41,10 @@ def validate_server_settings() -> dict[str, str]:
         if named:
             importlib.import_module(EXPORTER)
     except ImportError:
-        told = "The packages for traces are not installed: install the extra `traces`, or unset it."
+        told = (
+            "The packages for traces are missing: install the extra `traces`, or unset this"
+            " variable."
+        )
         return dict.fromkeys(named, told)
     return {}
 
@@ -77,7 +80,7 @@ def span(
 ) -> Iterator[Span]:
     """Trace a block as a span; its parent is given by `parent`, or is the enclosing block's span.
 
-    `parent` are the headers of a request or a hint. An exception marks the span with its type.
+    `parent` has the headers of a request or a hint. An exception marks the span with its type.
     """
     if _tracer is None:
         yield INVALID_SPAN

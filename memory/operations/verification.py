@@ -83,7 +83,7 @@ def workspace_problems(workspace: Workspace) -> Iterator[Discrepancy]:
 def _outcome_problems(user: MemoryUser) -> Iterator[str]:
     counts = log.coverage(user)
     if counts.pending < 0:
-        yield f"{-counts.pending} more outcomes than entries"
+        yield f"there are {-counts.pending} more outcomes than entries"
     outcomes = EntryOutcome.objects.filter(user=user)
     for seq in _some(outcomes.filter(Q(seq__gt=user.last_seq) | Q(seq__lt=1)), "seq"):
         yield f"an outcome for entry {seq}, which is not in the log"
@@ -215,15 +215,15 @@ def _alert_problems(user: MemoryUser) -> Iterator[str]:
     originals = of_user.listed().filter(pk=OuterRef("duplicate_of"))
     orphans = of_user.filter(~Exists(originals), duplicate_of__isnull=False)
     for pk in _some(orphans):
-        yield f"alert {pk} is a duplicate of an alert that is not the user's"
+        yield f"alert {pk} is a duplicate of an alert that does not belong to the user"
     for alert in islice(duplicates.find_orphans(of_user), NAMED):
-        yield f"alert {alert.pk} is not listed, although it is no duplicate of a listed alert"
+        yield f"alert {alert.pk} is not listed, although it does not duplicate a listed alert"
     for pk in _some(of_user.filter(resolved, resolved_at=None)):
-        yield f"alert {pk} is resolved without a time"
+        yield f"alert {pk} is resolved but has no time of resolution"
     for pk in _some(of_user.filter(~resolved, resolved_at__isnull=False)):
         yield f"alert {pk} is live but has a time of resolution"
     for pk in _some(_of_others(of_user, user, "last_run__user")):
-        yield f"alert {pk} was found by another user's run"
+        yield f"alert {pk} was raised by another user's run"
     events = erasure_registry.rows_of(AlertEvent, user).exclude(workspace=user.workspace_id)
     for pk in _some(events):
         yield f"event {pk} is in the feed of another workspace"
@@ -285,7 +285,7 @@ def _merge_problems(user: MemoryUser) -> Iterator[str]:
     if merge is None:
         return
     if merge.due_at is None and merge.cursor_seq < merge.last_seq:
-        yield f"the merge is done, but reached entry {merge.cursor_seq} of {merge.last_seq}"
+        yield f"the merge is done, but reached only entry {merge.cursor_seq} of {merge.last_seq}"
     said = LogEntry.objects.filter(user=user).exclude(kind=EntryKind.REDACTION)
     for seq in _some(said.filter(seq__gt=merge.last_seq), "seq"):
         yield f"entry {seq} was appended after the merge"
@@ -298,7 +298,9 @@ def _merge_problems(user: MemoryUser) -> Iterator[str]:
     end = MemoryUser.objects.get(pk=merge.user_id).last_seq
     beyond = CopiedEntries.objects.annotate(end=F("seq") + F("number") - 1)
     for row in beyond.filter(merge=merge, end__gt=end)[:NAMED]:
-        yield f"entry {row.from_seq} was copied as {row.seq}, which is not in that log"
+        yield (
+            f"entry {row.from_seq} was copied as entry {row.seq}, which the other log does not have"
+        )
     # If only retention has emptied a message, its copy stays.
     gone = [seq for seq, _ in redaction.moments(user.pk) if seq <= merge.last_seq]
     became = copies.became(merge, gone)
@@ -331,12 +333,14 @@ def _search_problems(user: MemoryUser) -> Iterator[str]:
     own = Count("parts", filter=Q(parts__number__lte=F("blocks") + 1))
     parts = segments.filter(version=VERSION).annotate(number=own)
     for segment in parts.exclude(number=F("blocks") + 2):
-        yield f"the search segment {segment} has missing parts"
+        yield f"the search segment {segment} is missing parts"
     gone = LogEntry.objects.filter(user=user, redacted_at__isnull=False)
     for seq, at in gone.values_list("seq", "redacted_at").iterator():
         older = segments.filter(first_seq__lte=seq, last_seq__gte=seq, created_at__lt=at)
         for segment in older:
-            yield f"the search segment {segment} contains entry {seq} as before its redaction"
+            yield (
+                f"the search segment {segment} contains entry {seq} as it was before its redaction"
+            )
 
 
 def _event_problems(workspace: Workspace) -> Iterator[str]:
@@ -379,7 +383,7 @@ def _delivery_problems(workspace: Workspace) -> Iterator[str]:
     for pk in _some(deliveries.filter(pending, settled_at__isnull=False)):
         yield f"delivery {pk} is pending but was settled: it would be sent again"
     for pk in _some(deliveries.filter(~pending, settled_at=None)):
-        yield f"delivery {pk} is settled without a time"
+        yield f"delivery {pk} is settled but has no settlement time"
 
 
 def _erasure_problems(user: MemoryUser) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Encryption of database content: keys of language models, prompts and answers.
 
 `UAC_ENCRYPTION_KEYS` lists the keys, newest first: the first encrypts, each decrypts. So a key is
-rotated by putting a new one before it; after `manage.py reencrypt` the old one can be removed.
+rotated by putting a new one before it; after `manage.py reencrypt`, the old key can be removed.
 """
 
 import functools
@@ -11,7 +11,7 @@ from django.conf import settings
 
 
 class EncryptionError(Exception):
-    """There is no key to encrypt with, or none that decrypts."""
+    """There is no key to encrypt with, or no key decrypts the content."""
 
 
 def available() -> bool:
@@ -56,8 +56,8 @@ def validate_server_settings() -> dict[str, str]:
 
 def _undecipherable() -> EncryptionError:
     return EncryptionError(
-        "None of UAC_ENCRYPTION_KEYS decrypts the stored content: add the key with which it was"
-        " encrypted."
+        "None of the UAC_ENCRYPTION_KEYS can decrypt the stored content: add the key with which it"
+        " was encrypted."
     )
 
 

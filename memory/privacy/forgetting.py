@@ -319,7 +319,7 @@ def _forget_versions(user: MemoryUser, seqs: Collection[int], traces: Traces) ->
         keys[domain, collection].add(key)
     for (domain, collection), some in keys.items():
         retired.filter(domain=domain, collection=collection, key__in=some).delete()
-    for domain, key in traces.keys:  # added and retired at once: in no file
+    for domain, key in traces.keys:  # added and retired in the same version: in no file
         retired.filter(domain=domain, key=key, path="").delete()
     records = traces.records - traces.kept
     telling = _Telling(frozenset(seqs), records, {(one.domain, one.key) for one in records})
@@ -340,7 +340,7 @@ def _forget_versions(user: MemoryUser, seqs: Collection[int], traces: Traces) ->
 
 @dataclass(frozen=True)
 class _Telling:
-    """The edits that reveal some entries: those based on one, or naming something that is.
+    """The edits that reveal some entries: those based on one, or naming something based on one.
 
     The reasons for dismissing other entries may quote them, too.
     """
@@ -350,7 +350,10 @@ class _Telling:
     keys: Collection[tuple[str, str]]
 
     def includes(self, edit: Mapping[str, Any], files: Collection[str]) -> bool:
-        """Tell whether an edit does; `files` are its version's files that are based on one."""
+        """Return whether an edit reveals the entries.
+
+        `files` are the files of its version that are based on one of them.
+        """
         op = edit.get("op")
         if op == "dismiss" or not self.seqs.isdisjoint(edit.get("sources", ())):
             return True
@@ -430,7 +433,7 @@ def _forget_requests(user: MemoryUser, seqs: Collection[int], emptied: Collectio
     Without its hash, a repeated request is refused instead of bringing back what was redacted.
     """
     keys = IdempotencyKey.objects.filter(user=user).exclude(fingerprint="")
-    # The result of a request: numbers of entries, or the id of a run, an alert or the like.
+    # The result of a request: numbers of entries, or an id, such as that of a run or an alert.
     wrote = [
         key.pk
         for key in keys.only("reference")
@@ -453,7 +456,7 @@ def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
     outcomes.exclude(reason__startswith=UNDONE).exclude(reason=REASON).filter(
         Exists(said), outcome__in=[Outcome.DISMISSED, Outcome.REJECTED]
     ).update(reason=TOLD)
-    # Keep the fact of the rollback: it determines the outcome if the rollback is undone in turn.
+    # Keep the fact of the rollback: it determines the outcome if that rollback is later undone.
     short = (F("reason"), Value(rf"^({UNDONE} \d+).*"), Value(r"\1"))
     EntryOutcome.objects.filter(user=user, reason__startswith=UNDONE).update(
         reason=Func(*short, function="regexp_replace", output_field=TextField())

@@ -44,9 +44,9 @@ def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> Lo
     """Redact these entries of the user's log, and all that were derived from them.
 
     Their copies and originals in the logs of merged users are redacted, too. Returns the log entry
-    that records the redaction; if all were redacted before, the earlier one. `by` names who asked
-    for it (`key:…`, `staff:…`), `reason` says why: both stay on record. Raises UnknownEntries, and
-    RedactionRefused for an entry that itself records a redaction, or if no entry is named.
+    that records the redaction; if all were redacted before, the earlier one. `by` names the
+    requester (`key:…`, `staff:…`), `reason` says why: both stay on record. Raises UnknownEntries,
+    and RedactionRefused for an entry that itself records a redaction, or if no entry is named.
     """
     asked = sorted(set(seqs))
     if not asked:
@@ -57,13 +57,15 @@ def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> Lo
         known = {entry.seq: entry for entry in _short(locked).filter(seq__in=asked)}
         if missing := [seq for seq in asked if seq not in known]:
             raise UnknownEntries(
-                f"The log has no entry {missing[0]}: it has 1 to {locked.last_seq}."
+                f"The log has no entry {missing[0]}: its last entry is {locked.last_seq}."
                 if locked.last_seq
                 else f"The log has no entry {missing[0]}: it is empty."
             )
         for entry in known.values():
             if entry.kind == EntryKind.REDACTION:
-                raise RedactionRefused(f"Entry {entry.seq} is a redaction, which stays on record.")
+                raise RedactionRefused(
+                    f"Entry {entry.seq} records a redaction and cannot itself be redacted."
+                )
         found = copies.everywhere(locked, asked, lambda pk, some: set(closure(rows[pk], some)))
         whole = sorted(found.pop(locked.pk))
         for pk, others in found.items():
@@ -176,7 +178,7 @@ def first_since(
 ) -> int | None:
     """Return the first entry that a version has seen and that was redacted after it was made.
 
-    `redacted` comes from `moments`. None if there is none.
+    `redacted` comes from `moments`. Returns None if there is no such entry.
     """
     seen, since = checkpoint.seen_seq, checkpoint.created_at
     return min((seq for seq, at in redacted if seq <= seen and at > since), default=None)

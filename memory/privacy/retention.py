@@ -2,7 +2,7 @@
 
 - A message loses its content. What was derived from it stays: this is not a redaction, and nothing
   in the log records it except the entry itself. A message that is still pending is kept.
-- A run is deleted with its results, except the last one that found a live alert.
+- A run is deleted with its results, except the last run that found a live alert.
 - A call of a language model is deleted; its spending stays in the ledger.
 """
 

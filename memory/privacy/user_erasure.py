@@ -85,13 +85,13 @@ class ErasureRefused(ValueError):
 
 
 def ask(user: MemoryUser, *, by: str, reason: str) -> UserErasure:
-    """Erase the user: at once nobody can find them any more, and soon their data is gone.
+    """Erase the user: nobody can find them from now on, and their data is removed soon.
 
     Users that were merged into this one are the same person, and are erased with it. Returns the
-    erasure; if somebody else had erased the user meanwhile, the earlier one. `by` names who asked
-    for it (`key:…`, `staff:…`), `reason` says why: both stay. Raises ErasureRefused without a
-    reason, or for one that contains a name which is to be removed, and UserMerged for a user that
-    was merged into another and is erased with that one.
+    erasure; if somebody else had erased the user meanwhile, the earlier one. `by` names the
+    requester (`key:…`, `staff:…`), `reason` says why: both stay on record. Raises ErasureRefused
+    without a reason, or for a reason that contains a name to be removed, and UserMerged for a user
+    that was merged into another user and is erased together with that user.
     """
     if not reason.strip():
         raise ErasureRefused("Give a reason: it stays on record.")
@@ -189,7 +189,7 @@ def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
 
 
 def _take(work: QuerySet[Any]) -> None:
-    """Take the leases of these rows; due work is not due any more."""
+    """Take the leases of these rows away; due work is no longer due."""
     due = {"due_at": None} if hasattr(work.model, "due_at") else {}
     work.update(token=F("token") + 1, lease_owner="", lease_expires_at=None, **due)
 
@@ -274,7 +274,7 @@ def _take_away(row: UserErasure, user: MemoryUser, model: type[models.Model]) ->
 
 
 def _delete(model: type[models.Model], keys: Collection[Any]) -> None:
-    """Delete rows that nothing references any more, except references that are set to NULL."""
+    """Delete rows that nothing references except foreign keys that are set to NULL."""
     for relation in model._meta.get_fields(include_hidden=True):
         if isinstance(relation, ManyToOneRel) and relation.on_delete is models.SET_NULL:
             pointing = relation.related_model._base_manager
@@ -343,12 +343,12 @@ def _transactions(which: str) -> int:
 
 
 def asked_of(host: str) -> list[int]:
-    """Return the users about whom this host is asked to keep nothing."""
+    """Return the users whose data this host is asked to discard."""
     return list(waiting().filter(hosts__contains=[host]).values_list("user_id", flat=True))
 
 
 def kept_nothing(host: str, users: Collection[int]) -> None:
-    """Record that this host no longer holds anything about these users, and will not again."""
+    """Record that this host no longer holds anything about these users, and never will again."""
     without = Func(
         F("hosts"), Value(host), function="array_remove", output_field=UserErasure.hosts.field
     )

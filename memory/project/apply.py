@@ -81,7 +81,8 @@ def _add(project: Project, edit: Add) -> None:
     where = f"{edit.domain}.{edit.class_name}"
     if not class_.is_record:
         raise EditError(
-            "not_a_record", f"{where} is only a part of records: add a record that contains it"
+            "not_a_record",
+            f"{where} is not a record class: add a record that contains such an object",
         )
     name = edit.collection
     if name is None:
@@ -93,14 +94,15 @@ def _add(project: Project, edit: Add) -> None:
     held = domain.collections.get(name)
     if edit.singleton and name in domain.singletons:
         raise EditError(
-            "singleton_exists", f"{edit.domain}.{name} exists: change it with update, or retire it"
+            "singleton_exists",
+            f"{edit.domain}.{name} already exists: change it with update, or retire it",
         )
     if held is None or edit.singleton:
         check_new_holder(domain, name)
     elif held.class_name != class_.name:
         raise EditError(
             "wrong_collection",
-            f"{edit.domain}.{name} holds {held.class_name}: name another collection",
+            f"{edit.domain}.{name} contains {held.class_name} records: name another collection",
         )
     key = edit.key
     if key is None:
@@ -168,7 +170,9 @@ def _write_constraint(project: Project, edit: WriteConstraint) -> None:
 def _delete_constraint(project: Project, edit: DeleteConstraint) -> None:
     if edit.name not in project.outline.constraints:
         known = ", ".join(project.outline.constraints) or "none"
-        raise EditError("unknown_constraint", f"no constraint {edit.name!r}: there is {known}")
+        raise EditError(
+            "unknown_constraint", f"there is no constraint {edit.name!r} (existing: {known})"
+        )
     project.delete_constraint(edit.name)
 
 
@@ -186,8 +190,8 @@ def _conflict(project: Project, edit: Conflict) -> None:
     if not 0 < len(about) <= MAX_ABOUT:
         raise EditError(
             "malformed",
-            f"conflict.about must describe in 1 to {MAX_ABOUT} characters what the records"
-            " disagree on",
+            f"conflict.about must describe what the records disagree on, in 1 to {MAX_ABOUT}"
+            " characters",
         )
     if len(set(edit.records)) < 2:
         raise EditError("malformed", "conflict.records must name at least two records")
@@ -199,8 +203,8 @@ def _conflict(project: Project, edit: Conflict) -> None:
         conflicts.DOMAIN,
         conflicts.CLASS,
         {"about": about, "records": names},
-        # It also cites the sources of these records, so that an alert about it leads to all of the
-        # statements.
+        # The conflict also cites the sources of these records, so that an alert about it leads
+        # to all of the statements.
         tuple({*edit.sources, *(seq for record in records for seq in record.sources)}),
         collection=conflicts.COLLECTION,
         derived=(("records", "names of records"),),
@@ -226,12 +230,12 @@ def _existing_record(project: Project, record_id: RecordId) -> Record:
         known = ", ".join(holders) or "none"
         raise EditError(
             "unknown_collection",
-            f"{record_id.domain} has no {record_id.collection!r}: it has {known}"
+            f"{record_id.domain} has no collection {record_id.collection!r}: it has {known}"
             + places_of(project, record_id.collection),
         )
     record = project.record(record_id)
     if record is None:
-        raise EditError("unknown_key", f"{where} has no {record_id.key!r}: add it with add")
+        raise EditError("unknown_key", f"{where} has no record {record_id.key!r}: add it with add")
     return record
 
 
@@ -239,10 +243,13 @@ def _check_unused(project: Project, record_id: RecordId) -> None:
     location = project.find(record_id)
     if location and location.retired:
         raise EditError(
-            "key_retired", f"{'.'.join(record_id)} was retired; a key is never used again"
+            "key_retired",
+            f"{'.'.join(record_id)} was retired; a key is never used again: choose another key",
         )
     if location:
-        raise EditError("key_exists", f"{'.'.join(record_id)} exists: change it with update")
+        raise EditError(
+            "key_exists", f"{'.'.join(record_id)} already exists: change it with update"
+        )
 
 
 _APPLY: Mapping[type, Callable[[Project, Any], None]] = {

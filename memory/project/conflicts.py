@@ -1,7 +1,7 @@
 """Conflicts: the class and constraint by which a project represents contradictory statements.
 
 Both statements stay as they are. A record of the class `Conflict` says what they are about and
-which records hold them, and a constraint, written with the first conflict, fires for each such
+which records contain them, and a constraint, written with the first conflict, fires for each such
 record until it is retired.
 """
 
@@ -19,7 +19,7 @@ _DEFINE = DefineClass(
     DOMAIN,
     CLASS,
     tuple(FieldSpec(name, type_) for name, type_ in FIELDS.items()),
-    doc="Statements that contradict each other, until it is known which of them holds.",
+    doc="Statements that contradict each other, until it is known which of them is true.",
 )
 
 _SOURCE = '''\
@@ -33,7 +33,7 @@ from uac import Alert, warning
 
 
 def check(today: datetime.date) -> Iterator[Alert]:
-    """Of statements that contradict each other, somebody has to say which one holds."""
+    """Report statements that contradict each other until somebody says which one is true."""
     for conflict in conflicts:
         yield warning(f"Conflicting statements: {conflict.about}", evidence=[conflict])
 '''
@@ -48,7 +48,7 @@ from uac.testing import run_check
 TODAY = datetime.date(2026, 1, 1)
 
 
-def test_speaks() -> None:
+def test_fires() -> None:
     conflict = Conflict(
         key="conflict-2", about="moving day", records=["home.moves.move-1", "home.moves.move-2"]
     )
@@ -57,7 +57,7 @@ def test_speaks() -> None:
     assert alert.message == "Conflicting statements: moving day"
 
 
-def test_is_silent() -> None:
+def test_does_not_fire() -> None:
     assert run_check(conflicts, today=TODAY, conflicts=[]) == []
 """
 
@@ -84,7 +84,7 @@ def missing_parts(project: Project) -> list[DefineClass | WriteConstraint]:
         missing.append(_DEFINE)
     held = domain.collections.get(COLLECTION)
     if COLLECTION in domain.names() and (held is None or held.class_name != CLASS):
-        raise _taken(f"{DOMAIN}.{COLLECTION} does not hold {CLASS}")
+        raise _taken(f"{DOMAIN}.{COLLECTION} does not contain {CLASS} records")
     if CONSTRAINT not in project.outline.constraints:
         missing.append(_WRITE)
     elif f"domains.{DOMAIN}" not in project.source(f"constraints/{CONSTRAINT}.py"):

@@ -103,7 +103,7 @@ def conform_some_fields(
             known = ", ".join(field.name for field in class_.fields) or "no fields"
             raise EditError(
                 "unknown_field",
-                f"{where} has no field {name!r}: it has {known}; add a new one with add_field",
+                f"{where} has no field {name!r}: it has {known}; add a new field with add_field",
             )
         fields[name] = conform(value, field.type, domain, f"{where}.{name}")
     return fields
@@ -137,7 +137,7 @@ def infer_scalar(value: object, where: str) -> Type:
             raise EditError(
                 "impossible_date",
                 f"{where}: {value!r} looks like a date but is not a valid one: correct it, or"
-                " declare the field as PartialDate if a part of it is unknown",
+                " declare the field as PartialDate if part of the date is unknown",
             )
         case str():
             return Scalar("str")
@@ -162,7 +162,7 @@ def _conform_union(value: object, type_: Union, domain: Domain, where: str) -> V
     alternatives = members_of(core)
     if len(alternatives) == 1:
         return conform(value, core, domain, where)
-    # A text is taken as a date, an enum member or a key if it can be one, otherwise as a string.
+    # A text is read as a date, an enum member or a key if possible, otherwise as a string.
     for alternative in sorted(alternatives, key=lambda member: member == Scalar("str")):
         try:
             return conform(value, alternative, domain, where)
@@ -175,7 +175,7 @@ def _clash(value: object, type_: Type, domain: Domain, where: str) -> EditError:
     if type_ == UNKNOWN:
         return EditError(
             "type_clash",
-            f"{where} has no type yet and got {shown(value)}: give it one with widen_field",
+            f"{where} has no type yet but got {shown(value)}: give it a type with widen_field",
         )
     if type(value) is int and value.bit_length() > _MAX_BITS:
         return EditError(
@@ -187,8 +187,8 @@ def _clash(value: object, type_: Type, domain: Domain, where: str) -> EditError:
         expected += f" ({', '.join(members)})"
     return EditError(
         "type_clash",
-        f"{where} holds {expected} and got {shown(value)}: correct the value, use another field, "
-        "or widen the field with widen_field",
+        f"{where} has type {expected} but got {shown(value)}: correct the value, use another field,"
+        " or widen the field with widen_field",
     )
 
 

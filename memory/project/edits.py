@@ -63,7 +63,7 @@ class AddField:
 
 @dataclass(frozen=True)
 class WidenField:
-    """Give a field a wider type, which holds all values of the old one."""
+    """Give a field a wider type, which includes all values of the old one."""
 
     op: ClassVar = "widen_field"
     domain: str
@@ -268,7 +268,7 @@ def _build(class_: type[Any], arguments: Mapping[str, object], where: str) -> An
     if unknown:
         raise EditError(
             "malformed",
-            f"{where} has no {unknown[0]!r}: it takes {', '.join(attributes)}",
+            f"{where} does not take {unknown[0]!r}: it takes {', '.join(attributes)}",
         )
     values = {}
     for name, attribute in attributes.items():
@@ -296,12 +296,12 @@ def _source(value: object, where: str) -> str:
 
 def _text(value: object, where: str) -> str:
     if not isinstance(value, str):
-        raise _malformed(where, "a text", value)
+        raise _malformed(where, "a string", value)
     try:
         value.encode()
     except UnicodeEncodeError:
         raise EditError(
-            "bad_text", f"{where} contains half of a surrogate pair: send valid Unicode"
+            "bad_text", f"{where} contains a lone surrogate: send valid Unicode"
         ) from None
     return value
 

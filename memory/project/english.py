@@ -11,8 +11,8 @@ with patch("typeguard.typechecked", lambda function: function):
 
 ENGINE = inflect.engine()
 
-# Singulars that the library mistakes for plurals ("lens" for that of "len", "regimen" for that of
-# "regiman"), or whose plural it forms like that of "man".
+# Singulars that the library mistakes for plurals ("lens" for the plural of "len", "regimen" for the
+# plural of "regiman"), or whose plural it forms like the plural of "man".
 NOUNS = {
     **{
         word: f"{word}s"

@@ -68,10 +68,10 @@ def read_whole(files: Mapping[str, str]) -> Whole:
     """Parse a project to take over as a whole; raises ProjectError if it is not in our form."""
     outline, records = load(files)
     if not outline.domains and not outline.constraints:
-        raise ProjectError("manifest.py", "contains no domain and no constraint")
+        raise ProjectError("manifest.py", "contains neither a domain nor a constraint")
     tests = {f"tests/test_{name}.py" for name in outline.constraints}
     if strange := tests ^ set(outline.tests):
-        raise ProjectError(min(strange), "a constraint and its tests belong together")
+        raise ProjectError(min(strange), "a constraint and its tests must both be present")
     for path in (f"constraints/{name}.py" for name in outline.constraints):
         if is_old_constraint(files[path]):
             raise ProjectError(path, "is an old-style constraint, which does not import uac")
@@ -158,11 +158,9 @@ def _take_over_order(project: Project, domain: Domain) -> None:
         known = made.classes[class_.name]
         order = [known.field(field.name) or field for field in class_.fields]
         if len(known.fields) != len(order) or replace(known, fields=tuple(order)) != class_:
-            raise ProjectError(
-                domain.schema_path, f"{class_.name} has a form that edits cannot produce"
-            )
+            raise ProjectError(domain.schema_path, f"{class_.name} cannot be produced by edits")
     if made.enums != domain.enums:
-        raise ProjectError(domain.schema_path, "has an enum in a form that edits cannot produce")
+        raise ProjectError(domain.schema_path, "has an enum that cannot be produced by edits")
     project.set_domain(replace(made, classes=domain.classes, enums=domain.enums))
     for collection in domain.collections.values():
         check_new_holder(project.outline.domains[domain.name], collection.name)
@@ -264,14 +262,14 @@ def _read(project: Project, name: str, files: Mapping[str, str | None]) -> _Read
     for path, text in files.items():
         if text is None:
             raise EditError(
-                "file_deleted", f"{path} cannot be deleted: retire its records by edits"
+                "file_deleted", f"{path} cannot be deleted: retire its records with edits"
             )
         texts[path] = text
     if old.schema_path not in texts:
         raise ProjectError(old.schema_path, "is missing: the domain does not exist yet")
     new, records = load_domain(name, texts)
     if strange := sorted(texts.keys() - {new.schema_path, *new.state_paths()}):
-        raise ProjectError(strange[0], "is not a file of the domain: no list continues in it")
+        raise ProjectError(strange[0], "does not belong to the domain: no list continues in it")
     before = {
         record_id: record
         for held in (*old.collections, *old.singletons)
@@ -288,7 +286,7 @@ def _read(project: Project, name: str, files: Mapping[str, str | None]) -> _Read
             "record_lost",
             f"the files omit {', '.join(lost[:MAX_NAMED])}"
             + (f" and {len(lost) - MAX_NAMED} more" if len(lost) > MAX_NAMED else "")
-            + ": include them, or retire them by edits in the same proposal",
+            + ": include them, or retire them with edits in the same proposal",
         )
     return _Read(old, new, before, after)
 
@@ -329,10 +327,12 @@ def _define_class(domain: Domain, class_: Class) -> Edit:
 def _of_class(domain: Domain, old: Class, new: Class, where: str) -> Iterator[Edit]:
     named = f"{where}: {new.name}"
     if (old.is_record, old.doc) != (new.is_record, new.doc):
-        raise EditError("class_changed", f"{named} has another base or documentation: keep them")
+        raise EditError(
+            "class_changed", f"{named} has a different base class or docstring: keep the old ones"
+        )
     if gone := [field.name for field in old.fields if new.field(field.name) is None]:
         raise EditError(
-            "field_lost", f"{named} omits the field {gone[0]!r}: keep it, or rename it by an edit"
+            "field_lost", f"{named} omits the field {gone[0]!r}: keep it, or rename it with an edit"
         )
     for field in new.fields:
         known = old.field(field.name)
@@ -343,7 +343,9 @@ def _of_class(domain: Domain, old: Class, new: Class, where: str) -> Iterator[Ed
         if known.type != field.type:
             yield WidenField(domain.name, new.name, field.name, type_)
         elif known.default != field.default:
-            raise EditError("default_changed", f"{named}.{field.name} has another default: keep it")
+            raise EditError(
+                "default_changed", f"{named}.{field.name} has a different default: keep the old one"
+            )
 
 
 def _of_records(
@@ -364,7 +366,7 @@ def _of_records(
             continue
         if old.class_name != record.class_name:
             raise EditError(
-                "class_changed", f"{'.'.join(record_id)} has another class: keep its class"
+                "class_changed", f"{'.'.join(record_id)} has a different class: keep the old one"
             )
         changed = _changed(domain.classes[record.class_name], old, record)
         if changed or set(record.sources) - set(old.sources):
@@ -409,6 +411,8 @@ def _of_constraints(project: Project, files: Mapping[str, str | None]) -> Iterat
             yield DeleteConstraint(name)
         elif source is None or tests is None:
             missing = paths[0] if source is None else paths[1]
-            raise ProjectError(missing, "is missing: a constraint and its tests belong together")
+            raise ProjectError(
+                missing, "is missing: a constraint and its tests must both be present"
+            )
         elif [source, tests] != before:
             yield WriteConstraint(name, source, tests)

@@ -19,7 +19,7 @@ FROZEN = "legacy/frozen/"
 
 
 def is_legacy(path: str) -> bool:
-    """Return whether a path of the tree is that of a legacy file."""
+    """Return whether a path of the tree belongs to a legacy file."""
     return path.startswith((LIVE, FROZEN))
 
 
@@ -57,7 +57,7 @@ def original_path(path: str) -> str:
 def surroundings(constraint: str, files: Mapping[str, str]) -> dict[str, str]:
     """Return the files that an old-style constraint sees in its folder, by their original paths.
 
-    `files` are those of the whole tree.
+    `files` are the files of the whole tree.
     """
     profile = LIVE if constraint.startswith(LIVE) else FROZEN
     found = {

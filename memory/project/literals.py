@@ -226,7 +226,7 @@ def _value_from_call(node: ast.Call, names: Mapping[str, str]) -> Value:
             case "PartialDate":
                 return PartialDate(_only_string(node))
     except (ValueError, TypeError, ArithmeticError):
-        raise LiteralError(node, "a possible date or number") from None
+        raise LiteralError(node, "a valid date or number") from None
     if not name or "." in name:
         raise LiteralError(node, "a class of the domain")
     return Struct(names.get(name, name), call_fields(node, names))
@@ -234,7 +234,7 @@ def _value_from_call(node: ast.Call, names: Mapping[str, str]) -> Value:
 
 def _numbers(nodes: Sequence[ast.expr], at_most: int) -> Iterator[Any]:
     if len(nodes) > at_most:
-        raise LiteralError(nodes[-1], "no more numbers")
+        raise LiteralError(nodes[-1], f"at most {at_most} numbers")
     for node in nodes:
         value = value_from_node(node, {})
         if type(value) is not int:

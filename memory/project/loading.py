@@ -53,12 +53,14 @@ def load_domain(name: str, files: Mapping[str, str]) -> tuple[Domain, _Records]:
         for module in state.shards[collection]:
             shard_path = f"domains/{name}/{module}.py"
             if shard_path != domain.shard_path(collection, len(shards) + 1):
-                raise ProjectError(path, f"{collection} continues in {module}: the number is wrong")
+                raise ProjectError(
+                    path, f"{collection} continues in {module}, which has the wrong number"
+                )
             if shard_path not in files:
                 raise ProjectError(shard_path, f"is missing, but {path} imports it")
             shard = parse_state(shard_path, files[shard_path], domain)
             if shard.collections != {collection: class_name} or shard.singletons:
-                raise ProjectError(shard_path, f"must hold {collection} and nothing else")
+                raise ProjectError(shard_path, f"must contain {collection} and nothing else")
             shards.append(_shard(shard_path, shard, collection))
             records[shard_path] = shard.records
         domain = domain.with_collection(Collection(collection, class_name, tuple(shards)))

@@ -64,7 +64,7 @@ def manifest_text(
             mark = f"FAILS: {_short(failing[name])} Its rule: " if name in failing else ""
             lines.append(f"  {name}: {mark}{_short(doc)}")
     if outline.legacy_constraints:
-        lines.append("Constraints of another project, kept as they came, outside of all policy:")
+        lines.append("Constraints of another project, kept unchanged and exempt from the policy:")
         lines += [f"  {path}" for path in outline.legacy_constraints]
     if open_alerts:
         lines.append("Open alerts:")

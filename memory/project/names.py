@@ -52,7 +52,9 @@ def check_class_name(name: str, what: str = "class") -> None:
             f"{what} {name!r} must begin with an upper-case letter: write {suggestion!r}",
         )
     if name in RESERVED_CLASSES or keyword.iskeyword(name):
-        raise EditError("bad_name", f"{what} {name!r} is reserved by Python or uac: choose another")
+        raise EditError(
+            "bad_name", f"{what} {name!r} is reserved by Python or uac: choose another name"
+        )
 
 
 def check_lower_name(name: str, what: str) -> None:
@@ -65,7 +67,9 @@ def check_lower_name(name: str, what: str) -> None:
             f"{what} {name!r} must be lower case and begin with a letter: write {suggestion!r}",
         )
     if name in RESERVED_LOWER or keyword.iskeyword(name):
-        raise EditError("bad_name", f"{what} {name!r} is reserved by Python or uac: choose another")
+        raise EditError(
+            "bad_name", f"{what} {name!r} is reserved by Python or uac: choose another name"
+        )
     if _SHARD_SUFFIX.search(name):
         raise EditError(
             "bad_name", f"{what} {name!r} ends like the name of a shard: drop the number"
@@ -92,8 +96,8 @@ def escape_field_name(name: str, where: str) -> str:
     if not bare.isidentifier() or len(bare) > MAX_LENGTH:
         raise EditError(
             "bad_name",
-            f"{name!r:.120} of {where} cannot name a field: use letters, digits and underscores, "
-            f"at most {MAX_LENGTH}",
+            f"{name!r:.120} of {where} cannot be a field name: use at most {MAX_LENGTH} letters, "
+            "digits and underscores",
         )
     if bare != normal:
         return bare.rstrip("_") + "_"

@@ -96,7 +96,7 @@ def parse_state(path: str, source: str, domain: Domain) -> StateSource:
 
 
 def documentation(source: str) -> str:
-    """Return the first line of a constraint's docstring: that of `check`, or of the module."""
+    """Return the first line of a constraint's docstring: of `check`, or else of the module."""
     module = parse_python(source)
     checks = [n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "check"]
     documented: list[ast.FunctionDef | ast.Module] = [*checks, module]
@@ -264,7 +264,7 @@ def _record(node: ast.expr, names: Mapping[str, str], domain: Domain) -> Record:
             case _:
                 arguments.append(keyword)
     if not key:
-        raise LiteralError(node, "a record with its key")
+        raise LiteralError(node, "a record with a key")
     call = ast.Call(func=node.func, args=node.args, keywords=arguments, lineno=node.lineno)
     fields = _normal(call_fields(call, names), class_, domain, node)
     return Record(class_.name, key, fields, sources)
@@ -283,7 +283,9 @@ def _normal(
     unknown = fields.keys() - {field_.name for field_ in class_.fields}
     missing = {f.name for f in class_.fields if f.default is REQUIRED} - fields.keys()
     if unknown or missing:
-        raise LiteralError(node, f"the fields of {class_.name} ({', '.join(unknown | missing)})")
+        wrong = [f"without `{name}`" for name in sorted(unknown)]
+        wrong += [f"including `{name}`" for name in sorted(missing)]
+        raise LiteralError(node, f"the fields of {class_.name}, {', '.join(wrong)}")
     values = {name: _normal_value(value, domain, node) for name, value in fields.items()}
     return normal_fields(values, class_)
 
@@ -294,6 +296,8 @@ def _normal_value(value: Value, domain: Domain, node: ast.expr) -> Value:
     if isinstance(value, Struct):
         class_ = domain.classes.get(value.class_name)
         if class_ is None or class_.is_record:
-            raise LiteralError(node, f"classes of {domain.name}, not {value.class_name}")
+            raise LiteralError(
+                node, f"an object of a class of {domain.name} in place of {value.class_name}"
+            )
         return replace(value, fields=_normal(value.fields, class_, domain, node))
     return value

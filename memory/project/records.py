@@ -82,7 +82,8 @@ def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
     location = project.find(record_id)
     if location and location.retired:
         raise EditError(
-            "key_retired", f"{'.'.join(record_id)} was retired; a key is never used again"
+            "key_retired",
+            f"{'.'.join(record_id)} was retired; a key is never used again: choose another key",
         )
     sources = (entry.seq,)
     if entry.retired:
@@ -125,8 +126,8 @@ def _record_id(project: Project, domain: Domain, entry: RecordEntry) -> RecordId
     if held and held.class_name != entry.type:
         raise EditError(
             "wrong_collection",
-            f"{domain.name}.{collection} holds {held.class_name}, not {entry.type}: name another "
-            "collection",
+            f"{domain.name}.{collection} contains {held.class_name} records, not {entry.type}: name"
+            " another collection",
         )
     key = entry.key
     if key is not None:
@@ -150,7 +151,8 @@ def _escaped(data: object, where: str, depth: int = 0) -> dict[str, object]:
         field_name = escape_field_name(name, where)
         if field_name in fields:
             raise EditError(
-                "bad_name", f"{where} has two names that both become {field_name!r}: rename one"
+                "bad_name",
+                f"{where} has two names that both become {field_name!r}: rename one of them",
             )
         fields[field_name] = _escaped_value(value, f"{where}.{field_name}", depth + 1)
     return fields
@@ -158,7 +160,7 @@ def _escaped(data: object, where: str, depth: int = 0) -> dict[str, object]:
 
 def _escaped_value(value: object, where: str, depth: int) -> object:
     if depth > MAX_DEPTH:
-        raise EditError("too_deep", f"{where} is nested deeper than {MAX_DEPTH}: flatten it")
+        raise EditError("too_deep", f"{where} is nested deeper than {MAX_DEPTH} levels: flatten it")
     if isinstance(value, Mapping):
         return _escaped(value, where, depth)
     if isinstance(value, list):
@@ -201,7 +203,7 @@ class _Draft:
     ) -> dict[str, Value]:
         """Return some fields of an object; its class is changed until they fit."""
         if self.domain.classes[name].is_record != is_record:
-            kind = "only a part of records" if is_record else "a record class"
+            kind = "not a record class" if is_record else "a record class"
             raise EditError(
                 "not_a_record", f"{self.domain.name}.{name} is {kind}: use another type"
             )

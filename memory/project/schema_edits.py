@@ -41,7 +41,7 @@ def define_class(project: Project, edit: DefineClass) -> None:
     if edit.name in domain.names():
         raise EditError(
             "class_exists",
-            f"{edit.domain}.{edit.name} exists: change it with add_field or widen_field",
+            f"{edit.domain}.{edit.name} already exists: change it with add_field or widen_field",
         )
     if edit.members:
         raise EditError("malformed", 'define_class.members are allowed only for the kind "enum"')
@@ -66,15 +66,17 @@ def define_class(project: Project, edit: DefineClass) -> None:
 def _enumeration(edit: DefineClass, domain: Domain) -> Enumeration:
     where = f"{edit.domain}.{edit.name}"
     if edit.fields or edit.collection is not None:
-        raise EditError("malformed", f"{where} is an enum: it has members only")
+        raise EditError("malformed", f"{where} is an enum: it can have only members")
     existing = domain.enums.get(edit.name)
     if existing is None and edit.name in domain.names():
-        raise EditError("class_exists", f"{where} exists and is not an enum: choose another name")
+        raise EditError(
+            "class_exists", f"{where} already exists and is not an enum: choose another name"
+        )
     known = existing.members if existing else ()
     given = dict(edit.members)
     values = [(type(value), value) for _, value in edit.members]
     if len(given) < len(edit.members) or len(set(values)) < len(values) or not given:
-        raise EditError("bad_enum", f"{where} needs members, with unique names and unique values")
+        raise EditError("bad_enum", f"{where} needs members with unique names and unique values")
     for name in given:
         check_enum_member(name, where)
     if any(name not in given or given[name] != value for name, value in known):
@@ -115,7 +117,7 @@ def _resolved(project: Project, domain: Domain, text: str, where: str) -> Type:
             raise EditError(
                 "unknown_class",
                 f"{where}: Ref[{name}] needs a record class: define it first, and write"
-                " Ref[domain.Class] for one of another domain",
+                " Ref[domain.Class] for a class of another domain",
             )
         owner, class_ = found
         return class_.name if owner.name == domain.name else f"{owner.name}.{class_.name}"
@@ -142,13 +144,15 @@ def add_field(project: Project, edit: AddField) -> None:
     domain, class_ = existing_class(project, edit.domain, edit.class_name)
     where = f"{edit.domain}.{edit.class_name}"
     if class_.field(edit.name):
-        raise EditError("field_exists", f"{where}.{edit.name} exists: change it with widen_field")
+        raise EditError(
+            "field_exists", f"{where}.{edit.name} already exists: change it with widen_field"
+        )
     field = _field(project, domain, edit, where)
     if field.default is REQUIRED:
         raise EditError(
             "no_default",
-            f"{where}.{edit.name} needs a default, or a type with `| None`, because there may be"
-            " records",
+            f"{where}.{edit.name} needs a default, or a type with `| None`, because records may"
+            " already exist",
         )
     _set_fields(project, domain, class_, (*class_.fields, field))
 
@@ -162,8 +166,8 @@ def widen_field(project: Project, edit: WidenField) -> None:
     if not is_wider(type_, old.type):
         raise EditError(
             "narrower",
-            f"{where} holds {format_type(old.type)}, which {format_type(type_)} does not include:"
-            f" write {format_type(old.type)} | ...",
+            f"{where} has type {format_type(old.type)}, which {format_type(type_)} does not"
+            f" include: write {format_type(old.type)} | ...",
         )
     new = Field(old.name, type_, old.default)
     _set_fields(project, domain, class_, tuple(new if f is old else f for f in class_.fields))
@@ -257,13 +261,13 @@ def existing_domain(project: Project, name: str) -> Domain:
         known = ", ".join(project.outline.domains) or "none"
         raise EditError(
             "unknown_domain",
-            f"there is no domain {name!r}, only {known}; create a new one with define_class",
+            f"there is no domain {name!r} (existing: {known}): create it with define_class",
         )
     return project.outline.domains[name]
 
 
 def places_of(project: Project, name: str) -> str:
-    """Return where the records are that somebody may mean by this name; empty if unclear.
+    """Return where the records that this name may refer to are; empty if unclear.
 
     The name may be a class, its singular or plural, or a collection of another domain.
     """
@@ -297,5 +301,5 @@ def check_new_holder(domain: Domain, name: str) -> None:
     check_lower_name(name, "collection")
     if name in domain.names():
         raise EditError(
-            "collection_exists", f"{domain.name}.{name} exists: choose another collection"
+            "collection_exists", f"{domain.name}.{name} already exists: choose another name"
         )

@@ -37,7 +37,7 @@ CLOCKS: Final = {"today": "datetime.date", "now": "datetime.datetime"}
 _SEQUENCES = {"Sequence", "collections.abc.Sequence", "typing.Sequence"}
 _RECORDS = {"Record", "uac.Record"}
 _OWN_FIELDS = {"key", "sources"}  # every record has these
-_PARAMETER = "write name: Sequence[Shape], where Shape is a record class of this file"
+_PARAMETER = "write name: Sequence[Shape], where Shape is a record class in this file"
 _ALSO = 'write ALSO = {"Medication": ("Prescription", "Drug"), "Medication.name": ("title",)}'
 
 
@@ -123,7 +123,7 @@ def needs_of(source: str) -> Needs:
     check = next((n for n in body if isinstance(n, ast.FunctionDef) and n.name == "check"), None)
     if check is None:
         raise ShapeError(
-            1, "no check", "define def check(today: datetime.date, …) -> Iterator[Alert]"
+            1, "check is missing", "define def check(today: datetime.date, …) -> Iterator[Alert]"
         )
     clock: Literal["today", "now"] | None = None
     parameters: list[Parameter] = []
@@ -216,18 +216,20 @@ def _parameter(
         ):
             pass
         case other:
-            raise ShapeError(line, f"the parameter {name} is {ast.unparse(other)}", _PARAMETER)
+            raise ShapeError(
+                line, f"the parameter {name} has the type {ast.unparse(other)}", _PARAMETER
+            )
     if class_name not in classes:
         raise ShapeError(
             line,
-            f"the parameter {name} needs {class_name}, which is not a class of this file",
+            f"the parameter {name} needs {class_name}, which is not a class in this file",
             f"define class {class_name}(Record) with the fields that the check reads",
         )
     if default is not None and not (isinstance(default, ast.Tuple) and not default.elts):
         raise ShapeError(
             line,
             f"the parameter {name} has the default {ast.unparse(default)}",
-            "write () as its default if users do not need such a class, or no default",
+            "give it the default () if users do not need such a class, or no default",
         )
     return Parameter(name, _shape(classes[class_name], also), default is not None)
 
@@ -248,8 +250,9 @@ def _shape(node: ast.ClassDef, also: Mapping[str, tuple[str, ...]]) -> Shape:
                 if name in _OWN_FIELDS or name in fields:
                     raise ShapeError(
                         statement.lineno,
-                        f"{node.name}.{name} exists already",
-                        "remove it: every record has key and sources, and each field once",
+                        f"{node.name}.{name} already exists",
+                        "remove it: every record has key and sources, and a field can be"
+                        " declared only once",
                     )
                 type_ = _type(annotation, f"{node.name}.{name}")
                 names = also.get(f"{node.name}.{name}", ())
@@ -259,7 +262,7 @@ def _shape(node: ast.ClassDef, also: Mapping[str, tuple[str, ...]]) -> Shape:
             case _:
                 raise ShapeError(
                     statement.lineno,
-                    f"class {node.name} holds {ast.unparse(statement)[:60]!r}",
+                    f"class {node.name} contains {ast.unparse(statement)[:60]!r}",
                     "write fields with their types, such as name: str",
                 )
     return Shape(node.name, tuple(fields.values()), also.get(node.name, ()))
@@ -281,7 +284,7 @@ def _type(annotation: ast.expr, where: str) -> Type:
     ):
         raise ShapeError(
             annotation.lineno,
-            f"{where} is {ast.unparse(annotation)[:60]}, which no user's data can match",
+            f"{where} has the type {ast.unparse(annotation)[:60]}, which no user's data can match",
             fix,
         )
     return found
@@ -299,7 +302,9 @@ def _also(body: list[ast.stmt], classes: Mapping[str, ast.ClassDef]) -> dict[str
             case _:
                 continue
         if found:
-            raise ShapeError(node.lineno, "ALSO is assigned twice", "write all in one assignment")
+            raise ShapeError(
+                node.lineno, "ALSO is assigned twice", "combine both in one assignment"
+            )
         if not isinstance(value, ast.Dict):
             raise ShapeError(node.lineno, "ALSO is not a dict", _ALSO)
         for key, names in zip(value.keys, value.values, strict=True):
@@ -313,7 +318,7 @@ def _also(body: list[ast.stmt], classes: Mapping[str, ast.ClassDef]) -> dict[str
             if not _is_declared(what, classes):
                 raise ShapeError(
                     line,
-                    f"ALSO names {what!r}, which is not a class or field of this file",
+                    f"ALSO names {what!r}, which is not a class or field in this file",
                     "name a class as 'Medication', and a field as 'Medication.name'",
                 )
             match names:
@@ -380,7 +385,7 @@ def _fit(
     """Return the user's fields by the shape's names, the problems, and the unused fields."""
     where = f"{domain.name}.{class_.name}"
     if not class_.is_record:
-        return {}, [f"{where} is only a part of records, not a record class"], []
+        return {}, [f"{where} is not a record class"], []
     fields: dict[str, UserField] = {}
     wrong: list[str] = []
     left_out: list[str] = []
@@ -391,7 +396,7 @@ def _fit(
             fields[wanted.name] = fitting
             may_be_none = is_optional(fitting.type) and not is_optional(wanted.type)
             if may_be_none and not wanted.has_default:
-                left_out.append(f"{where} without {fitting.name} is left out")
+                left_out.append(f"{where} records without {fitting.name} are left out")
             continue
         problem = [
             f"{where}.{one.name} is {format_type(one.type)}, not {format_type(wanted.type)}"

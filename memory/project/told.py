@@ -37,7 +37,7 @@ class Telling:
     ) -> None:
         """Start with these files, which hold no records: constraints and their tests.
 
-        The fields in `widened`, in the order in which they were widened by hand, are widened as
+        The fields in `widened`, in the order in which they were widened manually, are widened as
         soon as they exist.
         """
         project = Project.from_files(files or {})
@@ -108,7 +108,7 @@ class Telling:
 
 
 def _record_of(edits: Sequence[Edit]) -> RecordId:
-    """Return the record that a typed entry is about: that of its last edit."""
+    """Return the record that a typed entry is about: the record of its last edit."""
     edit = edits[-1]
     assert isinstance(edit, Add | Update | Retire)
     assert edit.collection is not None

@@ -86,7 +86,7 @@ def decode(data: object, where: str, depth: int = 0) -> Any:
     EditError, naming `where`.
     """
     if depth > MAX_DEPTH:
-        raise EditError("too_deep", f"{where} is nested deeper than {MAX_DEPTH}: flatten it")
+        raise EditError("too_deep", f"{where} is nested deeper than {MAX_DEPTH} levels: flatten it")
     if isinstance(data, list):
         return [decode(item, where, depth + 1) for item in data]
     if not isinstance(data, dict):

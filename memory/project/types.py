@@ -198,7 +198,7 @@ def type_from_node(node: ast.expr, names: Mapping[str, str] | None = None, depth
     """
     if depth > MAX_DEPTH:
         raise EditError(
-            "bad_type", f"a type may be nested at most {MAX_DEPTH} deep: define a class"
+            "bad_type", f"a type may be nested at most {MAX_DEPTH} levels deep: define a class"
         )
     match node:
         case ast.Constant(value=None):
@@ -249,7 +249,7 @@ def _expression(text: str) -> ast.expr:
 def _refused(text: str) -> EditError:
     return EditError(
         "bad_type",
-        f"{text!r} is not a valid type of a field: use str, int, float, bool, datetime.date,"
+        f"{text!r} is not a valid field type: use str, int, float, bool, datetime.date,"
         " datetime.datetime, datetime.time, decimal.Decimal, PartialDate, an enum or dataclass of"
         " the domain, Ref[Class], list[...], or alternatives joined with |",
     )

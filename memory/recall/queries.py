@@ -39,7 +39,7 @@ def version_of(known: Known) -> Checkpoint:
     if known.stored is None:
         raise NoState(
             "This user has no checkpoint yet, so there is no state to query; append typed records"
-            " first, with ?wait= to know when they are in."
+            " first, with ?wait= to wait until they are processed."
             if known.user.head is None
             else "There was no checkpoint at that moment, so there is no state to query."
         )
@@ -94,7 +94,8 @@ def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
 
 def _no_constraint(name: str) -> NoSuchConstraint:
     return NoSuchConstraint(
-        f"There is no constraint {name!r}: neither the user's nor a live one of the workspace."
+        f"There is no constraint {name!r}: neither one of the user's nor a live workspace"
+        " constraint."
     )
 
 

@@ -135,7 +135,9 @@ def records_in(checkpoint: Checkpoint, domain: Domain, name: str, page: int) -> 
     else:
         raise LookupError(f"The domain {domain.name!r} has no collection {name!r}.")
     if not 1 <= page <= len(paths):
-        raise LookupError(f"{domain.name}.{name} has {len(paths)} pages, no page {page}.")
+        raise LookupError(
+            f"{domain.name}.{name} has no page {page}: its last page is {len(paths)}."
+        )
     path = paths[page - 1]
     state = parse_state(path, checkpoints.read_file(checkpoint, path), domain)
     return RecordPage(

@@ -25,7 +25,7 @@ NAMED = 10
 class Tested:
     """The answer to whether a version's backtest suffices for approval, with the reason.
 
-    `backtest` is the one that this is about, if any.
+    `backtest` is the backtest on which this answer is based, if any.
     """
 
     enough: bool
@@ -34,7 +34,7 @@ class Tested:
 
 
 def tested(version: WorkspaceConstraintVersion) -> Tested:
-    """Return whether a version may be approved as far as backtests are concerned."""
+    """Return whether a version may be approved, judging by its backtests."""
     of_version = version.backtests.filter(source_hash=version.source_hash).order_by("-created_at")
     finished = of_version.filter(state=BacktestState.FINISHED).first()
     if finished is not None:
@@ -44,7 +44,7 @@ def tested(version: WorkspaceConstraintVersion) -> Tested:
         workspace=version.constraint.workspace_id, head__isnull=False
     )
     if not with_project.exists():
-        nobody = "There is no user to backtest it on: no user of the workspace has a project."
+        nobody = "There is no user to backtest it on: no user in the workspace has a project."
         return Tested(True, nobody, newest)
     if newest is None:
         return Tested(
@@ -59,7 +59,7 @@ def conclusion(backtest: Backtest) -> str:
     match backtest.state:
         case BacktestState.FINISHED if not of:
             return (
-                f"There was no user to test it on: it applies to none of {backtest.looked_at}"
+                f"There was no user to backtest it on: it applies to none of {backtest.looked_at}"
                 " users."
             )
         case BacktestState.FINISHED:
@@ -71,7 +71,7 @@ def conclusion(backtest: Backtest) -> str:
         case BacktestState.FAILED:
             return f"Its backtest failed ({backtest.reason}): start another one."
     far = f" ({done} of {of} users so far)" if backtest.picked else ""
-    return f"Its backtest is still running{far}: wait for its end."
+    return f"Its backtest is still running{far}: wait until it has finished."
 
 
 def progress(backtest: Backtest) -> tuple[int, int]:
@@ -89,7 +89,7 @@ def findings_of(backtest: Backtest) -> QuerySet[BacktestFinding]:
 
 
 def summary(backtest: Backtest) -> dict[str, Any]:
-    """Return the summary of a backtest, as far as it got."""
+    """Return the summary of a backtest, or of the part that is done."""
     users = backtest.users.all()
     found = findings_of(backtest).order_by()
     done, of = progress(backtest)

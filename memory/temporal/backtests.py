@@ -92,8 +92,8 @@ def start(
         )
         if locked.state not in (VersionState.PASSED, VersionState.APPROVED):
             raise NotTestable(
-                f"Version {locked.number} is {locked.get_state_display()}: only one that passed all"
-                " checks can be backtested."
+                f"Version {locked.number} is {locked.get_state_display()}: only a version that"
+                " passed all checks can be backtested."
             )
         return _start(
             Backtest(
@@ -132,11 +132,11 @@ def start_own(
         head = locked.head
         known = own_constraints(head)
         if head is None or (source is None and path not in known):
-            has = f"has {', '.join(known)}" if known else "has no constraint of its own"
+            has = f"it has {', '.join(known)}" if known else "it has no constraints"
             raise NoSuchConstraint(
                 "constraint",
-                f"The user's newest version {has}. Backtest a workspace constraint with POST"
-                " /v1/constraints/{name}/versions/{number}/backtests/.",
+                f"The user's newest version has no {path}: {has}. Backtest a workspace constraint"
+                " with POST /v1/constraints/{name}/versions/{number}/backtests/.",
             )
         if source is not None:
             if not _OWN.fullmatch(path):
@@ -187,7 +187,7 @@ def _start(new: Backtest, others: QuerySet[Backtest]) -> Backtest:
         same = ("days", "most_users", "source_hash", "by")
         if all(getattr(going_on, name) == getattr(new, name) for name in same):
             return going_on
-        _cancel(others, "another one was started")
+        _cancel(others, "another backtest was started")
     usage.check_backtests(new.workspace)
     new.until = timezone.now()
     new.save(force_insert=True)
@@ -198,7 +198,7 @@ def cancel(backtest: Backtest, *, by: str) -> Backtest:
     """Cancel a running backtest; its findings so far are kept. Raises NotGoingOn."""
     if not _cancel(Backtest.objects.filter(pk=backtest.pk), f"by {by}"):
         backtest.refresh_from_db()
-        raise NotGoingOn(f"This backtest is {backtest.get_state_display()} already.")
+        raise NotGoingOn(f"This backtest is already {backtest.get_state_display()}.")
     backtest.refresh_from_db()
     return backtest
 
@@ -320,8 +320,8 @@ def retry(backtest: Backtest) -> Backtest:
     """Resume a backtest that failed permanently; raises NotGivenUp."""
     if not try_again(Backtest.objects.filter(pk=backtest.pk)):
         raise NotGivenUp(
-            "Only a backtest that failed permanently because the server failed can be continued,"
-            " and only if no other one runs in its place: start a new one."
+            "Only a backtest that failed permanently through a fault of the server can be resumed,"
+            " and only if no other backtest runs in its place: start a new backtest."
         )
     backtest.refresh_from_db()
     return backtest
@@ -330,7 +330,7 @@ def retry(backtest: Backtest) -> Backtest:
 def try_again(chosen: QuerySet[Backtest]) -> int:
     """Resume backtests that failed permanently through a fault of the server; return how many.
 
-    A backtest in whose place another one runs by now is left as it is.
+    A backtest is left as it is if another one already runs in its place.
     """
     number = 0
     for backtest in chosen.filter(dead_since__isnull=False):

@@ -67,8 +67,8 @@ def after_run(
 ) -> None:
     """Schedule the next run of the constraints by the forecast, or request a new forecast.
 
-    `instant` is that of the run that has just ended. Call it in the transaction of that run, after
-    `reconcile.apply`.
+    `instant` is the instant of the run that has just ended. Call it in the transaction of that run,
+    after `reconcile.apply`.
     """
     if not settings.UAC_FORECAST_DAYS:
         return
@@ -80,7 +80,7 @@ def after_run(
 
 
 def want(user: MemoryUser) -> None:
-    """Request a forecast, at once if no run is waiting; one that is under way is computed again."""
+    """Request a forecast, immediately if no run waits; a forecast under way is computed again."""
     now = timezone.now()
     Forecast.objects.update_or_create(user=user, defaults={"due_at": now, "wakes_at": None})
     if not runs.are_waiting():  # otherwise the dispatcher sends the hint when there is room

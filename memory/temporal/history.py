@@ -31,7 +31,7 @@ _SEQ = re.compile(r"[0-9]{1,18}")
 _VERSION = re.compile(r"v([0-9]{1,9})")
 FORMS = (
     "Give the number of an entry (120), a version (v7), a day (2026-03-01), or a moment"
-    " (2026-03-01T09:00 in the user's time zone, or with its offset, 2026-03-01T09:00+01:00)."
+    " (2026-03-01T09:00 in the user's time zone, or with an offset, 2026-03-01T09:00+01:00)."
 )
 
 
@@ -131,7 +131,7 @@ def place_of(told: Mapping[str, Any] | None) -> list[str | int]:
 
 
 def state_of(run: Run) -> Checkpoint:
-    """Return the state that a run reads: its version, or the state computed anew from that version.
+    """Return the state that a run reads: its version, or a state computed again from that version.
 
     Raises states.CannotBeTold.
     """
@@ -152,9 +152,9 @@ def now(user: MemoryUser) -> Known:
 
 
 def as_of(user: MemoryUser, text: str) -> Known:
-    """Return what was known of the user as of an entry's number, a version or a moment.
+    """Return what was known about the user as of an entry's number, a version or a moment.
 
-    As of a number, it is what somebody would know who had been told the entries up to it, however
+    As of a number, this is the knowledge that results from the entries up to that number, however
     they were batched. As of a moment, it is what was known right then: the entries that had arrived
     and the versions that existed. Raises BadMoment if the text is none of these, before the first
     entry or in the future, and Redacted if the answer would reveal something redacted since; also
@@ -192,7 +192,7 @@ def by_occurred(user: MemoryUser, text: str | None = None) -> Known:
     now_ = timezone.now()
     moment = now_ if text is None else instant_of(user, text)
     if moment > now_:
-        raise UnknownMoment("This moment is in the future, for which there is no state yet.")
+        raise UnknownMoment("This moment is in the future, which has no state yet.")
     head = user.head
     if head is not None:
         head = Checkpoint.objects.select_related("user").get(pk=head.pk)
@@ -207,10 +207,14 @@ def by_occurred(user: MemoryUser, text: str | None = None) -> Known:
 
 def _as_of_seq(user: MemoryUser, seq: int, versions: QuerySet[Checkpoint]) -> Known:
     if not 1 <= seq <= user.last_seq:
-        raise UnknownMoment(f"This user's log has the entries 1 to {user.last_seq}, but not {seq}.")
+        raise UnknownMoment(
+            f"This user's log has no entry {seq}: its last entry is {user.last_seq}."
+            if user.last_seq
+            else f"This user's log has no entry {seq}: it is empty."
+        )
     if redaction.redacted_among(user, [seq]):
         raise Redacted(
-            f"Entry {seq} was redacted: the state as of that entry is not returned any more."
+            f"Entry {seq} was redacted: the state as of that entry is no longer returned."
         )
     before = versions.filter(seen_seq__lte=seq).order_by("-version").first()
     whole = states.version_with(user, seq, before)
@@ -240,13 +244,13 @@ def _as_of_moment(user: MemoryUser, text: str, versions: QuerySet[Checkpoint]) -
     except BadMoment:
         raise BadMoment(FORMS) from None
     if moment > timezone.now():
-        raise UnknownMoment("This moment is in the future, for which there is no state yet.")
+        raise UnknownMoment("This moment is in the future, which has no state yet.")
     entries = LogEntry.objects.filter(user=user, recorded_at__lte=moment)
     seq = entries.order_by("-seq").values_list("seq", flat=True).first()
     if seq is None:
         raise UnknownMoment(
             "This moment is before the first entry of this user's log was recorded. Use"
-            " by=occurred for what was true then by the entries' own times."
+            " by=occurred for the state at that moment by the entries' own times."
         )
     then = versions.filter(seen_seq__lte=seq, created_at__lte=moment)
     return replace(_known(user, seq, then.order_by("-version").first(), moment), moment=moment)

@@ -11,7 +11,7 @@ from memory.models import MemoryUser
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 NOON = datetime.time(12)
 MOMENT_FORMS = (
-    "Give a day (2026-03-01), or a moment (2026-03-01T09:00 in the user's time zone, or with its"
+    "Give a day (2026-03-01), or a moment (2026-03-01T09:00 in the user's time zone, or with an"
     " offset, 2026-03-01T09:00+01:00)."
 )
 
@@ -29,7 +29,7 @@ def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
 
 
 def instant_in(time_zone: str, text: str) -> datetime.datetime:
-    """Return the same for a given time zone; raises BadMoment."""
+    """Return the same as `instant_of`, for a given time zone; raises BadMoment."""
     try:
         zone = zoneinfo.ZoneInfo(time_zone)
         if _DAY.fullmatch(text):

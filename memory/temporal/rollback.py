@@ -39,8 +39,8 @@ class NoSuchVersion(NothingToRestore):
 class Excluded:
     """The effects of a rollback to an earlier version.
 
-    `records` are those that the version does not hold. `alerts` are live alerts that are based on
-    these records, or belong to constraints that the version does not have: they will resolve.
+    `records` are those that the version does not contain. `alerts` are live alerts that are based
+    on these records, or belong to constraints that the version does not have: they will resolve.
     `may_resolve` are alerts based on records that differ in the version. `entries` are those that
     later versions took in.
     """
@@ -60,7 +60,9 @@ def excluded_by_restoring(user: MemoryUser, version: int) -> Excluded:
     refuse_being_redacted(user)
     head, target = _head_and_target(user, version)
     if target.tree == head.tree and not _reopenings_since(target):
-        raise NothingToRestore(f"Version {head.version}, the newest, is identical.")
+        raise NothingToRestore(
+            f"The newest version, {head.version}, is already identical to version {version}."
+        )
     back = difference(head, target)
     gone = [change.record for change in back.retired]
     changed = {change.record for change in back.changed}
@@ -101,9 +103,9 @@ def restore(
     """Roll back: make an earlier version the newest one again, as a new version; the log stays.
 
     Entries that later versions took in are dismissed, with the reason. With `reopen` they are
-    pending again instead and are processed anew, with the keys that they had; instead of messages,
-    the facts derived from them are. Entries that were reopened since get their earlier outcomes
-    back. Work under way is done again on the restored version.
+    pending again instead and are processed again, with the keys that they had; instead of messages,
+    the facts derived from them are processed. Entries that were reopened since get their earlier
+    outcomes back. Work under way is done again on the restored version.
 
     Raises NothingToRestore, Redacted and BeingRedacted.
     """
@@ -113,7 +115,9 @@ def restore(
         head, target = _head_and_target(locked, version)
         reopenings = _reopenings_since(target)
         if target.tree == head.tree and (reopen or not reopenings):
-            raise NothingToRestore(f"Version {head.version}, the newest, is identical.")
+            raise NothingToRestore(
+                f"The newest version, {head.version}, is already identical to version {version}."
+            )
         restored = {"version": version, "by": by, "reason": reason, "reopened": reopen}
         checkpoint = Checkpoint.objects.create(
             user=locked,
@@ -189,7 +193,7 @@ def _undo_reopenings(
 ) -> None:
     """Give entries the outcomes from before they were first reopened.
 
-    Those that the target does not hold are dismissed like everything that came since.
+    Entries that the target does not contain are dismissed, like everything that came since.
     """
     user = target.user
     were: dict[int, tuple[str | None, int | None]] = {}
@@ -232,7 +236,7 @@ def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:
     made = states.within(states.lineage(target), "checkpoint__")
     outcomes = EntryOutcome.objects.filter(user=target.user_id, checkpoint__isnull=False)
     undone = _undone(target)
-    # Entries of the target may have been excluded by an earlier rollback: that is undone in turn.
+    # An earlier rollback may have excluded entries of the target: that rollback is now undone.
     outcomes.filter(made, outcome=Outcome.DISMISSED, reason__startswith=UNDONE).update(
         outcome=Outcome.COVERED, reason=""
     )

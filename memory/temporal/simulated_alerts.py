@@ -14,7 +14,7 @@ from memory.workspace_settings.alert_settings import DAY, OPENINGS_OF_ONE, Effec
 
 @dataclass(frozen=True, kw_only=True)
 class BacktestIssue:
-    """An interval or event because of which a constraint would not have alerted.
+    """A cause, momentary or lasting, for which a constraint would not have alerted.
 
     Kinds: `error`, it failed; `alert_limit`, it would have been paused; `redacted`, its input was
     redacted since; `unknown`, it could not be followed any further.
@@ -64,7 +64,7 @@ def put_together(moments: Iterable[Evaluation], limits: EffectiveSettings) -> Us
     """Combine evaluations, in chronological order, by the rules of alerts.
 
     While the constraint has a problem it yields nothing, and its alerts stay open. If it would have
-    been paused, that is a problem at this moment only, as if it had been resumed at once.
+    been paused, that is a problem at this moment only, as if it had been resumed immediately.
     """
     told = UserResult()
     live: dict[str, Episode] = {}
@@ -106,7 +106,7 @@ def _exceeded_limit(
 ) -> BacktestIssue | None:
     most, within_day = limits.alerts_per_constraint, limits.openings_per_day
     if len(moment.findings) > most:
-        reason = f"it found more than {most} at once"
+        reason = f"it raised more than {most} alerts at once"
     elif new and lately + new > within_day:
         reason = f"it would open more than {within_day} alerts within 24 hours"
     else:

@@ -2,9 +2,9 @@
 
 Entries that are settled together share one version. The state as of one of them is the previous
 version plus the edits of the entries up to it, which are recorded entry by entry. *What was the
-case* at a moment, by the entries' own times, is the project of somebody who had been told each
-typed entry when it occurred. Edits that a language model or a person made from several entries
-cannot be taken apart: in that case, `CannotBeTold` names what to ask for instead.
+case* at a moment, by the entries' own times, is the project that results if each typed entry
+arrives when it occurred. Edits that a language model or a person made from several entries cannot
+be separated: in that case, `CannotBeTold` names what to ask for instead.
 """
 
 import datetime
@@ -30,7 +30,7 @@ from memory.project import (
 )
 from memory.project.told import Telling, edits_up_to
 
-# The kinds whose outcomes affect a state: those of messages and redactions do not.
+# The kinds whose outcomes affect a state; outcomes of messages and redactions do not.
 STATED = (EntryKind.RECORD, EntryKind.FACT, EntryKind.CORRECTION)
 # Edits that change no record.
 _RULES = {"write_constraint", "delete_constraint", "dismiss"}
@@ -86,8 +86,8 @@ def _in_one_go(
     what = f"Entry {entries[0]} was" if len(entries) == 1 else f"Entries {_listed(entries)} were"
     instead = [f"v{one.version}" for one in (before, holders[-1]) if one is not None]
     return (
-        f"{what} processed with version {holders[-1].version}, which includes later entries, and"
-        f" not one by one: there is no exact state as of entry {seq}. Ask as of a version"
+        f"{what} not processed one by one, but in version {holders[-1].version}, together with"
+        f" later entries: there is no exact state as of entry {seq}. Ask as of a version"
         f" ({' or '.join(instead)}), or of a moment."
     )
 
@@ -192,10 +192,9 @@ def within(ranges: Sequence[tuple[int, int]], prefix: str = "") -> Q:
 def by_occurred(head: Checkpoint, moment: datetime.datetime) -> Checkpoint:
     """Return what was the case at a moment, by the times at which the typed entries occurred.
 
-    It is the project of somebody who had been told each typed entry behind this version at the
-    moment at which it occurred, with entries of the same moment in the order of the log. The
-    constraints are those of the version. Raises CannotBeTold if the version is made of anything but
-    typed entries.
+    It is the project that results if each typed entry behind this version arrives at the moment at
+    which it occurred, with entries of the same moment in the order of the log. The constraints are
+    those of the version. Raises CannotBeTold if the version is made of anything but typed entries.
     """
     telling, entries = _telling(head), _occurred(head, moment)
     rejected = telling.tell([log.record_entry(entry) for entry in entries])
@@ -266,8 +265,9 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
         redacted = set(redaction.redacted_among(head.user, forgotten))
         found = [entry for entry in found if entry.seq not in redacted]
         if kept := [seq for seq in forgotten if seq not in redacted]:
+            noun = "entry" if len(kept) == 1 else "entries"
             raise CannotBeTold(
-                f"The text of entry {_listed(kept)} was deleted (retention): the state by the"
+                f"Retention has deleted the text of {noun} {_listed(kept)}: the state by the"
                 " entries' own times cannot be computed. Ask without by=occurred."
             )
     return found

@@ -86,7 +86,7 @@ def is_urgent(metadata: Mapping[str, Any] | None) -> bool:
 def in_words(holds: Mapping[str, int]) -> str:
     """Say when work begins with these settings, for the staff."""
     return (
-        f"when {holds['structure_entries']} entries of a user are waiting, none has arrived for"
-        f" {holds['structure_idle_seconds']} s, the oldest has waited for"
-        f" {holds['structure_age_seconds']} s, or one is urgent"
+        f"when {holds['structure_entries']} entries of a user are waiting, no entry has arrived for"
+        f" {holds['structure_idle_seconds']} s, the oldest entry has waited for"
+        f" {holds['structure_age_seconds']} s, or an entry is urgent"
     )

@@ -85,8 +85,8 @@ def redis_client(wait_seconds: int = 0, patience: float | None = None) -> redis.
     """Return this process's client for commands that block for up to `wait_seconds`.
 
     Its connection pool is safe to share between threads and bounded: when it is exhausted, a
-    command fails at once. A closed connection is opened again once; a command that gets no answer
-    is not repeated.
+    command fails immediately. A closed connection is opened again once; a command that gets no
+    answer is not repeated.
     """
     patience = PATIENCE_SECONDS if patience is None else patience
     return redis.Redis.from_url(
@@ -122,10 +122,10 @@ def send_hint(
 ) -> None:
     """Wake a worker now: the user's sandbox host if a user is given, else any worker of the queue.
 
-    A limited number of a workspace's hints wait in front; its others wait behind, for any host.
-    `kind` separates slow work from fast work of the same task. A broker that does not answer costs
-    time but loses nothing. After a failure no hints are sent for a while, so that not every request
-    loses that time.
+    A limited number of a workspace's hints wait in front; its other hints wait behind, for any
+    host. `kind` separates slow work from fast work of the same task. A broker that does not answer
+    costs time but loses nothing. After a failure no hints are sent for a while, so that not every
+    request loses that time.
     """
     if _is_silent():
         return

@@ -20,7 +20,7 @@ from memory.models import SandboxHost
 SHARED_QUEUE = "sandbox"
 
 HEARTBEAT_SECONDS = 2.0
-# A host that was silent for this long gets no hints of its own any more.
+# A host that was silent for this long no longer gets hints of its own.
 SILENT = datetime.timedelta(seconds=4 * HEARTBEAT_SECONDS)
 # A host that was silent for this long is deleted.
 FORGOTTEN = datetime.timedelta(days=1)
@@ -39,7 +39,7 @@ def queue_of(host: str) -> str:
 
 
 def route(user_pk: int) -> str:
-    """Return the queue for a user's work: that of one live host, the same one as long as it lives.
+    """Return the queue for a user's work: that of a live host, the same host as long as it lives.
 
     It is the shared queue if fewer than two hosts live or the database does not answer.
     """

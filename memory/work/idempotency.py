@@ -27,7 +27,7 @@ class KeyInProgress(Exception):
     def __init__(self, key: str) -> None:
         super().__init__(
             f"The first request with the Idempotency-Key {key!r} is still being processed;"
-            " repeat this one in a moment."
+            " repeat this request in a moment."
         )
 
 
@@ -36,8 +36,8 @@ class KeyReused(Exception):
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"The Idempotency-Key {key!r} belongs to a request with another method, path or body;"
-            " use a new key for a new request."
+            f"The Idempotency-Key {key!r} belongs to a request with a different method, path"
+            " or body; use a new key for a new request."
         )
 
 

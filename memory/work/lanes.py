@@ -33,7 +33,7 @@ BATCH_BYTES = 2 * 1024 * 1024
 def due(name: LaneName) -> QuerySet[Lane]:
     """Select the lanes of this kind in which work is due, even if held or backing off.
 
-    Typed records are due at once. While an entry of a user is being redacted, both lanes stop.
+    Typed records are due immediately. While an entry of a user is being redacted, both lanes stop.
     """
     lanes = Lane.objects.filter(workable(), name=name, due_at__isnull=False)
     if name == LaneName.RECORDS:
@@ -163,7 +163,8 @@ def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:
         return ""
     users = "user is" if found["working"] == 1 else "users are"
     return (
-        f"waiting for its turn: {found['ahead']} ahead, {found['working']} {users} being processed"
+        f"waiting for its turn: {found['ahead']} ahead of it, {found['working']} {users} being"
+        " processed"
     )
 
 
@@ -189,7 +190,7 @@ def release(lane: Lane) -> bool:
             row.update(**given_back)
             return recount(lane.user_id)
         oldest = undecided(lane).values_list("recorded_at", flat=True).first()
-        row.update(**given_back, due_at=oldest)  # so it tells since when work has waited
+        row.update(**given_back, due_at=oldest)  # so it shows since when work has been waiting
     return oldest is not None
 
 

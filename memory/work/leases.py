@@ -125,7 +125,7 @@ def _claim(
 def kept(row: LeasedWork) -> Iterator[None]:
     """Renew the lease in the background for as long as the block runs, up to UAC_WORK_SECONDS.
 
-    Work that takes longer is taken to hang. A thread cannot be stopped, but its claim can end, so
+    Work that takes longer is considered hung. A thread cannot be stopped, but its claim can end, so
     that another worker does the work. Raises LeaseLost at the end of the block if the user was
     erased.
     """

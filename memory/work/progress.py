@@ -1,4 +1,4 @@
-"""The work under way for one user, in words for whoever waits for it."""
+"""The work under way for one user, described for whoever is waiting for it."""
 
 import datetime
 from collections.abc import Iterator, Sequence
@@ -41,13 +41,13 @@ class Progress:
 
     @property
     def is_working(self) -> bool:
-        """Tell whether it is worth looking again in a moment."""
+        """Return whether it is worth checking again in a moment."""
         return bool(self.works)
 
     def in_words(self, now: datetime.datetime) -> str:
         """Describe the work in one line, which contains nothing that a person wrote."""
         told = [
-            f"{one.what}: {'in work' if one.is_held else 'waiting'}{_for(one.since, now)}"
+            f"{one.what}: {'in progress' if one.is_held else 'waiting'}{_for(one.since, now)}"
             for one in self.works
         ]
         if self.pending > MAX_PENDING:
@@ -58,7 +58,7 @@ class Progress:
         if not self.works:
             told.insert(0, "nothing is being processed")
         if self.again_at is not None:
-            told.append(f"the next attempt is{_for(now, self.again_at, 'in')}")
+            told.append(f"next attempt{_for(now, self.again_at, 'in')}")
         return "; ".join(told)
 
 

@@ -191,7 +191,9 @@ def cancel(run: Run, *, by: str) -> None:
     Raises NotToBeCancelled.
     """
     if run.trigger not in ASKED_FOR:
-        raise NotToBeCancelled("Only requested runs can be cancelled: the server started this one.")
+        raise NotToBeCancelled(
+            "Only requested runs can be cancelled: the server started this run itself."
+        )
     if run.status == RunStatus.DONE:
         raise NotToBeCancelled(f"This run is already done: {run.get_outcome_display()}.")
     error = {"type": "cancelled", "message": f"Cancelled by {by}.", "path": None, "line": None}

@@ -43,7 +43,7 @@ class WorkKind:
 
     `since` is the column with the time from which it is to be done, "" if there is none. `whose`
     leads to the user, the workspace or other owner. Work that is not `urgent` yields to other work.
-    `mortal` selects the work that may fail permanently, and `again` retries work that has.
+    `mortal` selects the work that may fail permanently, and `again` retries such work.
     """
 
     name: str

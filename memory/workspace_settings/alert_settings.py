@@ -1,4 +1,4 @@
-"""Alert settings of a workspace: when an alert escalates, and the alert limits of a constraint.
+"""A workspace's alert settings: when an alert escalates, and the alert limits per constraint.
 
 The operator's settings (`UAC_` and the name) apply to all workspaces; a workspace may override
 them.
@@ -7,7 +7,7 @@ them.
 import datetime
 from dataclasses import dataclass
 
-# A finding that is opened this often within a day is flapping.
+# An alert that is opened this many times within a day is flapping.
 OPENINGS_OF_ONE = 5
 DAY = datetime.timedelta(hours=24)
 
@@ -29,15 +29,15 @@ class EffectiveSettings:
 
 
 def in_words(limits: EffectiveSettings) -> list[str]:
-    """Say what takes effect, for the staff."""
+    """Describe the effective settings for the staff."""
     escalation = ", ".join(
         f"{severity} {_duration(limits.escalates_after(severity))}"
         for severity in ("critical", "warning", "info")
     )
     return [
         f"An alert that nobody acknowledges is escalated: {escalation}.",
-        f"A constraint is paused if it finds more than {limits.alerts_per_constraint} alerts at"
-        f" once, would open more than {limits.openings_per_day} alerts of a user within 24 hours,"
+        f"A constraint is paused if it raises more than {limits.alerts_per_constraint} alerts at"
+        f" once, would open more than {limits.openings_per_day} alerts for a user within 24 hours,"
         f" or opens the same alert {OPENINGS_OF_ONE} times within 24 hours.",
     ]
 

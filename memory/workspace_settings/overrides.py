@@ -44,7 +44,7 @@ def _validate(
     """Return what is wrong with values, by the keys of their settings.
 
     A setting without a value has the server's value. If two settings contradict each other, the
-    lower one is named, unless only the upper one is given a value.
+    problem is reported for the lower one, unless only the upper one has a value.
     """
 
     def value_of(setting: Setting) -> float:

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 
 WHAT = {
-    "keep_messages_days": "The words of messages are kept",
+    "keep_messages_days": "The text of messages is kept",
     "keep_runs_days": "Runs are kept",
-    "keep_llm_calls_days": "Calls of language models are kept",
+    "keep_llm_calls_days": "Calls to language models are kept",
 }
 
 
 def in_words(days: Mapping[str, int]) -> list[str]:
-    """Say what takes effect, for the staff; 0 is for ever."""
+    """Describe the effective settings for the staff; 0 means for ever."""
     return [
-        f"{what} {f'{days[name]} days' if days[name] else 'for ever'}."
+        f"{what} {f'for {days[name]} days' if days[name] else 'for ever'}."
         for name, what in WHAT.items()
     ]

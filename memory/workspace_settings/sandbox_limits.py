@@ -14,7 +14,7 @@ from memory.workspace_settings import overrides, table
 from memory.workspace_settings.overrides import Overrides
 
 LIMITS = table.SANDBOXES.overridable
-# The part of a container's memory that is left for the kernel's own needs.
+# The part of a container's memory that is reserved for the kernel's own needs.
 RESERVED_MIB = 32
 
 
@@ -42,10 +42,10 @@ def ceiling(name: str) -> float:
 def process_memory_most(memory_mib: int, tmpfs_mib: int) -> int:
     """Return how much memory one process of such a container may take, in MiB.
 
-    Besides it, the container holds the process that it was forked from, which may have as much, and
-    data written to the tmpfs counts as memory, too. With less than half of the rest for each
-    process, Python always notices first and raises MemoryError. So the kernel kills a container for
-    lack of memory only if the machine itself runs out, which is not the fault of the user's code.
+    The container also holds the process that it was forked from, which may use as much, and data
+    written to the tmpfs counts as memory, too. With less than half of the rest for each process,
+    Python always notices first and raises MemoryError. So the kernel kills a container for lack of
+    memory only if the machine itself runs out, which is not the fault of the user's code.
     """
     return (memory_mib - RESERVED_MIB - tmpfs_mib) // 2
 
@@ -78,45 +78,45 @@ def validate_overrides(own: Overrides) -> dict[str, str]:
 
 
 def _contradictions(chosen: Overrides) -> dict[str, str]:
-    """Return the choices that would have no effect, or would leave nothing for the rest."""
+    """Return the choices that would have no effect, or would leave too little for a process."""
     found: dict[str, str] = {}
     holds = effective(chosen)
     wall, cpu = chosen.get("wall_seconds"), chosen.get("cpu_seconds")
     if wall is not None and wall > holds.wall_seconds:
         found["wall_seconds"] = (
-            f"The whole request is stopped after {holds.total_seconds:g} s: choose no more than"
-            f" that, or {wall:g} s or more as total_seconds."
+            f"The whole request is stopped after {holds.total_seconds:g} s (total_seconds): choose"
+            f" at most {holds.total_seconds:g} s, or set total_seconds to at least {wall:g}."
         )
     if cpu is not None and cpu > holds.cpu_seconds:
         found["cpu_seconds"] = (
-            f"Execution is stopped after {holds.wall_seconds:g} s in any case: choose at most"
-            f" {holds.cpu_seconds} s, or {cpu:g} s or more as wall_seconds."
+            f"Execution is stopped after {holds.wall_seconds:g} s (wall_seconds): choose at most"
+            f" {holds.cpu_seconds} s, or set wall_seconds to at least {cpu:g}."
         )
     rest = process_memory_most(holds.memory_mib, holds.tmpfs_mib)
     process = chosen.get("process_memory_mib")
     least = int(LIMITS["process_memory_mib"].minimum or 0)
     if rest < least:
         found["memory_mib"] = (
-            f"{holds.memory_mib} MiB, of which tmpfs_mib takes {holds.tmpfs_mib}, leave"
-            f" {max(rest, 0)} MiB for a process, which needs {least}: choose"
-            f" {_container_of(least, holds)} MiB or more, or less as tmpfs_mib."
+            f"{holds.memory_mib} MiB, of which tmpfs_mib takes {holds.tmpfs_mib} MiB, leave only"
+            f" {max(rest, 0)} MiB for a process, which needs at least {least} MiB: choose at least"
+            f" {_container_of(least, holds)} MiB, or reduce tmpfs_mib."
         )
     elif process is not None and process > rest:
         found["process_memory_mib"] = (
-            f"In a container of {holds.memory_mib} MiB (memory_mib) a process may have at most"
-            f" {rest}: choose no more than that, or {_container_of(int(process), holds)} MiB or"
-            " more as memory_mib."
+            f"In a container of {holds.memory_mib} MiB (memory_mib), a process may use at most"
+            f" {rest} MiB: choose at most {rest} MiB, or set memory_mib to at least"
+            f" {_container_of(int(process), holds)}."
         )
     return found
 
 
 def _container_of(process_memory_mib: int, holds: SandboxLimits) -> int:
-    """Return the memory of a container in which a process may have this much, in MiB."""
+    """Return the memory, in MiB, of a container in which a process may use this much."""
     return 2 * process_memory_mib + RESERVED_MIB + holds.tmpfs_mib
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Return which of the server's limits leave nothing for the rest, by name, if all are in range.
+    """Return which of the server's limits contradict each other, by name, if all are in range.
 
     Defaults give way to each other, as in a workspace: an operator need not set them all.
     """

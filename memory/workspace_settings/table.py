@@ -52,7 +52,7 @@ class Setting:
         return (above and below) or bool(self.zero and value == 0)
 
     def explain(self, value: float, maximum: float | None) -> str:
-        """Return what a value must be instead."""
+        """Return which values are valid instead of this one."""
         minimum = plain(self.minimum or 0)
         bounds = (
             f"at least {minimum}" if maximum is None else f"between {minimum} and {plain(maximum)}"
@@ -67,7 +67,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Group:
-    """Settings on one topic, and the id of the system check that reports what is wrong."""
+    """Settings on one topic, and the id of the system check that reports invalid values."""
 
     title: str
     settings: Sequence[Setting]
@@ -80,21 +80,21 @@ class Group:
 
 
 def plain(value: float) -> str:
-    """Write a number as it would be set."""
+    """Write a number as an operator would."""
     return str(int(value)) if value == value // 1 else f"{value:g}"
 
 
-_INTERPRETER = "The interpreter needs this much to start, compile and answer."
-_LIFE = "A sandbox lives for minutes, and all requests of a proposal's checks must fit into them."
+_INTERPRETER = "The interpreter needs at least this much to start, compile and answer."
+_LIFE = "A sandbox lives for only a few minutes, in which all checks of a proposal must finish."
 _BUSY = "A busy machine needs this much even for an empty program."
 _FRAME = "An answer must fit into one frame of the protocol."
-# The maximum that a column of the database holds.
+# The maximum of an integer column in the database.
 _COLUMN = 2**31 - 1
-# A year: whoever waits longer means never.
+# A year: anyone who would wait longer means never.
 _YEAR_MINUTES = 366 * 24 * 60
-# A century: whoever keeps longer means for ever.
+# A century: anyone who would keep content longer means for ever.
 _CENTURY_DAYS = 36_525
-# A hint is valid for this long, and waits that long in a queue that nobody reads.
+# How long a hint is valid, and stays in a queue that nobody reads.
 _HINT_SECONDS = 10
 
 # A table: rows of two lines or three.
@@ -108,7 +108,7 @@ SERVER = Group("Server", (
             " Required in production."),
     Setting("CSRF_TRUSTED_ORIGINS", [], "Other origins from which forms may be sent, such as"
             " `https://admin.example.org`, separated by commas."),
-    Setting("UAC_BASE_URL", "", "Address at which the staff open this server, for links in mails.",
+    Setting("UAC_BASE_URL", "", "URL at which the staff open this server, used for links in mails.",
             development="http://127.0.0.1:8000"),
     Setting("UAC_BEHIND_PROXY", False, "A proxy terminates TLS and sets `X-Forwarded-Proto`."),
     Setting("UAC_DRAIN_FILE", "", "While a file of this name exists, `/readyz` answers 404, so"
@@ -117,10 +117,11 @@ SERVER = Group("Server", (
             " `/readyz`.", development=False),
     Setting("SECURE_HSTS_SECONDS", 31_536_000, "How long browsers must use https only (HSTS).",
             "seconds", development=0),
-    Setting("UAC_MAX_REQUEST_BYTES", 8 * 1024 * 1024, "Largest body of a request.", "bytes"),
-    Setting("UAC_WAITING_REQUESTS", 12, "Requests of one web process that may wait for a result"
-            " at the same time; others are answered `202`."),
-    Setting("UAC_MAX_WAIT_SECONDS", 30.0, "Longest wait of a request for a result.", "seconds"),
+    Setting("UAC_MAX_REQUEST_BYTES", 8 * 1024 * 1024, "Maximum size of a request body.", "bytes"),
+    Setting("UAC_WAITING_REQUESTS", 12, "Maximum number of requests per web process that may wait"
+            " for a result at the same time; further requests are answered with `202`."),
+    Setting("UAC_MAX_WAIT_SECONDS", 30.0, "Longest time that a request waits for a result.",
+            "seconds"),
     Setting("STATIC_ROOT", "", "Folder of the collected static files; by default `staticfiles` in"
             " the server's own folder."),
     Setting("LOG_LEVEL", "INFO", "Least severe level that is logged."),
@@ -128,21 +129,20 @@ SERVER = Group("Server", (
 DATABASE = Group("Database and Redis", check="uac.E019", settings=(
     Setting("DATABASE_URL", "", "PostgreSQL, as the role `uac`; migrations run with the owner's"
             " URL. Required."),
-    Setting("DATABASE_POOL", 0, "Connections that the threads of a process share.", minimum=0,
-            zero="one for each thread"),
-    Setting("DATABASE_POOLER", "", "`transaction` behind a pooler that assigns connections by"
-            " transaction."),
+    Setting("DATABASE_POOL", 0, "Number of connections that the threads of a process share.",
+            minimum=0, zero="one for each thread"),
+    Setting("DATABASE_POOLER", "", "`transaction` behind a connection pooler in transaction mode."),
     Setting("DATABASE_PREPARED_STATEMENTS", True, "Use prepared statements for repeated queries;"
             " by default off if `DATABASE_POOLER` is `transaction`."),
     Setting("DATABASE_CONN_MAX_AGE", 60, "How long a thread keeps its connection if there is no"
             " pool.", "seconds"),
-    Setting("UAC_WEB_STATEMENT_SECONDS", 15.0, "Longest statement of a request.",
+    Setting("UAC_WEB_STATEMENT_SECONDS", 15.0, "Time limit for a statement of a request.",
             "seconds", 0, 86_400, zero="no limit"),
-    Setting("UAC_WEB_LOCK_SECONDS", 5.0, "Longest wait of a request for a lock.",
+    Setting("UAC_WEB_LOCK_SECONDS", 5.0, "Longest time that a request waits for a lock.", "seconds",
+            0, 86_400, zero="no limit"),
+    Setting("UAC_WORKER_STATEMENT_SECONDS", 300.0, "Time limit for a statement of a worker.",
             "seconds", 0, 86_400, zero="no limit"),
-    Setting("UAC_WORKER_STATEMENT_SECONDS", 300.0, "Longest statement of a worker.",
-            "seconds", 0, 86_400, zero="no limit"),
-    Setting("UAC_WORKER_LOCK_SECONDS", 30.0, "Longest wait of a worker for a lock.",
+    Setting("UAC_WORKER_LOCK_SECONDS", 30.0, "Longest time that a worker waits for a lock.",
             "seconds", 0, 86_400, zero="no limit"),
     Setting("UAC_TRANSACTION_IDLE_SECONDS", 60.0, "How long a transaction of a request or worker"
             " may be idle.",
@@ -152,21 +152,22 @@ DATABASE = Group("Database and Redis", check="uac.E019", settings=(
 SANDBOXES = Group("Sandboxes", check="uac.E005", settings=(
     Setting("UAC_SANDBOX_RUNNER", "docker", "`docker`; on a development machine also `process`,"
             " or `auto`: Docker if an engine is available and has the image.", development="auto"),
-    Setting("UAC_SANDBOX_IMAGE", "", "Image of the sandboxes; by default that of this release, as"
-            " `make image` builds it."),
-    Setting("UAC_TYPECHECK_IMAGE", "", "Image in which types are checked; by default that of this"
-            " release, built by the same command."),
+    Setting("UAC_SANDBOX_IMAGE", "", "Image for the sandboxes; by default this release's image, as"
+            " built by `make image`."),
+    Setting("UAC_TYPECHECK_IMAGE", "", "Image in which types are checked; by default this release's"
+            " image, built by the same command."),
     Setting("UAC_SANDBOX_RUNTIME", "", "OCI runtime of the containers, such as `crun` or gVisor's"
             " `runsc`; by default the engine's own. See [runtimes.md](runtimes.md)."),
-    Setting("UAC_SANDBOX_HOST", "", "Unique name of a sandbox worker; by default that of its Celery"
-            " node (`--hostname`)."),
+    Setting("UAC_SANDBOX_HOST", "", "Unique name of a sandbox worker; by default its Celery node's"
+            " name (`--hostname`)."),
     Setting("UAC_SANDBOX_POOL_LEAST", 2, "Minimum number of containers that a sandbox worker"
             " keeps ready."),
     Setting("UAC_SANDBOX_POOL_MOST", 8, "Maximum number of containers that a sandbox worker keeps"
             " ready."),
     Setting("UAC_SANDBOX_LEASE_SECONDS", 10.0, "How long a user's container is kept in case the"
             " user comes back.", "seconds", zero="single-use containers"),
-    Setting("UAC_SANDBOX_LEASES", 16, "Maximum number of containers that are kept this way."),
+    Setting("UAC_SANDBOX_LEASES", 16, "Maximum number of containers that are kept for this"
+            " purpose."),
     Setting("UAC_SANDBOX_WALL_SECONDS", 5.0, "Seconds that one query, one constraint or one test"
             " file may take.", "seconds", 0.1, "UAC_SANDBOX_WALL_SECONDS_MOST", reason=_BUSY,
             field="wall_seconds"),
@@ -176,47 +177,47 @@ SANDBOXES = Group("Sandboxes", check="uac.E005", settings=(
     Setting("UAC_SANDBOX_CPU_SECONDS", 5, "Seconds of processor time that one query, constraint or"
             " test file may take.", "seconds", 1, "UAC_SANDBOX_CPU_SECONDS_MOST",
             reason="The kernel counts whole seconds.", field="cpu_seconds"),
-    Setting("UAC_SANDBOX_PROCESS_MEMORY_MIB", 256, "MiB that one query, constraint or test file"
-            " may take, including the project that is loaded for it. At most nearly half of the"
-            " container's.",
-            "MiB", 48, "UAC_SANDBOX_PROCESS_MEMORY_MIB_MOST", reason=_INTERPRETER,
-            field="process_memory_mib"),
+    Setting("UAC_SANDBOX_PROCESS_MEMORY_MIB", 256, "MiB that one query, constraint or test file may"
+            " use, including the project that is loaded for it: at most a little less than half of"
+            " the container's memory.", "MiB", 48, "UAC_SANDBOX_PROCESS_MEMORY_MIB_MOST",
+            reason=_INTERPRETER, field="process_memory_mib"),
     Setting("UAC_SANDBOX_OUTPUT_KIB", 1024, "KiB that one query, constraint or test file may"
             " print.", "KiB", 1, "UAC_SANDBOX_OUTPUT_KIB_MOST",
             reason="The last KiB is always kept.", field="output_kib"),
     Setting("UAC_SANDBOX_RESULT_KIB", 1024, "KiB that the value of a query, or the findings of a"
-            " run, may have.", "KiB", 1, "UAC_SANDBOX_RESULT_KIB_MOST",
+            " run, may take up.", "KiB", 1, "UAC_SANDBOX_RESULT_KIB_MOST",
             reason="An error message takes this much.", field="result_kib"),
     Setting("UAC_SANDBOX_RESULT_DEPTH", 32, "Maximum nesting depth of the value of a query.",
             "levels", 1, "UAC_SANDBOX_RESULT_DEPTH_MOST",
             field="result_depth"),
-    Setting("UAC_SANDBOX_MEMORY_MIB", 1024, "MiB of one container. The loaded project may take"
-            " nearly half of it.", "MiB", 128, "UAC_SANDBOX_MEMORY_MIB_MOST", reason=_INTERPRETER,
-            field="memory_mib"),
-    Setting("UAC_SANDBOX_PIDS", 32, "Processes of one container. User code may start none.",
-            "processes", 4, "UAC_SANDBOX_PIDS_MOST",
-            reason="The runner, its fork and the engine need them.", field="pids"),
-    Setting("UAC_SANDBOX_TMPFS_MIB", 0, "MiB of a writable /tmp, emptied after every use. They"
-            " count as memory of the container.", "MiB", 0, "UAC_SANDBOX_TMPFS_MIB_MOST",
-            zero="no writable folder", field="tmpfs_mib"),
-    Setting("UAC_SANDBOX_WALL_SECONDS_MOST", 60.0, "Largest `wall_seconds` of a workspace.",
-            "seconds", 0.1, 90, reason=_LIFE),
-    Setting("UAC_SANDBOX_TOTAL_SECONDS_MOST", 90.0, "Largest `total_seconds` of a workspace.",
-            "seconds", 0.1, 90, reason=_LIFE),
-    Setting("UAC_SANDBOX_CPU_SECONDS_MOST", 60, "Largest `cpu_seconds` of a workspace.",
+    Setting("UAC_SANDBOX_MEMORY_MIB", 1024, "Memory of one container in MiB. The loaded project may"
+            " use a little less than half of it.", "MiB", 128, "UAC_SANDBOX_MEMORY_MIB_MOST",
+            reason=_INTERPRETER, field="memory_mib"),
+    Setting("UAC_SANDBOX_PIDS", 32, "Maximum number of processes in one container. User code may"
+            " start none.", "processes", 4, "UAC_SANDBOX_PIDS_MOST", reason="The runner, its fork"
+            " and the engine need them.", field="pids"),
+    Setting("UAC_SANDBOX_TMPFS_MIB", 0, "Size of a writable /tmp in MiB, emptied after every use."
+            " Its content counts towards the container's memory.", "MiB", 0,
+            "UAC_SANDBOX_TMPFS_MIB_MOST", zero="no writable folder", field="tmpfs_mib"),
+    Setting("UAC_SANDBOX_WALL_SECONDS_MOST", 60.0, "Largest `wall_seconds` that a workspace may"
+            " set.", "seconds", 0.1, 90, reason=_LIFE),
+    Setting("UAC_SANDBOX_TOTAL_SECONDS_MOST", 90.0, "Largest `total_seconds` that a workspace may"
+            " set.", "seconds", 0.1, 90, reason=_LIFE),
+    Setting("UAC_SANDBOX_CPU_SECONDS_MOST", 60, "Largest `cpu_seconds` that a workspace may set.",
             "seconds", 1, 90, reason=_LIFE),
-    Setting("UAC_SANDBOX_PROCESS_MEMORY_MIB_MOST", 2032, "Largest `process_memory_mib` of a"
-            " workspace.", "MiB", 48, 2**20),
-    Setting("UAC_SANDBOX_OUTPUT_KIB_MOST", 16 * 1024, "Largest `output_kib` of a workspace.",
-            "KiB", 1, 2**15),
-    Setting("UAC_SANDBOX_RESULT_KIB_MOST", 16 * 1024, "Largest `result_kib` of a workspace.",
-            "KiB", 1, 2**15, reason=_FRAME),
-    Setting("UAC_SANDBOX_RESULT_DEPTH_MOST", 48, "Largest `result_depth` of a workspace.",
+    Setting("UAC_SANDBOX_PROCESS_MEMORY_MIB_MOST", 2032, "Largest `process_memory_mib` that a"
+            " workspace may set.", "MiB", 48, 2**20),
+    Setting("UAC_SANDBOX_OUTPUT_KIB_MOST", 16 * 1024, "Largest `output_kib` that a workspace may"
+            " set.", "KiB", 1, 2**15),
+    Setting("UAC_SANDBOX_RESULT_KIB_MOST", 16 * 1024, "Largest `result_kib` that a workspace may"
+            " set.", "KiB", 1, 2**15, reason=_FRAME),
+    Setting("UAC_SANDBOX_RESULT_DEPTH_MOST", 48, "Largest `result_depth` that a workspace may set.",
             "levels", 1, 48, reason="The protocol does not allow deeper nesting."),
-    Setting("UAC_SANDBOX_MEMORY_MIB_MOST", 4096, "Largest `memory_mib` of a workspace.",
+    Setting("UAC_SANDBOX_MEMORY_MIB_MOST", 4096, "Largest `memory_mib` that a workspace may set.",
             "MiB", 128, 2**21),
-    Setting("UAC_SANDBOX_PIDS_MOST", 256, "Largest `pids` of a workspace.", "processes", 4, 2**15),
-    Setting("UAC_SANDBOX_TMPFS_MIB_MOST", 256, "Largest `tmpfs_mib` of a workspace.",
+    Setting("UAC_SANDBOX_PIDS_MOST", 256, "Largest `pids` that a workspace may set.", "processes",
+            4, 2**15),
+    Setting("UAC_SANDBOX_TMPFS_MIB_MOST", 256, "Largest `tmpfs_mib` that a workspace may set.",
             "MiB", 0, 2**20),
 ))
 CONSTRAINTS = Group("Constraints", check="uac.E014", settings=(
@@ -234,30 +235,30 @@ ALERTS = Group("Alerts", check="uac.E009", settings=(
     Setting("UAC_ESCALATE_WARNING_MINUTES", 24 * 60, "Time after which a warning that is open and"
             " not acknowledged is escalated.", "minutes", 0, _YEAR_MINUTES, zero="never",
             field="escalate_warning_minutes"),
-    Setting("UAC_ESCALATE_INFO_MINUTES", 0, "Time after which an info that is open and not"
+    Setting("UAC_ESCALATE_INFO_MINUTES", 0, "Time after which an info alert that is open and not"
             " acknowledged is escalated.", "minutes", 0, _YEAR_MINUTES, zero="never",
             field="escalate_info_minutes"),
-    Setting("UAC_ALERTS_PER_CONSTRAINT", 100, "Maximum number of alerts that a constraint may"
-            " raise at once; a constraint that exceeds it is paused.", "alerts", 1, 1000,
-            reason="More than 1000 do not fit into an answer.", field="alerts_per_constraint"),
-    Setting("UAC_OPENINGS_PER_DAY", 50, "Maximum number of alerts of a user that a constraint may"
-            " open in 24 hours; one that exceeds it is paused.",
-            "alerts", 1, 10_000, field="openings_per_day"),
+    Setting("UAC_ALERTS_PER_CONSTRAINT", 100, "Maximum number of alerts that a constraint may raise"
+            " at once; a constraint that raises more is paused.", "alerts", 1, 1000,
+            reason="More than 1000 do not fit into one answer.", field="alerts_per_constraint"),
+    Setting("UAC_OPENINGS_PER_DAY", 50, "Maximum number of alerts for a user that a constraint may"
+            " open within 24 hours; a constraint that would open more is paused.", "alerts", 1,
+            10_000, field="openings_per_day"),
 ))
 SEARCH = Group("Search", check="uac.E032", settings=(
     Setting("UAC_EMBEDDINGS", "wordllama", "Embedding model: `wordllama`, which is installed with"
-            " the server; the path of a folder with a static model; a provider's, such as"
+            " the server; the path of a folder with a static model; a provider's model, such as"
             " `openai:text-embedding-3-small`; or `off`. See [search.md](search.md)."),
     Setting("UAC_EMBEDDINGS_PREVIOUS", "", "The previous model, which is used while logs are"
             " re-embedded."),
-    Setting("UAC_EMBEDDINGS_BASE_URL", "", "The URL of the provider, if it is not OpenAI."),
+    Setting("UAC_EMBEDDINGS_BASE_URL", "", "The provider's URL, if the provider is not OpenAI."),
     Setting("UAC_EMBEDDINGS_API_KEY", "", "The provider's API key, sent only to the provider."),
-    Setting("UAC_EMBEDDINGS_DIMENSIONS", None, "Dimensions of a vector; by default the model's"
-            " own.",
-            minimum=1, maximum=16_384, kind=int),
-    Setting("UAC_EMBEDDINGS_BATCH", 64, "Texts in one call.", minimum=1, maximum=2048),
-    Setting("UAC_EMBEDDINGS_TIMEOUT_SECONDS", 30.0, "Longest call.", "seconds", 1, 600),
-    Setting("UAC_EMBEDDINGS_QUERY_SECONDS", 2.0, "Longest wait of a search for all of its calls.",
+    Setting("UAC_EMBEDDINGS_DIMENSIONS", None, "Number of dimensions of a vector; by default the"
+            " model's own.", minimum=1, maximum=16_384, kind=int),
+    Setting("UAC_EMBEDDINGS_BATCH", 64, "Maximum number of texts per call.", minimum=1,
+            maximum=2048),
+    Setting("UAC_EMBEDDINGS_TIMEOUT_SECONDS", 30.0, "Time limit for a call.", "seconds", 1, 600),
+    Setting("UAC_EMBEDDINGS_QUERY_SECONDS", 2.0, "Longest time that a search waits for its calls.",
             "seconds", 0.1, 60),
     Setting("UAC_EMBEDDINGS_TOKENS_PER_DAY", None, "Tokens that each workspace may use in a day"
             " (UTC).", "tokens", 100_000, zero="no calls", kind=int,
@@ -267,23 +268,25 @@ LANGUAGE_MODEL = Group("Language model", check="uac.E006", settings=(
     Setting("UAC_LLM_MODEL", "", "Provider and model, such as `openai:gpt-5-mini`,"
             " `anthropic:claude-sonnet-4-5` or `google:gemini-2.5-flash`.", field="llm_model"),
     Setting("UAC_LLM_BASE_URL", "", "The provider's URL, if it is not the usual one. For Ollama,"
-            " vLLM and llama.cpp: a model named `openai:…`, and their URL, such as"
-            " `http://ollama:11434/v1`.", field="llm_base_url"),
+            " vLLM and llama.cpp, name the model `openai:…` and set this to the server's URL, such"
+            " as `http://ollama:11434/v1`.", field="llm_base_url"),
     Setting("UAC_LLM_API_KEY", "", "The provider's API key, sent only to the provider."),
-    Setting("UAC_LLM_TIMEOUT_SECONDS", 120.0, "Longest attempt at a call.", "seconds", 1),
-    Setting("UAC_LLM_ATTEMPTS", 3, "Attempts at a call whose failure is temporary.", minimum=1),
+    Setting("UAC_LLM_TIMEOUT_SECONDS", 120.0, "Time limit for each attempt at a call.", "seconds",
+            1),
+    Setting("UAC_LLM_ATTEMPTS", 3, "Maximum number of attempts at a call that fails temporarily.",
+            minimum=1),
     Setting("UAC_LLM_BACKOFF_SECONDS", 1.0, "Wait before the second attempt; each further wait is"
             " twice as long, or as long as the provider requests.", "seconds", 0),
     Setting("UAC_LLM_BACKOFF_SECONDS_MOST", 30.0, "Longest wait between two attempts.",
             "seconds", 0),
-    Setting("UAC_LLM_OUTPUT_TOKENS", 8192, "Longest answer.", "tokens", 1),
-    Setting("UAC_LLM_CONCURRENCY", 6, "Concurrent calls of a workspace, on all workers together.",
-            "calls", 1, field="llm_concurrency"),
+    Setting("UAC_LLM_OUTPUT_TOKENS", 8192, "Maximum length of an answer.", "tokens", 1),
+    Setting("UAC_LLM_CONCURRENCY", 6, "Maximum number of concurrent calls per workspace, across all"
+            " workers.", "calls", 1, field="llm_concurrency"),
     Setting("UAC_LLM_TURN_SECONDS", 30.0, "How long a piece of work waits to make its first call;"
             " its further calls wait 20 times as long.", "seconds", 0),
-    Setting("UAC_LLM_SLOW_SECONDS", 20.0, "A call that takes longer is slow: it blocks no other"
-            " work, because a third of the concurrent calls may start only beside slow calls.",
-            "seconds", 0),
+    Setting("UAC_LLM_SLOW_SECONDS", 20.0, "A call that takes longer counts as slow. Slow calls"
+            " block no other work, because a third of the concurrent calls may start only while"
+            " slow calls are running.", "seconds", 0),
     Setting("UAC_LLM_TOKENS_PER_DAY", None, "Tokens that a workspace may use in a day (UTC).",
             "tokens", 0, kind=int, zero="no calls", field="llm_tokens_per_day"),
     Setting("UAC_LLM_TOKENS_PER_MONTH", None, "Tokens that a workspace may use in a month (UTC).",
@@ -294,8 +297,8 @@ LANGUAGE_MODEL = Group("Language model", check="uac.E006", settings=(
             minimum=0, kind=float, field="llm_cost_per_month"),
     Setting("UAC_LLM_PRICES", "", "JSON, per million tokens:"
             ' `{"openai:gpt-5-mini": {"input": 0.25, "output": 2, "cache_read": 0.03}}`.'),
-    Setting("UAC_LLM_WINDOW_CHARACTERS", 12_000, "Characters of a user's log in one prompt; the"
-            " manifest and the instructions add some 10,000.", "characters", 1000),
+    Setting("UAC_LLM_WINDOW_CHARACTERS", 12_000, "Maximum number of characters of a user's log in"
+            " one prompt; the manifest and the instructions add some 10,000.", "characters", 1000),
     Setting("UAC_GATE_SECONDS", 600.0, "How long the language model's worker waits for a sandbox"
             " worker to check the model's edits.", "seconds", 1),
     Setting("UAC_LLM_KEEP_CONTENT", False, "Keep prompts and answers, encrypted."),
@@ -304,8 +307,8 @@ LANGUAGE_MODEL = Group("Language model", check="uac.E006", settings=(
             " reencrypt` makes the old ones unnecessary."),
 ))
 TRACK_RECORD = Group("Track record of the language model", check="uac.E006", settings=(
-    Setting("UAC_LLM_JUDGED_SESSIONS", 50, "A model is judged by at most this number of its last"
-            " sessions.", "sessions", 1, 500, field="llm_judged_sessions"),
+    Setting("UAC_LLM_JUDGED_SESSIONS", 50, "Maximum number of a model's most recent sessions by"
+            " which it is judged.", "sessions", 1, 500, field="llm_judged_sessions"),
     # Calls may be deleted after a day; the results of their sessions are then no longer known.
     Setting("UAC_LLM_JUDGED_DAYS", 7, "Sessions count if they began within this number of days"
             " before the newest one.", "days", 1, 90, field="llm_judged_days"),
@@ -313,33 +316,32 @@ TRACK_RECORD = Group("Track record of the language model", check="uac.E006", set
             " of sessions.",
             "sessions", 1, "UAC_LLM_JUDGED_SESSIONS", field="llm_judged_minimum"),
     Setting("UAC_LLM_REFUSED_PERCENT", 80, "A model is stopped when, after all attempts, the gate"
-            " refused more than this share of its sessions; 100 for never.",
-            "percent", 0, 100, field="llm_refused_percent"),
+            " refused more than this share of its sessions; 100 means never.", "percent", 0, 100,
+            field="llm_refused_percent"),
     Setting("UAC_LLM_UNDONE_PERCENT", 50, "A model is stopped when more than this share of its"
             " accepted edits was undone by a rollback to an earlier version, or by reopening their"
-            " entries; 100 for never.", "percent", 0, 100, field="llm_undone_percent"),
+            " entries; 100 means never.", "percent", 0, 100, field="llm_undone_percent"),
 ))
 STRUCTURING = Group("When the language model works", check="uac.E007", settings=(
-    Setting("UAC_STRUCTURE_ENTRIES", 20, "Work on a user begins as soon as this number of entries"
-            " is waiting.",
-            "entries", 1, 1000, field="structure_entries"),
-    Setting("UAC_STRUCTURE_IDLE_SECONDS", 60, "Work on a user begins when no entry has arrived"
-            " for this"
-            " time.", "seconds", 1, "UAC_STRUCTURE_AGE_SECONDS", field="structure_idle_seconds"),
-    Setting("UAC_STRUCTURE_AGE_SECONDS", 900, "Work on a user begins when the oldest entry has"
-            " waited for this time, even if more entries keep arriving.", "seconds", 1, _COLUMN,
+    Setting("UAC_STRUCTURE_ENTRIES", 20, "Work on a user's entries begins as soon as this number of"
+            " them is waiting.", "entries", 1, 1000, field="structure_entries"),
+    Setting("UAC_STRUCTURE_IDLE_SECONDS", 60, "Work on a user's entries begins when no further"
+            " entry has arrived for this time.", "seconds", 1, "UAC_STRUCTURE_AGE_SECONDS",
+            field="structure_idle_seconds"),
+    Setting("UAC_STRUCTURE_AGE_SECONDS", 900, "Work on a user's entries begins when the oldest one"
+            " has waited for this time, even if more entries keep arriving.", "seconds", 1, _COLUMN,
             field="structure_age_seconds"),
 ))
 QUOTAS = Group("Rates and quotas", check="uac.E030", settings=(
-    Setting("UAC_READS_PER_MINUTE", 12_000, "Reading requests per minute.", "requests", 1, _COLUMN,
-            field="reads_per_minute"),
-    Setting("UAC_WRITES_PER_MINUTE", 12_000, "Writing requests per minute.",
+    Setting("UAC_READS_PER_MINUTE", 12_000, "Maximum number of read requests per minute.",
+            "requests", 1, _COLUMN, field="reads_per_minute"),
+    Setting("UAC_WRITES_PER_MINUTE", 12_000, "Maximum number of write requests per minute.",
             "requests", 1, _COLUMN, field="writes_per_minute"),
-    Setting("UAC_COSTLY_PER_MINUTE", 6_000, "Computing requests per minute: queries, questions,"
-            " searches, contexts, proposals, imports, exports and backtests.",
-            "requests", 1, _COLUMN, field="costly_per_minute"),
-    Setting("UAC_ENTRIES_PER_MINUTE", 120_000, "Entries appended to logs per minute.",
-            "entries", 1, _COLUMN, field="entries_per_minute"),
+    Setting("UAC_COSTLY_PER_MINUTE", 6_000, "Maximum number of requests per minute that need much"
+            " computation: queries, questions, searches, contexts, proposals, imports, exports and"
+            " backtests.", "requests", 1, _COLUMN, field="costly_per_minute"),
+    Setting("UAC_ENTRIES_PER_MINUTE", 120_000, "Maximum number of entries appended to logs per"
+            " minute.", "entries", 1, _COLUMN, field="entries_per_minute"),
     Setting("UAC_MAX_USERS", 1_000_000, "Maximum number of users.", "users", 1, _COLUMN,
             field="max_users"),
     Setting("UAC_MAX_ENTRIES", 100_000_000, "Maximum number of entries in the logs of all users.",
@@ -359,21 +361,23 @@ RETENTION = Group("Retention", check="uac.E031", settings=(
     Setting("UAC_KEEP_MESSAGES_DAYS", 0, "Time after which messages lose their text; what was"
             " derived from them stays.", "days", 1, _CENTURY_DAYS, zero="for ever",
             field="keep_messages_days"),
-    Setting("UAC_KEEP_RUNS_DAYS", 0, "Time after which runs are deleted, except the last one that"
-            " found a live alert.", "days", 8, _CENTURY_DAYS, zero="for ever", reason="A request"
-            " with an Idempotency-Key may be repeated for a week, and is answered from its run.",
-            field="keep_runs_days"),
-    Setting("UAC_KEEP_LLM_CALLS_DAYS", 90, "Time after which calls of language models are"
-            " deleted; their spending stays on record.", "days", 1, _CENTURY_DAYS, zero="for ever",
+    Setting("UAC_KEEP_RUNS_DAYS", 0, "Time after which runs are deleted, except the last run that"
+            " found a live alert.", "days", 8, _CENTURY_DAYS, zero="for ever",
+            reason="A request with an Idempotency-Key may be repeated for a week, and the"
+            " repetition is answered from the run.", field="keep_runs_days"),
+    Setting("UAC_KEEP_LLM_CALLS_DAYS", 90, "Time after which calls to language models are deleted;"
+            " their cost stays on record.", "days", 1, _CENTURY_DAYS, zero="for ever",
             field="keep_llm_calls_days"),
 ))
 WEBHOOKS = Group("Webhooks", check="uac.E008", settings=(
     Setting("UAC_WEBHOOK_ALLOW_HTTP", False, "Allow endpoints without TLS.", development=True),
     Setting("UAC_WEBHOOK_ALLOWED_NETWORKS", [], "Networks besides the public internet to which"
             " webhooks may be sent, such as `10.1.0.0/16`, separated by commas."),
-    Setting("UAC_WEBHOOK_TIMEOUT_SECONDS", 10.0, "Longest call.", "seconds", 1),
-    Setting("UAC_WEBHOOK_CONCURRENCY", 4, "Concurrent calls to one endpoint.", "calls", 1),
-    Setting("UAC_WEBHOOK_PER_MINUTE", 600, "Calls to one endpoint per minute.", "calls", 1),
+    Setting("UAC_WEBHOOK_TIMEOUT_SECONDS", 10.0, "Time limit for a call.", "seconds", 1),
+    Setting("UAC_WEBHOOK_CONCURRENCY", 4, "Maximum number of concurrent calls to one endpoint.",
+            "calls", 1),
+    Setting("UAC_WEBHOOK_PER_MINUTE", 600, "Maximum number of calls to one endpoint per minute.",
+            "calls", 1),
     Setting("UAC_WEBHOOK_RETRY_SECONDS", [5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0,
             72_000.0, 86_400.0], "Waits between the attempts at one delivery, separated by commas,"
             " each at most a week.", "seconds"),
@@ -382,29 +386,28 @@ WEBHOOKS = Group("Webhooks", check="uac.E008", settings=(
     Setting("UAC_WEBHOOK_LOG_DAYS", 30, "How long the log of deliveries is kept.", "days", 1),
 ))
 MAIL = Group("E-mail to the staff", (
-    Setting("EMAIL_URL", "dummymail://", "Mail server, such as"
-            " `smtp+tls://user:password@host:587`; without one, no mail is sent, and in development"
-            " mails are printed.",
+    Setting("EMAIL_URL", "dummymail://", "Mail server, such as `smtp+tls://user:password@host:587`;"
+            " without one, no mail is sent; in development, mails are printed.",
             development="consolemail://"),
     Setting("EMAIL_TIMEOUT", 10.0, "Longest wait for each response of the mail server.", "seconds"),
-    Setting("UAC_MAIL_FROM", "uac@localhost", "Sender."),
+    Setting("UAC_MAIL_FROM", "uac@localhost", "Sender address of mails."),
 ))
 EVENTS = Group("Events for agents", check="uac.E018", settings=(
-    Setting("UAC_EVENT_STREAMS", 200, "Concurrent event streams per process, at most half of them"
-            " of one workspace.", "streams", 0),
-    Setting("UAC_EVENT_HEARTBEAT_SECONDS", 15.0, "Interval of keep-alives on a stream without"
-            " events, at which its key is checked, too.", "seconds", 1),
+    Setting("UAC_EVENT_STREAMS", 200, "Maximum number of concurrent event streams per process; one"
+            " workspace may have at most half of them.", "streams", 0),
+    Setting("UAC_EVENT_HEARTBEAT_SECONDS", 15.0, "Interval at which a stream without events sends"
+            " keep-alives, and its API key is checked again.", "seconds", 1),
 ))
 WORKERS = Group("Workers", (
     Setting("UAC_DISPATCH_SECONDS", 2.0, "How often the dispatcher looks for due work.", "seconds"),
-    Setting("UAC_CHECKPOINT_BATCH", 1000, "Typed entries that are compiled into one checkpoint.",
-            "entries"),
+    Setting("UAC_CHECKPOINT_BATCH", 1000, "Maximum number of typed entries that are compiled into"
+            " one checkpoint.", "entries"),
     Setting("UAC_LEASE_SECONDS", 60, "Time after which a worker that has not renewed its lease"
-            " loses it, and another one repeats the work.", "seconds"),
+            " loses it, and another worker repeats the work.", "seconds"),
     Setting("UAC_MAX_ATTEMPTS", 5, "Attempts before work fails permanently, unless it is retried"
             " forever."),
     Setting("UAC_WORK_SECONDS", 3600, "Time after which a worker's piece of work is considered"
-            " hanging: its lease is no longer renewed.", "seconds"),
+            " hung: its lease is no longer renewed.", "seconds"),
     Setting("UAC_STOP_SECONDS", 7.0, "Time that a worker has to stop; it returns unfinished work"
             " to the queue.", "seconds"),
     Setting("UAC_CLOCK_SECONDS", 4.0, "Maximum difference between the clocks of a process and the"
@@ -413,25 +416,24 @@ WORKERS = Group("Workers", (
 ))
 MONITORING = Group("Monitoring", check="uac.E019", settings=(
     Setting("UAC_METRICS_PORT", 0, "Port of a process's Prometheus endpoint; several processes on"
-            " one machine need one each. See [metrics.md](metrics.md).", zero="none"),
+            " one machine need different ports. See [metrics.md](metrics.md).", zero="none"),
     Setting("UAC_METRICS_ADDRESS", "127.0.0.1", "Address of the Prometheus endpoint."),
     Setting("OTEL_EXPORTER_OTLP_ENDPOINT", "", "The OpenTelemetry endpoint for traces, with the"
             " extra `traces`; OpenTelemetry's other variables apply, too. See"
             " [metrics.md](metrics.md)."),
-    Setting("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "", "The same as a full URL, for traces only."),
-    Setting("UAC_STUCK_ATTEMPTS", 5, "Number of failed attempts from which work is shown to the"
-            " staff as failing.",
-            minimum=1),
+    Setting("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "", "The same, as a full URL for traces only."),
+    Setting("UAC_STUCK_ATTEMPTS", 5, "Number of failed attempts after which work is shown to the"
+            " staff as failing.", minimum=1),
     Setting("UAC_ALARM_SECONDS", 15.0, "Interval of the checks for alarms. See"
             " [operations.md](operations.md).", "seconds", 0, zero="never"),
-    Setting("UAC_ALARM_WAITING_SECONDS", 300, "Raise an alarm when work has waited for longer.",
-            "seconds", _HINT_SECONDS),
+    Setting("UAC_ALARM_WAITING_SECONDS", 300, "Raise an alarm when work has waited for longer than"
+            " this.", "seconds", _HINT_SECONDS),
     Setting("UAC_ALARM_BACKGROUND_SECONDS", 6 * 3600, "The same for work that yields to other work,"
             " such as forecasts.", "seconds", _HINT_SECONDS),
     Setting("UAC_ALARM_STUCK", 1, "Raise an alarm when this number of pieces of work is stuck or"
             " failed permanently.", minimum=1),
-    Setting("UAC_ALARM_SILENT_SECONDS", 60, "Raise an alarm when the dispatcher or a sandbox"
-            " worker has been silent for longer.", "seconds", _HINT_SECONDS),
+    Setting("UAC_ALARM_SILENT_SECONDS", 60, "Raise an alarm when the dispatcher or a sandbox worker"
+            " has been silent for longer than this.", "seconds", _HINT_SECONDS),
 ))
 # fmt: on
 

@@ -11,7 +11,7 @@ NEVER = 100
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveSettings:
-    """The settings that take effect. A share of 100 percent stops no model."""
+    """The settings that take effect. A limit of 100 percent never stops a model."""
 
     llm_judged_sessions: int
     llm_judged_days: int
@@ -29,8 +29,8 @@ def in_words(limits: EffectiveSettings) -> str:
     """Say when a model is stopped, for the staff."""
     return (
         "A model is stopped when, after all attempts, the gate refused more than"
-        f" {limits.llm_refused_percent} % of its sessions, or more than"
-        f" {limits.llm_undone_percent} % of its accepted edits were undone: of its last"
-        f" {limits.llm_judged_sessions} sessions within {limits.llm_judged_days} days, and at"
-        f" least {limits.llm_judged_minimum}."
+        f" {limits.llm_refused_percent} % of its sessions, or when more than"
+        f" {limits.llm_undone_percent} % of its accepted edits were undone. It is judged by its"
+        f" last {limits.llm_judged_sessions} sessions within {limits.llm_judged_days} days, once"
+        f" there are at least {limits.llm_judged_minimum}."
     )

@@ -404,7 +404,7 @@ def test_what_goes_on_is_told_until_nothing_does(page: Page, loaded: Person) -> 
 
     def answer(route: Any) -> None:
         asked.append(working)
-        text = "Typed records: in work." if working else "Nothing is being processed."
+        text = "Typed records: in progress." if working else "Nothing is being processed."
         route.fulfill(json={"text": text, "working": working})
 
     def begun(route: Any) -> None:
@@ -418,7 +418,7 @@ def test_what_goes_on_is_told_until_nothing_does(page: Page, loaded: Person) -> 
     status = page.get_by_role("status")
     expect(status).to_have_attribute("aria-live", "polite")
 
-    expect(status).to_have_text("Typed records: in work.")
+    expect(status).to_have_text("Typed records: in progress.")
     working = False
     expect(status).to_have_text("Nothing is being processed.")
     expect(page.get_by_role("link", name="Reload the page")).to_be_visible()

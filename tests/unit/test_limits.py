@@ -69,16 +69,17 @@ def test_what_nobody_chose_gives_way(chosen: dict[str, float], name: str, holds:
         ({"wall_seconds": 61}, "wall_seconds", "UAC_SANDBOX_WALL_SECONDS_MOST"),
         ({"total_seconds": 91}, "total_seconds", "between 0.1 and 90 (seconds), not 91:"
          " UAC_SANDBOX_TOTAL_SECONDS_MOST is 90."),
-        ({"wall_seconds": 40}, "wall_seconds", "after 30 s: choose no more than that, or 40 s"),
+        ({"wall_seconds": 40}, "wall_seconds", "at most 30 s, or set total_seconds to at least 40"),
         ({"cpu_seconds": 0}, "cpu_seconds", "between 1 and 60 (seconds), not 0. The kernel counts"),
-        ({"cpu_seconds": 9}, "cpu_seconds", "5 s in any case: choose at most 5 s, or 9 s or more"),
+        ({"cpu_seconds": 9}, "cpu_seconds", "choose at most 5 s, or set wall_seconds to at"
+            " least 9"),
         ({"process_memory_mib": 8}, "process_memory_mib", "between 48 and 2032 (MiB), not 8."),
-        ({"process_memory_mib": 800}, "process_memory_mib", "at most 496: choose no more than that,"
-         " or 1632 MiB or more as memory_mib"),
+        ({"process_memory_mib": 800}, "process_memory_mib", "choose at most 496 MiB,"
+         " or set memory_mib to at least 1632."),
         ({"memory_mib": 64}, "memory_mib", "between 128 and 4096 (MiB), not 64."),
         ({"memory_mib": 8192}, "memory_mib", "between 128 and 4096 (MiB), not 8192:"
          " UAC_SANDBOX_MEMORY_MIB_MOST is 4096."),
-        ({"memory_mib": 128, "tmpfs_mib": 64}, "memory_mib", "192 MiB or more, or less as tmpfs"),
+        ({"memory_mib": 128, "tmpfs_mib": 64}, "memory_mib", "at least 192 MiB, or reduce tmpfs"),
         ({"output_kib": 0}, "output_kib", "between 1 and 16384 (KiB), not 0."),
         ({"result_kib": 10**6}, "result_kib", "UAC_SANDBOX_RESULT_KIB_MOST"),
         ({"result_depth": 49}, "result_depth", "between 1 and 48 (levels), not 49:"

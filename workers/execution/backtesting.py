@@ -335,7 +335,7 @@ class _History:
             return self._moment(stretch, at, findings=findings_of(result))
         if found_too_much(result):
             problem = BacktestIssue(
-                kind="alert_limit", message=f"it found more than {limits.alerts}, at once"
+                kind="alert_limit", message=f"it raised more than {limits.alerts} alerts at once"
             )
             return self._moment(stretch, at, problem=problem)
         if self._lacks(result.error):

@@ -16,7 +16,7 @@ from memory.workspaces import OVERLAP, NotReplaced, UnknownUsers, create_key, pe
 class Command(BaseCommand):
     """Creates an API key and prints it."""
 
-    help = "Create an API key for a workspace, or the replacement of a key; print it as JSON."
+    help = "Create an API key for a workspace, or replace an existing key; print it as JSON."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the arguments: the key's permissions, users and expiry, or the key to replace."""
@@ -40,14 +40,14 @@ class Command(BaseCommand):
         parser.add_argument(
             "--replace",
             metavar="PREFIX",
-            help="replace the key that begins with uac_PREFIX_ by one with the same permissions;"
-            " the old key expires soon",
+            help="replace the key that begins with uac_PREFIX_ by one that has the same"
+            " permissions; the old key expires soon",
         )
         parser.add_argument(
             "--overlap-hours",
             type=float,
             default=OVERLAP.total_seconds() / 3600,
-            help="hours for which the replaced key stays valid beside the new one; default:"
+            help="hours for which the replaced key stays valid alongside the new one; default:"
             " %(default)g",
         )
 
@@ -64,7 +64,7 @@ class Command(BaseCommand):
     def _created(self, workspace: Workspace, options: dict[str, Any]) -> str:
         days = options["expires_days"]
         if days is not None and days <= 0:
-            raise CommandError("--expires-days: give more than 0.")
+            raise CommandError("--expires-days must be greater than 0.")
         try:
             pks = persons(workspace, options["user"]) if options["user"] else None
         except UnknownUsers as error:
@@ -81,11 +81,11 @@ class Command(BaseCommand):
     def _replaced(self, workspace: Workspace, options: dict[str, Any]) -> str:
         if options["scope"] or options["user"] or options["expires_days"] is not None:
             raise CommandError(
-                "--replace cannot be combined with scopes, users or"
-                " --expires-days: the new key has the permissions and the expiry of the old one."
+                "--replace cannot be combined with --scope, --user or --expires-days: the new key"
+                " has the permissions and the expiry of the old one."
             )
         if options["overlap_hours"] < 0:
-            raise CommandError("--overlap-hours: give 0 or more.")
+            raise CommandError("--overlap-hours must be at least 0.")
         prefix = options["replace"].removeprefix("uac_").rstrip("_…")
         key = ApiKey.objects.filter(workspace=workspace, prefix=prefix, revoked_at=None).first()
         if key is None:

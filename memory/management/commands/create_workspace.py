@@ -14,7 +14,10 @@ from memory.workspaces import create_key
 class Command(BaseCommand):
     """Creates the workspace unless it exists, and a new API key for it."""
 
-    help = "Create a workspace, unless one of this name exists, and an API key; print both as JSON."
+    help = (
+        "Create a workspace unless one with this name exists, and an API key for it; print both as"
+        " JSON."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the arguments: the names of the workspace and of the key, and its permissions."""

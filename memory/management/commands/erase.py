@@ -17,8 +17,8 @@ class Command(BaseCommand):
     """Lists erasures, to be kept outside of backups, and requests them again from such a list."""
 
     help = (
-        "List the erased users, as one line of JSON each; --again reads such lines (also from"
-        " logs) and erases users that a restored backup has brought back."
+        "List the erased users as one line of JSON each; --again reads such lines (from log files,"
+        " too) and again erases the users that a restored backup has brought back."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -44,7 +44,7 @@ class Command(BaseCommand):
         # A merged user is erased with the user that it was merged into.
         for user in sorted(back, key=lambda user: user.merged_into_id is not None):
             user_erasure.ask(user, by="command", reason=user_erasure.RESTORED)
-        self.stdout.write(f"{len(listed)} listed, of whom {len(back)} are being erased again")
+        self.stdout.write(f"users listed: {len(listed)}; being erased again: {len(back)}")
 
 
 def _listed(line: str) -> uuid.UUID | None:

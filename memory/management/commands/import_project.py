@@ -23,7 +23,9 @@ class Command(BaseCommand):
         """Add the arguments: the folder, the user, and the time to wait."""
         parser.add_argument("folder", type=Path, metavar="DIR", help="folder, zip, or one .py file")
         parser.add_argument("user", metavar="USER", help="user_id of an existing user")
-        parser.add_argument("--workspace", help="the user's workspace, if several have such a user")
+        parser.add_argument(
+            "--workspace", help="the user's workspace, if several have this user_id"
+        )
         parser.add_argument("--wait", type=float, default=120, help="seconds to wait; default 120")
 
     def handle(self, *args: Any, **options: Any) -> None:

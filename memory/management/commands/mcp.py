@@ -20,7 +20,7 @@ class Command(BaseCommand):
             "--url", default=os.environ.get("UAC_URL"), help="URL of the server; default: $UAC_URL"
         )
         parser.add_argument(
-            "--user", help="limit the tools to this user; they then have no user_id"
+            "--user", help="limit the tools to this user; the tools then take no user_id"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

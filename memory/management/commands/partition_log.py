@@ -12,8 +12,9 @@ class Command(BaseCommand):
     """Does one step; docs/capacity.md says when partitioning pays off, and the order of steps."""
 
     help = (
-        "Partition the log by user while the server is running, as the role that owns the tables:"
-        " prepare, copy, check, swap, finish. Before `finish`, another `copy` and `swap` go back."
+        "Partition the log by user while the server is running, as the role that owns the tables."
+        " Run the steps in this order: prepare, copy, check, swap, finish. Until `finish`, a second"
+        " `copy` and `swap` undo the partitioning."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -23,7 +24,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--partitions", type=int, default=16, help="number of partitions, for `prepare` (16)"
         )
-        parser.add_argument("--jobs", type=int, default=4, help="connections, for `copy` (4)")
+        parser.add_argument(
+            "--jobs", type=int, default=4, help="number of connections, for `copy` (4)"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do the step, and print what was done."""

@@ -26,8 +26,8 @@ from memory.project.values import (
 MAX_FIELDS = 60
 # The maximum number of digits of an integer that a field can hold.
 MAX_DIGITS = 300
-# The maximum number of different sets of keys that dictionaries in one place may have; further ones
-# become lists of entries.
+# The maximum number of different sets of keys that dictionaries in one place may have; further
+# dictionaries become lists of entries.
 MAX_SHAPES = 8
 MAX_NOTES = 500
 
@@ -81,7 +81,7 @@ class ForeignObject:
 
 @dataclass(frozen=True)
 class ModuleValue:
-    """A module-level name and its value. `keys` are those of a dictionary of objects."""
+    """A module-level name and its value. `keys` are the keys, if it is a dictionary of objects."""
 
     module: str
     name: str
@@ -139,7 +139,7 @@ def read(data: Mapping[str, Any]) -> Graph:
         raise ForeignError(
             "no_objects",
             "executing the project creates no typed objects: bind instances of dataclasses, lists"
-            " of them, or dictionaries to names of a module",
+            " of them, or dictionaries to module-level names",
         )
     return graph
 
@@ -217,7 +217,7 @@ class _Decoder:
                 classes = {str(self.data["objects"][number][0]) for number in numbers}
                 if len(classes) == 1:
                     self.notes.add(
-                        "converted", name, "dict to collection: its keys become the keys"
+                        "converted", name, "dict to collection: its keys become the records' keys"
                     )
                     return ModuleValue(path, name, items, annotation, tuple(keys))
         return ModuleValue(path, name, self.node(value, name), annotation)
@@ -253,7 +253,7 @@ class _Decoder:
                 return datetime.datetime.fromisoformat(content)
             case "zoned":
                 text, zone = content
-                message = f"a moment in {_string(zone)} to its offset from UTC"
+                message = f"datetime in {_string(zone)} to one with an offset from UTC"
                 self.notes.add("converted", place, message)
                 return datetime.datetime.fromisoformat(text)
             case "time":

@@ -223,7 +223,9 @@ class Placement:
             if one.key is None and (one.class_number, key) in self.keys:
                 found = f"{name}-{key}"
                 self.graph.notes.add(
-                    "keyed", name, f"keys begin with {name}-, since others have them"
+                    "keyed",
+                    name,
+                    f"keys get the prefix {name}-, since other records have the same keys",
                 )
             self._settle(number, Home(domain, name, found, singleton=False))
 
@@ -231,7 +233,9 @@ class Placement:
         self.keys.add((self.graph.objects[number].class_number, home.key))
         if not is_key(home.key):
             raise ForeignError(
-                "bad_key", f"{home.holder} has a record with the key {home.key!r:.80}"
+                "bad_key",
+                f"{home.holder} has a record with the invalid key {home.key!r:.80}: use 1 to 200"
+                " characters and no control characters",
             )
         self.homes[number] = home
         self.order.append(number)

@@ -80,7 +80,7 @@ def list_candidates(
 ) -> Iterator[list[_Candidate]]:
     """Yield groups of entries with a score (corpus, place and seq), best and newest first.
 
-    `size` is that of the first group.
+    `size` is the size of the first group.
     """
     corpora = list(rankings)
     places = [

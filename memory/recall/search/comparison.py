@@ -114,7 +114,7 @@ class Comparison:
 def _put_on_one_scale(
     names: Sequence[str], closeness: list[Floats], models: Mapping[str, int]
 ) -> None:
-    """Scale each model's closeness to the mean and deviation of the one with the most passages.
+    """Scale each model's closeness to the mean and deviation of the model with the most passages.
 
     A cosine of 0.7 is high for one model and meaningless for another.
     """
@@ -154,7 +154,7 @@ def describe_meaning(compared: Comparison, rankings: Collection[RankedCorpus]) -
 
 
 def _names(compared: Comparison, close: Sequence[Floats]) -> str | None:
-    """Return the models, most passages first; if none has compared any, the one that could have."""
+    """Return the models, most passages first; if none compared any, the model that could have."""
     if not close:
         return None
     by_number = sorted(compared.models, key=lambda name: -compared.models[name])

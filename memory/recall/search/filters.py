@@ -79,8 +79,7 @@ KEYS = (*COLUMNS, f"{METADATA}<name>")
 def condition(filters: Any, time_zone: str, columns: Mapping[str, Column] = COLUMNS) -> RawSQL:
     """Return the condition for filtering a queryset of entries; raises BadFilter.
 
-    Days are the user's: those of this time zone. `columns` are the keys besides those of the
-    metadata.
+    Days are the user's, in this time zone. `columns` are the keys besides those of the metadata.
     """
     compiler = _Compiler(zoneinfo.ZoneInfo(time_zone), columns)
     compiled = compiler.object(filters, "filters", 1)
@@ -100,7 +99,7 @@ class _Compiler:
         if not isinstance(given, dict) or not given:
             raise BadFilter(f"{place}: give an object with at least one key.")
         if depth > MAX_DEPTH:
-            raise BadFilter(f"{place[:200]}: groups may be nested at most {MAX_DEPTH} deep.")
+            raise BadFilter(f"{place[:200]}: groups may be nested at most {MAX_DEPTH} levels deep.")
         return _joined(
             " AND ", [self._key(key, value, place, depth) for key, value in given.items()]
         )
@@ -131,7 +130,7 @@ class _Compiler:
             raise BadFilter(f"filters: at most {MAX_CONDITIONS} conditions are allowed.")
         if operator not in OPERATORS:
             raise BadFilter(
-                f"{here}: unknown operator {operator[:100]!r}; there are {', '.join(OPERATORS)}."
+                f"{here}: unknown operator {operator[:100]!r}; use one of {', '.join(OPERATORS)}."
             )
         if operator == "in":
             if not isinstance(value, list) or not value:
@@ -139,14 +138,14 @@ class _Compiler:
             self._listed += len(value)
             if self._listed > MAX_LISTED:
                 raise BadFilter(
-                    f"filters: all lists of `in` may have at most {MAX_LISTED} values together."
+                    f"filters: the lists of all `in` together may have at most {MAX_LISTED} values."
                 )
         if key.startswith(METADATA):
             return _metadata(key.removeprefix(METADATA), operator, value, here)
         if key in self._columns:
             return self._compared(key, operator, value, here)
         keys = ", ".join([*self._columns, f"{METADATA}<name>"])
-        raise BadFilter(f"{here}: unknown key {key[:100]!r}; there are {keys}.")
+        raise BadFilter(f"{here}: unknown key {key[:100]!r}; use one of {keys}.")
 
     def _compared(self, key: str, operator: str, value: Any, here: str) -> _Sql:
         column = self._columns[key]
@@ -158,7 +157,7 @@ class _Compiler:
         }[column.holds]
         allowed = _ORDERED_OPERATORS if column.holds in ("number", "time") else _TEXT_OPERATORS
         if operator not in allowed:
-            raise BadFilter(f"{here}: {key} takes {', '.join(allowed)}, not {operator}.")
+            raise BadFilter(f"{here}: {key} supports {', '.join(allowed)}, not {operator}.")
         if operator == "in":
             return _true(f"{column.sql} = ANY(%s)", [read(one, here) for one in value])
         value = read(value, here)
@@ -180,7 +179,7 @@ class _Compiler:
         except (ValueError, TypeError, OverflowError):
             pass
         raise BadFilter(
-            f"{here}: give a day (2026-03-01), or a moment with its offset"
+            f"{here}: give a day (2026-03-01), or a moment with an offset"
             " (2026-03-01T09:00:00+01:00)."
         )
 
@@ -196,7 +195,7 @@ def _metadata(path: str, operator: str, value: Any, here: str) -> _Sql:
     """Compare as JSON: a value of another type is neither equal nor greater nor less."""
     names = path.split(".")
     if not all(names):
-        raise BadFilter(f"{here}: give a key of the metadata, such as {METADATA}channel.")
+        raise BadFilter(f"{here}: give a metadata key, such as {METADATA}channel.")
     held = f"({_HELD} #> %s)"
     if operator == "in":
         return _true(f"{held} = ANY(%s::jsonb[])", names, [_json(one, here) for one in value])
@@ -223,7 +222,7 @@ def _metadata(path: str, operator: str, value: Any, here: str) -> _Sql:
     if operator == "eq":
         return _true(f"{held} = %s::jsonb", names, given)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise BadFilter(f"{here}: {operator} compares numbers or texts.")
+        raise BadFilter(f"{here}: {operator} compares numbers or strings.")
     return _true(
         f"jsonb_typeof({held}) = jsonb_typeof(%s::jsonb)"
         f" AND {held} {COMPARISONS[operator]} %s::jsonb",
@@ -242,7 +241,7 @@ def _true(text: str, *parameters: Any) -> _Sql:
 def _json(value: Any, here: str) -> str:
     if isinstance(value, Mapping | list) or (isinstance(value, str) and len(value) > MAX_TEXT):
         raise BadFilter(
-            f"{here}: give a text of at most {MAX_TEXT} characters, a number, a boolean or null."
+            f"{here}: give a string of at most {MAX_TEXT} characters, a number, a boolean or null."
         )
     if isinstance(value, str):
         _text(value, here)
@@ -251,13 +250,13 @@ def _json(value: Any, here: str) -> str:
 
 def _text(value: Any, here: str) -> str:
     if not isinstance(value, str) or len(value) > MAX_TEXT or "\x00" in value:
-        raise BadFilter(f"{here}: give a text of at most {MAX_TEXT} characters.")
+        raise BadFilter(f"{here}: give a string of at most {MAX_TEXT} characters.")
     return value
 
 
 def _kind(value: Any, here: str) -> str:
     if value not in EntryKind.values:
-        raise BadFilter(f"{here}: the kinds are {', '.join(EntryKind.values)}.")
+        raise BadFilter(f"{here}: give one of the kinds {', '.join(EntryKind.values)}.")
     return str(value)
 
 

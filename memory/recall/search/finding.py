@@ -52,8 +52,8 @@ def find(
     entries after `up_to` or with a score below `threshold` are not returned. Only the first 100
     distinct terms of a question are used, and the search stops after 100 hits in a row that do not
     fit. Redacted entries are never found, and all others can be. The completion of a `Question` is
-    searched for, too, with less weight. `outline` is that of the newest version; it is read if not
-    given.
+    searched for, too, with less weight. `outline` is the newest version's outline; it is read if
+    not given.
 
     If the model fails, only words are used, and `meaning` says so. Passages that have only an
     earlier model's vectors are compared by that model, if it can be used.
@@ -98,7 +98,7 @@ def _read_terms(question: Question) -> _Terms:
         asked,
         identities=[identity(term) for term in asked],
         weights={identity(term): weights[term] for term in asked},
-        # Of the people named before the question, only the one to whom a pronoun in it refers.
+        # A person named before the question counts only if a pronoun in it refers to them.
         names=[identity(SPEAKER_PREFIX + term) for term in asked if weights[term] >= REFERENT],
     )
 

@@ -34,7 +34,7 @@ WORDS, MODEL = "words", "model"
 # Limits on the turns read (the newest) and on the characters of each (its last).
 MAX_TURNS = 8
 MAX_CHARACTERS = 2000
-# A longer question is taken to be complete; and the limit for a question completed by a model.
+# A longer question is considered complete; and the limit for a question completed by a model.
 MAX_QUESTION = 400
 MAX_COMPLETED = 2 * MAX_QUESTION
 # Limits on the words taken in all and from one turn; and the number of words that suffice.
@@ -109,7 +109,7 @@ class Question:
         return self.taken_as or self.text
 
     def weights(self) -> dict[str, float]:
-        """Return the weight of each term, those of the question itself first."""
+        """Return the weight of each term, the question's own terms first."""
         found = dict.fromkeys(terms(self.text), 1.0)
         added = {self.sentence: REFERENT} if self.sentence else self.taken
         for words, weight in added.items():
@@ -174,7 +174,7 @@ def _leanings(asked: Utterance) -> set[Leaning]:
         is_whole = asked.at(begins) in language.questions and asked.at(begins + 1)
         if not is_whole and len(own) <= MAX_OWN_WORDS:
             found.add(Leaning.GOES_ON)
-    # "Side effects?" asks for those of something that was mentioned before.
+    # "Side effects?" asks for the side effects of something that was mentioned before.
     is_fragment = len(asked.folded) == 3 and asked.at(2) == "?" and not names - {0}
     stands = (
         (len(own) >= 2 and not is_fragment)

@@ -30,7 +30,7 @@ from memory.recall.search.vectors import Vectors
 
 logger = structlog.get_logger(__name__)
 
-# The number of characters, the newest of the unindexed tail, that a search embeds.
+# How many of the newest characters of the unindexed tail a search embeds.
 LIVE_CHARACTERS = 60_000
 # A search indexes the unindexed tail itself, at half a second per million characters. A tail larger
 # than the first limit is indexed by at most two searches at a time, one per workspace; one larger

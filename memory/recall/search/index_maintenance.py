@@ -256,7 +256,7 @@ def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
             _forget_made(index, row)
             raise EmbeddingFailed(
                 f"{made_by.name} returns vectors with {done[-1].dimensions} dimensions, but"
-                " returned others before: set UAC_EMBEDDINGS_DIMENSIONS."
+                " returned vectors with a different number before: set UAC_EMBEDDINGS_DIMENSIONS."
             )
         _write(index, (row.first_seq, row.last_seq), replace(_stored(row), vectors=whole))
         return
@@ -315,7 +315,7 @@ def _passages(index: SearchIndex, documents: Segment, first: int, last: int) -> 
     skipped = first - int(np.searchsorted(documents.seqs, wanted[0]))
     found = found[skipped : skipped + len(wanted)]
     if [seq for seq, _ in found] != wanted.tolist():
-        raise ValueError(f"the log has other passages than {first} to {last} of the segment")
+        raise ValueError(f"the log's passages differ from the segment's passages {first} to {last}")
     return [text for _, text in found]
 
 

@@ -15,7 +15,7 @@ def words_of(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Language:
-    """A language's function words, and those of them that refer to something else."""
+    """A language's function words, and which of them refer to something else."""
 
     function_words: frozenset[str]
     """Words that say nothing about a text's topic, including all sets below but the last two."""

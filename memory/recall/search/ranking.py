@@ -176,7 +176,7 @@ def _fused(corpus: Corpus, ranking: Ranking, meaning: Floats, words: Floats) -> 
 
 
 def _close(corpus: Corpus) -> Floats:
-    """Return the closeness of passages; in a conversation, including that of their surroundings."""
+    """Return the closeness of passages, in a conversation including their surroundings."""
     assert corpus.closeness is not None
     near = corpus.closeness.astype(np.float64)
     # A passage without a vector gets the mean, since for some models all texts are close to each
@@ -218,7 +218,7 @@ def _earlier(seqs: NDArray[np.int64], scores: Floats) -> Places:
 
 
 def _rarity(corpus: Corpus, term: int) -> float:
-    """Return BM25's weight of a term; that of a term without occurrences is the largest."""
+    """Return BM25's weight of a term; a term without occurrences has the largest weight."""
     found = corpus.postings.get(term)
     having = len(found.places) if found else 0
     return math.log(1 + (len(corpus.seqs) - having + 0.5) / (having + 0.5))
@@ -247,7 +247,7 @@ def _heard_of_all(amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
 
 
 def _apart(places: Places, distance: int, number: int) -> Iterator[tuple[slice, Places]]:
-    """Yield the places with another at this distance, first after and then before, and that one."""
+    """Yield places, each with the place at this distance: first those after, then those before."""
     last = int(np.searchsorted(places, number - distance))
     yield slice(0, last), places[:last] + distance
     first = int(np.searchsorted(places, distance))

@@ -33,7 +33,7 @@ def classes_described(
 ) -> dict[int, set[int]]:
     """Return class mark → terms found in the class's description, without classes that have none.
 
-    `outline` is that of the newest version; it is read if not given.
+    `outline` is the newest version's outline; it is read if not given.
     """
     if user.head_id is None or not asked:
         return {}

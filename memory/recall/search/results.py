@@ -25,8 +25,8 @@ class Term:
 class Explanation:
     """An explanation of a hit's position.
 
-    It has the rank of its best passage among the entries of its corpus, whether its speaker is
-    named in the question, the terms, and the part of the score due to meaning.
+    It has the rank of the hit's best passage among the entries of its corpus, whether the speaker
+    is named in the question, the terms, and the part of the score due to meaning.
     """
 
     rank: int
@@ -40,8 +40,8 @@ class Explanation:
 class Hit:
     """An entry that was found, and the numbers of the entries that it is based on.
 
-    `score`, from 0 to 1, is that of its best passage. For a long text, only the matching passages
-    are returned, and `is_cut` is set.
+    `score`, from 0 to 1, is the score of its best passage. For a long text, only the matching
+    passages are returned, and `is_cut` is set.
     """
 
     entry: LogEntry

@@ -153,7 +153,7 @@ def corpus_of(
 ) -> Corpus:
     """Return the documents of one corpus in all segments, in order, with the wanted postings.
 
-    `closeness` is that of each segment's documents to the question.
+    `closeness` has the closeness of each segment's documents to the question.
     """
     close = np.concatenate(closeness) if closeness else None
     segments = [build([]), *segments]

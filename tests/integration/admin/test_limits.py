@@ -63,7 +63,10 @@ def test_what_is_left_empty_is_the_servers(
             {"wall_seconds": "3600"},
             "It must be between 0.1 and 60 (seconds), not 3600: UAC_SANDBOX_WALL_SECONDS_MOST",
         ),
-        ({"wall_seconds": "1", "cpu_seconds": "3"}, "choose at most 1 s, or 3 s or more as wall"),
+        (
+            {"wall_seconds": "1", "cpu_seconds": "3"},
+            "choose at most 1 s, or set wall_seconds to at least 3.",
+        ),
         ({"wall_seconds": "nan"}, "Enter a number"),
         ({"wall_seconds": "inf"}, "Enter a number"),
         ({"pids": "-1"}, "greater than or equal to 0"),

@@ -203,7 +203,7 @@ def test_content_that_is_not_kept_or_not_readable_says_so(
     made = call(workspace, keep_content=True)
     settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
     words = shown(admin_client.get(page_url(made)))
-    assert "Prompt: None of UAC_ENCRYPTION_KEYS decrypts the stored content" in words
+    assert "Prompt: None of the UAC_ENCRYPTION_KEYS can decrypt the stored content" in words
 
 
 # -- The workspace -----------------------------------------------------------------------------
@@ -385,9 +385,8 @@ def test_who_may_only_look_sees_what_holds_and_changes_nothing(
 def test_a_workspace_gets_a_schedule_of_its_own(admin_client: Client, workspace: Workspace) -> None:
     everywhere = shown(admin_client.get(page_url(workspace)))
     assert (
-        "Work begins when 20 entries of a user are waiting, none has arrived for 60 s, the oldest"
-        " has waited"
-        " for 900 s, or one is urgent" in everywhere
+        "Work begins when 20 entries of a user are waiting, no entry has arrived for 60 s, the"
+        " oldest entry has waited for 900 s, or an entry is urgent" in everywhere
     )
 
     change(admin_client, workspace, structure_entries="7", structure_age_seconds="300")
@@ -399,8 +398,8 @@ def test_a_workspace_gets_a_schedule_of_its_own(admin_client: Client, workspace:
         "structure_age_seconds": 300,
     }
     assert (
-        "when 7 entries of a user are waiting, none has arrived for 60 s, the oldest has waited for"
-        in (shown(admin_client.get(page_url(workspace))))
+        "when 7 entries of a user are waiting, no entry has arrived for 60 s, the oldest entry has"
+        " waited for" in (shown(admin_client.get(page_url(workspace))))
     )
 
 
@@ -500,7 +499,7 @@ def test_the_workspace_and_the_calls_show_the_track_record(
         "stopped Stopped by its track record: openai:gpt-5-mini: after all"
         " attempts, the gate refused 100 %" in page
     )
-    assert "more than 80 % of its sessions, or more than 50 % of its accepted" in page
+    assert "more than 80 % of its sessions, or when more than 50 % of its accepted" in page
 
     assert record in shown(admin_client.get(page_url(LlmCall.objects.all()[0])))
     of_workspace = {"workspace__id__exact": str(workspace.pk)}

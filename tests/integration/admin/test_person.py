@@ -452,8 +452,8 @@ def test_work_that_waits_or_goes_on_is_told_in_words(idle: MemoryUser) -> None:
 
     assert found.is_working
     assert found.in_words(now) == (
-        "typed records: waiting for 2 min 0 s; run (constraints): in work for 1 min 0 s;"
-        " backtest: in work for 0 min 0 s"
+        "typed records: waiting for 2 min 0 s; run (constraints): in progress for 1 min 0 s;"
+        " backtest: in progress for 0 min 0 s"
     )
 
 
@@ -485,7 +485,7 @@ def test_what_came_to_nothing_says_when_it_is_tried_again_and_not_why(idle: Memo
     found = going_on(idle)
 
     assert not found.is_working
-    assert found.in_words(now) == ("nothing is being processed; the next attempt is in 12 min 0 s")
+    assert found.in_words(now) == ("nothing is being processed; next attempt in 12 min 0 s")
 
 
 def test_the_answer_is_plain_text_without_content_and_is_not_kept(

@@ -58,8 +58,8 @@ def test_of_a_flood_no_alert_is_opened_and_those_that_are_open_stay(user: Memory
     assert (row.constraint, row.paused_by, row.resumed_at) == (ALLERGY, "constraints", None)
     alert = paused_alert(user)
     assert (alert.severity, alert.constraint, alert.state) == ("warning", ALLERGY, "open")
-    assert "6, more than 5 at once" in alert.message
-    assert "None of the new ones was opened" in alert.message
+    assert "6 alerts at once, more than 5" in alert.message
+    assert "It opened no new alerts" in alert.message
     assert alert.message.count("info: Amoxicillin") == 3
     assert "resumed" in alert.message
 
@@ -98,7 +98,7 @@ def test_what_is_critical_is_told_though_it_comes_after_the_pause(
     # Then no alert is opened for it, and the staff's own is open again, once, and critical
     alert = paused_alert(user)
     assert (alert.state, alert.severity) == ("open", "critical")
-    assert "Since then it found critical: poison" in alert.message
+    assert "Since then, it has reported critical: poison" in alert.message
     assert [one.kind for one in alert.events.order_by("seq")] == [
         *("opened", "acknowledged", "reopened")
     ]
@@ -110,7 +110,7 @@ def test_it_is_critical_to_pause_what_is_critical(user: MemoryUser) -> None:
 
     alert = paused_alert(user)
     assert alert.severity == Severity.CRITICAL
-    assert "It found: critical: " in alert.message
+    assert "It reported: critical: " in alert.message
 
 
 def test_a_flood_that_the_sandbox_stopped_is_one_too(user: MemoryUser) -> None:
@@ -121,7 +121,7 @@ def test_a_flood_that_the_sandbox_stopped_is_one_too(user: MemoryUser) -> None:
 
     assert live(user) == []
     alert = paused_alert(user)
-    assert "more than 5 at once" in alert.message
+    assert "more than 5 alerts at once" in alert.message
     assert "critical: the gravest" in alert.message
     assert alert.severity == "critical"
 

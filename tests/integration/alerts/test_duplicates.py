@@ -744,7 +744,9 @@ def test_after_a_merge_what_was_put_away_alike_is_one_alert(user: MemoryUser, ac
     for _ in range(2):
         run_finds(user, own(), ours())
         assert causes(listed(user)) == [OWN, OURS]
-        assert f"as alert {known.pk} of bob" in str(listed(user).events.latest("seq").detail)
+        assert f"taken over from alert {known.pk} of bob" in str(
+            listed(user).events.latest("seq").detail
+        )
 
     lifecycle.reopen(listed(user), actor="key:x")
     duplicate = Alert.objects.get(user=user, constraint=OURS)

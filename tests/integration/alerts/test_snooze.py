@@ -167,8 +167,8 @@ def test_a_snooze_and_an_acknowledgement_are_taken_back_and_each_replaces_the_ot
     lifecycle.reopen(alert, actor="key:abc", note="too early")
 
     assert states(user) == ["open"]
-    assert detail(alert) == {"reason": "by hand", "note": "too early"}
-    with pytest.raises(AlertNotOpen, match="open already"):
+    assert detail(alert) == {"reason": "manually", "note": "too early"}
+    with pytest.raises(AlertNotOpen, match="already open"):
         lifecycle.reopen(alert, actor="key:abc")
 
 

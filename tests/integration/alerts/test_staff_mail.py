@@ -98,7 +98,7 @@ def test_a_new_alert_is_mailed_with_its_message_and_a_link(
     assert sent.to == ["eve@example.org"]
     assert sent.subject == "[UaC] 1 critical: Amoxicillin conflicts"
     assert "critical: Amoxicillin conflicts" in sent.body
-    assert f"user ada of {user.workspace.name}; constraints/allergy.py" in sent.body
+    assert f"user ada in {user.workspace.name}; constraints/allergy.py" in sent.body
     assert "m-1" not in sent.body
     paths = [line.strip().removeprefix("https://uac.example.org") for line in sent.body.split("\n")]
     addresses = [path for path in paths if path.startswith("/admin/")]
@@ -282,7 +282,7 @@ def test_of_very_many_workspaces_each_is_told_at_its_time(
     later(datetime.timedelta(days=1))
     assert tick() == 3
     bodies = "".join(str(one.body) for one in mail.outbox)
-    assert [bodies.count(f"of workspace {number};") for number in range(5)] == [1] * 5
+    assert [bodies.count(f"in workspace {number};") for number in range(5)] == [1] * 5
     later(datetime.timedelta(days=1))
     assert tick() == 3
 
@@ -401,7 +401,7 @@ def test_who_may_not_see_what_people_said_is_mailed_that_there_is_an_alert(
     said = f"{mail.outbox[0].subject} {mail.outbox[0].body}"
     assert "penicillin" not in said
     assert "constraints/" not in said
-    assert f"user {user.user_id} of" in said
+    assert f"user {user.user_id} in" in said
     assert f"staffsubscription/{subscription.pk}/" in said
 
 

@@ -91,7 +91,7 @@ def test_from_the_checks_to_the_approval(
     # Then it cannot be approved yet
     refused = manager.post(f"{URL}lease_end/versions/1/approve/")
     assert refused.status_code == 409
-    assert refused.json()["detail"] == "Its backtest is still running: wait for its end."
+    assert refused.json()["detail"] == "Its backtest is still running: wait until it has finished."
 
     # When it has finished
     work()
@@ -123,7 +123,7 @@ def test_the_same_numbers_are_the_same_and_others_take_its_place(
     assert (other.status_code, other.data["days"], other.data["users"]) == (201, 30, 5)
     assert other.data["created_by"].startswith("key:")
     earlier = manager.get(f"{BACKTESTS}{judged}/").data
-    assert (earlier["state"], earlier["reason"]) == ("cancelled", "another one was started")
+    assert (earlier["state"], earlier["reason"]) == ("cancelled", "another backtest was started")
     listed = manager.get(f"{BACKTESTS}?state=waiting").data["results"]
     assert [one["id"] for one in listed] == [other.data["id"]]
 
@@ -133,7 +133,7 @@ def test_one_that_goes_on_is_cancelled_once(manager: APIClient, judged: str, wor
     assert (answer.status_code, answer.data["state"]) == (200, "cancelled")
     again = manager.post(f"{BACKTESTS}{judged}/cancel/")
     assert again.status_code == 409
-    assert "cancelled already" in again.json()["detail"]
+    assert "already cancelled" in again.json()["detail"]
     work()
     assert manager.get(f"{BACKTESTS}{judged}/").data["state"] == "cancelled"
 

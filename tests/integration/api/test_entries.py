@@ -80,7 +80,7 @@ def test_a_record_that_is_rejected_is_named_with_reason_and_fix(
     assert (again["pending"], again["covered"]) == (0, 1)
     (rejected,) = again["rejected"]
     assert rejected["seq"] == 2
-    assert "Trip.days holds int" in rejected["reason"]
+    assert "Trip.days has type int" in rejected["reason"]
     assert "Append the record again" in rejected["fix"]
     assert api.get(f"{URL}2/").data["reason"] == rejected["reason"]
 

@@ -306,7 +306,7 @@ def test_the_command_makes_and_replaces_keys(user: MemoryUser, bob: MemoryUser) 
     [
         (["nowhere"], "no workspace 'nowhere'"),
         (["W", "--user", "eve"], "no user eve"),
-        (["W", "--expires-days", "0"], "more than 0"),
+        (["W", "--expires-days", "0"], "must be greater than 0"),
         (["W", "--replace", "012345678901"], "no valid key uac_012345678901_"),
         (["W", "--replace", "012345678901", "--scope", "read"], "--replace"),
     ],

@@ -148,7 +148,7 @@ def test_nothing_is_finished_of_which_an_edit_was_refused(
     # Then nothing is judged of the first, and the second is told what was applied and what is wrong
     assert "Applied, with these numbers: 0, 1." in first
     assert "Refused; correct these and send them again:" in first
-    assert "travel.trips has no 'no-such'" in first
+    assert "travel.trips has no record 'no-such'" in first
     assert "Nothing was committed" not in first
     assert "Applied, with these numbers: 2." in second
     assert "Nothing was committed; your edits stay." in second

@@ -39,12 +39,12 @@ def test_whom_a_restored_backup_brings_back_is_erased_again(
     log = tmp_path / "server.log"
     log.write_text(f'not JSON\n{{"event": "other"}}\n[1]\n"x"\n{{"erased_user": 1}}\n{listed}')
 
-    assert erase("--again", str(log)) == "1 listed, of whom 1 are being erased again\n"
+    assert erase("--again", str(log)) == "users listed: 1; being erased again: 1\n"
 
     row = finish(user)
     assert (row.by, row.reason, row.due_at) == ("command", user_erasure.RESTORED, None)
     assert list(MemoryUser.objects.all()) == [other]
-    assert erase("--again", str(log)) == "1 listed, of whom 0 are being erased again\n"
+    assert erase("--again", str(log)) == "users listed: 1; being erased again: 0\n"
 
 
 @pytest.mark.parametrize("content", [None, "", "no such line\n"])

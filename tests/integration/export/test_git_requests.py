@@ -95,7 +95,7 @@ def test_a_version_that_is_no_more_is_an_error_that_git_shows(
 ) -> None:
     body = line(f"want {'1' * 40}\n") + b"0000" + line("done\n")
     told = text_of(api.post(PACK, body, content_type=TYPE))
-    assert told[4:].startswith("ERR there is no version 1111")
+    assert told[4:].startswith("ERR the commit 1111")
 
 
 @pytest.mark.parametrize(

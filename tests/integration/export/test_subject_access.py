@@ -160,7 +160,7 @@ def test_prompts_and_answers_are_told_where_they_are_kept(
 
     assert (told["prompt"], told["answer"]) == ({"said": MARKER}, {"told": MARKER})
     assert told["workspace"] == user.workspace.name
-    assert "None of UAC_ENCRYPTION_KEYS" in unreadable["prompt"]["unreadable"]
+    assert "None of the UAC_ENCRYPTION_KEYS" in unreadable["prompt"]["unreadable"]
 
 
 def test_a_person_gets_log_project_and_an_index(

@@ -188,7 +188,7 @@ def test_a_key_that_cannot_be_decrypted_is_named(choose: Choose, settings: Setti
     workspace = choose(key="sk-own")
     settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
 
-    with pytest.raises(NotConfigured, match=r"API key cannot be read\. None of UAC_ENCRYPTION"):
+    with pytest.raises(NotConfigured, match=r"API key cannot be read\. None of the UAC_ENCRYPTION"):
         reached(workspace)
 
 

@@ -381,7 +381,7 @@ def test_a_queue_from_which_nobody_takes(healthy: None, queue: str) -> None:
     [problem] = alarms.problems()
 
     assert problem.name == "queue: llm"
-    assert "has 2 hints, the oldest for 6 min" in problem.detail
+    assert "has 2 hints, the oldest of them sent 6 min ago" in problem.detail
 
 
 @pytest.mark.parametrize(
@@ -462,7 +462,7 @@ def test_who_wants_to_know_is_told_once_and_again_when_it_is_over(
             alarms.evaluate()
             alarms.tell()
 
-    assert [one.subject for one in mail.outbox[1:]] == ["[UaC] over: failing: records"]
+    assert [one.subject for one in mail.outbox[1:]] == ["[UaC] cleared: failing: records"]
 
 
 def test_what_cannot_be_mailed_is_told_later(

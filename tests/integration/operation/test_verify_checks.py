@@ -125,7 +125,7 @@ def _live(user: MemoryUser) -> None:
             " encode(sha256('lost'), 'hex'), 'lost', '')",
             "version",
             "blob 76f75e6129fe30135bd44d80ab7cc46fdba81907758dc808f3e2517beef2b1e9:"
-            " no version has it",
+            " no version uses it",
         ),
         (
             "INSERT INTO memory_bytecode (user_id, path, source_hash, image_digest, code)"
@@ -153,7 +153,7 @@ def _live(user: MemoryUser) -> None:
         (
             "DELETE FROM memory_recordlocation WHERE user_id = {user} AND key = 'oslo'",
             "record",
-            "domains/travel/state.py has 2 records of travel.trips, and 1 are located there",
+            "domains/travel/state.py has 2 records of travel.trips, but 1 are located there",
         ),
         (
             "UPDATE memory_recordlocation SET added_version = 7 WHERE user_id = {user}"
@@ -190,7 +190,7 @@ def _live(user: MemoryUser) -> None:
         (
             "UPDATE memory_alert SET state = 'resolved'",
             "alert",
-            "alert {alert} is resolved without a time",
+            "alert {alert} is resolved but has no time of resolution",
         ),
         (
             "UPDATE memory_alert SET resolved_at = now()",
@@ -203,7 +203,7 @@ def _live(user: MemoryUser) -> None:
             " checkpoint_id = (SELECT id FROM memory_checkpoint WHERE user_id <> {user}"
             " LIMIT 1) WHERE id = '{run}'",
             "alert",
-            "alert {alert} was found by another user's run",
+            "alert {alert} was raised by another user's run",
         ),
         (
             "UPDATE memory_memoryuser SET redacting_since = now() WHERE id = {user}",
@@ -247,17 +247,17 @@ def _live(user: MemoryUser) -> None:
         (
             "DELETE FROM memory_searchblock WHERE number = 1",
             "search",
-            "the search segment ada #1–{last} has missing parts",
+            "the search segment ada #1–{last} is missing parts",
         ),
         (
             "DELETE FROM memory_searchblock WHERE number > 1",  # the vectors
             "search",
-            "the search segment ada #1–{last} has missing parts",
+            "the search segment ada #1–{last} is missing parts",
         ),
         (
             "UPDATE memory_searchsegment SET created_at = '2020-01-01'",
             "search",
-            "the search segment ada #1–{last} contains entry {gone} as before its redaction",
+            "the search segment ada #1–{last} contains entry {gone} as it was before its redaction",
         ),
         (
             "UPDATE memory_memoryuser SET merged_into_id = {user} WHERE user_id = 'anon'",
@@ -267,7 +267,7 @@ def _live(user: MemoryUser) -> None:
         (
             "UPDATE memory_merge SET cursor_seq = 1",
             "merge",
-            "the merge is done, but reached entry 1 of 3",
+            "the merge is done, but reached only entry 1 of 3",
         ),
         (
             "UPDATE memory_merge SET cursor_seq = 2, last_seq = 2",
@@ -282,12 +282,12 @@ def _live(user: MemoryUser) -> None:
         (
             "UPDATE memory_copiedentries SET seq = 90",
             "merge",
-            "entry 1 was copied as 90, which is not in that log",
+            "entry 1 was copied as entry 90, which the other log does not have",
         ),
         (
             "UPDATE memory_eventcounter SET last_seq = 2",
             "event",
-            "the newest event is 1, and 2 are counted",
+            "the newest event is 1, but the counter is at 2",
         ),
         (
             "WITH moved AS (UPDATE memory_alertevent SET seq = 3 RETURNING 1),"
@@ -309,7 +309,7 @@ def _live(user: MemoryUser) -> None:
         (
             "UPDATE memory_delivery SET state = 'delivered'",
             "delivery",
-            "delivery {delivery} is settled without a time",
+            "delivery {delivery} is settled but has no settlement time",
         ),
     ],
 )

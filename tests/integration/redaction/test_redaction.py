@@ -686,7 +686,11 @@ def test_two_redactions_are_served_by_one_version(
 
 @pytest.mark.parametrize(
     ("seqs", "refusal"),
-    [([], "at least one"), ([7], "has no entry 7: it has 1 to 2"), ([1, 0], "has no entry 0")],
+    [
+        ([], "at least one"),
+        ([7], "has no entry 7: its last entry is 2"),
+        ([1, 0], "has no entry 0"),
+    ],
 )
 def test_what_is_not_there_cannot_be_redacted(
     user: MemoryUser, seqs: list[int], refusal: str
@@ -704,7 +708,7 @@ def test_that_something_was_redacted_cannot_be_redacted(user: MemoryUser) -> Non
     log.append(user, [Draft(kind=EntryKind.FACT, content="x")], source="test")
     told = redact(user, 1)
 
-    with pytest.raises(redaction.RedactionRefused, match="stays on record"):
+    with pytest.raises(redaction.RedactionRefused, match="cannot itself be redacted"):
         redact(user, told.seq)
 
 

@@ -383,7 +383,7 @@ def test_a_bad_provider_leaves_the_words_and_its_vectors_come_later(
         assert texts(search("puppy")) == ["My puppy sleeps"]
         [problem] = alarms._of_embeddings()
         assert str(outcome.label) in problem.detail
-        assert "1 users' logs are waiting for embeddings" in problem.detail
+        assert "Users whose logs wait for embeddings: 1. " in problem.detail
         assert (problem.patience == 0) == (outcome in llm_failures.UNUSABLE)
 
         is_bad = False
@@ -806,7 +806,7 @@ def test_other_dimensions_than_were_set_are_no_answer(
         use(server)
         model = embeddings.embedder(user)
         assert model is not None
-        with pytest.raises(EmbeddingFailed, match="vectors of 2 numbers, not of 4"):
+        with pytest.raises(EmbeddingFailed, match="vectors with 2 dimensions, not 4"):
             model.embed(["puppy"])
 
 

@@ -412,7 +412,7 @@ def test_a_flood_is_told_and_not_listed(workspace: Workspace, user: MemoryUser, 
 
     (row,) = backtest.users.all()
     assert [(one["at"][:10], one["kind"], one["message"]) for one in row.problems] == [
-        ("2027-03-10", "alert_limit", "it found more than 3, at once")
+        ("2027-03-10", "alert_limit", "it raised more than 3 alerts at once")
     ]
     assert [(day, until) for day, _, until, _ in told(backtest)] == [
         ("2027-03-12", "2027-03-21")
@@ -794,7 +794,7 @@ class TestApproving:
         with pytest.raises(NotApprovable, match="has not been backtested yet: start a backtest"):
             workspace_constraints.approve(version, by="boss")
         backtest = backtests.start(version, by="test")
-        with pytest.raises(NotApprovable, match="still running: wait for its end"):
+        with pytest.raises(NotApprovable, match="still running: wait until it has finished"):
             workspace_constraints.approve(version, by="boss")
         backtests.cancel(backtest, by="eve")
         with pytest.raises(NotApprovable, match=r"was cancelled \(by eve\): start another one"):
@@ -820,14 +820,14 @@ class TestApproving:
         version = passed(workspace)
         nobody = backtest_reports.tested(version)
         assert (nobody.enough, nobody.backtest) == (True, None)
-        assert "no user of the workspace has a project" in nobody.detail
+        assert "no user in the workspace has a project" in nobody.detail
 
         say(user, work, {0: [plant("fern")]})
         assert not backtest_reports.tested(version).enough
         backtest = backtested(version, work)
         assert backtest_reports.tested(version).enough
         assert backtest_reports.conclusion(backtest) == (
-            "There was no user to test it on: it applies to none of 1 users."
+            "There was no user to backtest it on: it applies to none of 1 users."
         )
 
     def test_it_starts_by_itself_once_the_checks_are_passed(self, workspace: Workspace) -> None:

@@ -141,7 +141,7 @@ def test_an_endpoint_is_changed_disabled_and_enabled(user: MemoryUser, manager: 
 
     changed = manager.patch(path_of(made), {"description": "new", "enabled": False}).data
     assert (changed["description"], changed["enabled"]) == ("new", False)
-    assert changed["disabled_reason"] == "Disabled by hand."
+    assert changed["disabled_reason"] == "Disabled manually."
     (held,) = manager.get(path_of(made, "deliveries/")).data["results"]
     assert (held["state"], held["next_attempt_at"]) == ("held", None)
     assert manager.get(path_of(made, "deliveries/?state=held")).data["results"] == [held]

@@ -63,10 +63,10 @@ def test_it_says_what_changed_and_why() -> None:
                 add("a"),
                 *({"op": "add_field", "class_name": "T", "name": n, "type": "int"} for n in "abc"),
             ],
-            "adds Trip a, 3 changes of schema and constraints",
+            "adds Trip a, 3 changes to the schema and constraints",
         ),
         ([{"op": "conflict", "about": "two birthdays"}], "marks a conflict: two birthdays"),
-        ([], "makes no change to records"),
+        ([], "changes no records"),
         ([{"op": "retire", "sources": [1], "redacted": True}], "retires a record"),
         # An edit of another release.
         ([{"op": "add", "domain": None, "key": 3, "sources": "x"}, {}], "adds a record, something"),

@@ -163,12 +163,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "a record that is not there": (
         {"records": [FIRST, {**FIRST, "key": "x"}]},
         "unknown_key",
-        "home.moves has no 'x'",
+        "home.moves has no record 'x'",
     ),
     "a collection that is not there": (
         {"records": [FIRST, {**FIRST, "collection": "x"}]},
         "unknown_collection",
-        "home has no 'x'",
+        "home has no collection 'x'",
     ),
     "a domain that is not there": (
         {"records": [FIRST, {**FIRST, "domain": "x"}]},

@@ -264,7 +264,7 @@ UNREADABLE: dict[str, tuple[dict[str, str | None], str, str]] = {
     "a constraint without tests": (
         {"constraints/a.py": "x = 1\n"},
         "tests/test_a.py",
-        "belong together",
+        "must both be present",
     ),
 }
 

@@ -494,7 +494,7 @@ def test_the_collections_of_two_classes_with_one_plural_stay_apart() -> None:
         ({"type": "Color"}, "class_exists", "life.Color is an enum"),
         ({"type": "Part"}, "not_a_record", "life.Part"),
         ({"collection": "Stuff"}, "bad_name", "collection 'Stuff'"),
-        ({"collection": "others"}, "wrong_collection", "holds Other, not Thing"),
+        ({"collection": "others"}, "wrong_collection", "contains Other records, not Thing"),
         ({"key": ""}, "bad_key", "key ''"),
         ({"key": "a\x00b"}, "bad_key", "key"),
         ({"data": [1]}, "malformed", "life.Thing must be an object"),

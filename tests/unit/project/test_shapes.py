@@ -130,7 +130,7 @@ class TestNeeds:
         [
             ("def check(", 1, "invalid Python", "syntax"),
             ("\0", 1, "invalid Python", ""),
-            (source(check=""), 1, "no check", "define def check"),
+            (source(check=""), 1, "check is missing", "define def check"),
             (
                 source(check="def check(medications): ..."),
                 CHECK_LINE,
@@ -140,20 +140,20 @@ class TestNeeds:
             (
                 source(check="def check(medications: list[Medication]): ..."),
                 CHECK_LINE,
-                "the parameter medications is list[Medication]",
+                "the parameter medications has the type list[Medication]",
                 "Sequence[Shape]",
             ),
             (
                 source(check="def check(drugs: Sequence[Drug]): ..."),
                 CHECK_LINE,
-                "needs Drug, which is not a class of this file",
+                "needs Drug, which is not a class in this file",
                 "define class Drug(Record)",
             ),
             (
                 source(check="def check(drugs: Sequence[Medication] = []): ..."),
                 CHECK_LINE,
                 "has the default []",
-                "write ()",
+                "give it the default ()",
             ),
             (
                 source(check="def check(*drugs: Medication): ..."),
@@ -210,20 +210,20 @@ class TestNeeds:
             (
                 source(classes=MEDICATION + "    key: str\n"),
                 FIELD_LINE,
-                "Medication.key exists already",
+                "Medication.key already exists",
                 "every record has key",
             ),
             (
                 source(classes=MEDICATION + "    dose = 3\n"),
                 FIELD_LINE,
-                "holds 'dose = 3'",
+                "contains 'dose = 3'",
                 "fields with their types",
             ),
             *(
                 (
                     source(classes=MEDICATION + f"    dose: {type_}\n"),
                     FIELD_LINE,
-                    f"Medication.dose is {type_}",
+                    f"Medication.dose has the type {type_}",
                     "use str, int",
                 )
                 for type_ in ("object", "Dose", "Ref[Dose]", "dict[str, int]", "None", "list[Dose]")
@@ -361,7 +361,7 @@ class TestMatch:
             (
                 ["start: str"],
                 [Class("Trip", (), is_record=False)],
-                ["life.Trip is only a part of records, not a record class"],
+                ["life.Trip is not a record class"],
             ),
             (
                 ["start: str"],
@@ -388,7 +388,13 @@ class TestMatch:
     @pytest.mark.parametrize(
         ("field", "users", "bound", "not_none", "notes"),
         [
-            ("place: str", "str | None", True, ["place"], ["life.Trip without place is left out"]),
+            (
+                "place: str",
+                "str | None",
+                True,
+                ["place"],
+                ["life.Trip records without place are left out"],
+            ),
             ("place: str = ''", "str | None", True, ["place"], []),
             ("place: str | None", "str | None", True, [], []),
             (

@@ -109,7 +109,7 @@ def test_an_entry_that_cannot_be_is_named_with_the_reason() -> None:
 
     assert list(rejected) == [1, 3]
     assert "does not exist" in rejected[1]
-    assert "Pill.dose holds int" in rejected[3]
+    assert "Pill.dose has type int" in rejected[3]
     assert "dose=1" in telling.files["domains/health/state.py"]
     assert telling.tell([RecordEntry(seq=4, **pill, retired=True)]) == {}
     assert list(telling.tell([RecordEntry(seq=5, **pill, data={})])) == [5], "it is retired"

@@ -42,7 +42,7 @@ def embedder(
 
 
 def find_earlier(name: str, user: "MemoryUser") -> Embedder | None:
-    """Return the model whose vectors have this name, if it can be used beside the configured one.
+    """Return the model whose vectors have this name, if it can be used besides the configured one.
 
     It must be named by UAC_EMBEDDINGS_PREVIOUS, be the configured model with other dimensions, or
     be part of the installation. Raises EmbeddingFailed.
@@ -101,8 +101,8 @@ def validate(named: str) -> str | None:
     folder = Path(named)
     if not folder.is_absolute():
         return (
-            f"Set it to {WORDLLAMA}, {OFF}, the absolute path of a folder, or a provider's model as"
-            " openai:text-embedding-3-small."
+            f"Set it to {WORDLLAMA}, {OFF}, the absolute path of a folder, or a provider's model"
+            " such as openai:text-embedding-3-small."
         )
     try:
         static.find_files(folder)

@@ -22,7 +22,7 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that distinguishes its vectors from those of other models."""
+        """The name that distinguishes its vectors from other models' vectors."""
 
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
         """Return a vector of length 1 for each text, or of length 0 for a text without tokens.

@@ -23,14 +23,14 @@ ANSWER_BYTES, ANSWER_BYTES_OF_TEXT = 1024 * 1024, 24 * MAX_DIMENSIONS
 _SUMMARIES = {
     LlmOutcome.TIMEOUT: "did not answer in time",
     LlmOutcome.CONNECTION_LOST: "cannot be reached, or dropped the connection",
-    LlmOutcome.RATE_LIMITED: "has exceeded the rate limit of this key",
+    LlmOutcome.RATE_LIMITED: "is over the rate limit for this key",
     LlmOutcome.UNAVAILABLE: "has failed or is overloaded",
     LlmOutcome.WRONG_KEY: "rejects the key: check UAC_EMBEDDINGS_API_KEY",
     LlmOutcome.NO_CREDIT: "reports that the account has no credit or quota left",
-    LlmOutcome.UNKNOWN_MODEL: "does not exist there: check UAC_EMBEDDINGS and"
+    LlmOutcome.UNKNOWN_MODEL: "does not exist at the provider: check UAC_EMBEDDINGS and"
     " UAC_EMBEDDINGS_BASE_URL",
     LlmOutcome.REJECTED: "rejects the request",
-    LlmOutcome.INVALID_ANSWER: "returns something else than embeddings",
+    LlmOutcome.INVALID_ANSWER: "returned something other than embeddings",
 }
 _STATUSES = {
     401: LlmOutcome.WRONG_KEY,
@@ -195,16 +195,18 @@ def read_vectors(
         raise wrong(f"{len(data)} vectors for {number} texts")
     placed = {one["index"]: one.get("embedding") for one in data if type(one.get("index")) is int}
     if set(placed) != set(range(number)):
-        raise wrong("its indexes are not those of the texts")
+        raise wrong("its indexes do not match the texts")
     try:
         with np.errstate(over="ignore"):
             found = np.array([placed[place] for place in range(number)], np.float32)
     except (ValueError, TypeError, OverflowError):
-        raise wrong("a vector is no list of numbers, or longer than another") from None
+        raise wrong(
+            "a vector is not a list of numbers, or differs in length from the others"
+        ) from None
     if found.ndim != 2 or not 0 < found.shape[1] <= MAX_DIMENSIONS:
-        raise wrong("a vector is no list of numbers")
+        raise wrong("a vector is not a list of numbers")
     if dimensions is not None and found.shape[1] != dimensions:
-        raise wrong(f"vectors of {found.shape[1]} numbers, not of {dimensions}")
+        raise wrong(f"vectors with {found.shape[1]} dimensions, not {dimensions}")
     lengths = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)
     if not np.isfinite(lengths).all():
         raise wrong("a vector is not finite")

@@ -137,7 +137,7 @@ def find_files(folder: Path) -> tuple[Path, Path]:
         if weights.is_file() and tokenizer.is_file():
             return weights, tokenizer
     raise EmbeddingFailed(
-        f"{folder} has no model.safetensors with a tokenizer.json beside it: save a model there"
+        f"{folder} has no model.safetensors with a tokenizer.json next to it: save a model there"
         " with model2vec or sentence-transformers."
     )
 
@@ -154,8 +154,8 @@ def _load(name: str, weights: Path, tokenizer: Path) -> StaticEmbedder:
     vectors = next((tensors[one] for one in _NAMES if one in tensors), None)
     if vectors is None or vectors.ndim != 2:
         raise EmbeddingFailed(
-            f"{weights} has no token vectors: none of {', '.join(_NAMES)}, but"
-            f" {', '.join(tensors) or 'nothing'}. Only static models are supported."
+            f"{weights} has no token vectors: it needs a tensor called {' or '.join(_NAMES)}, but"
+            f" has {', '.join(tensors) or 'no tensors'}. Only static models are supported."
         )
     try:
         made = Tokenizer.from_file(str(tokenizer))
