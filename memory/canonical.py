@@ -4,7 +4,7 @@ import hashlib
 import json
 from typing import Any
 
-# Created once: creating one takes longer than encoding an entry with it.
+# Created once: creating an encoder takes longer than encoding an entry.
 _EXACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True)
 

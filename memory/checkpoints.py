@@ -38,11 +38,11 @@ from memory.work import lanes, leases, runs
 
 
 class HeadMoved(Exception):
-    """The head is no longer the one that the candidate was built on: build the candidate again."""
+    """The head has moved since the candidate was built: build the candidate again."""
 
 
 class Redacted(Exception):
-    """The requested content has been redacted since, so it is no longer available."""
+    """The requested content has been redacted, so it is no longer available."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ def open_project(
 ) -> Project:
     """Open a version of the project for editing; files are read when an edit needs them.
 
-    The locations of the records with these `keys` are fetched in one query, others one by one. The
-    only index of records is the head's: with `as_of` it is read as of the checkpoint's version,
-    which is right unless a rollback has rewritten the index since. If it is wrong, the project or
-    an edit fails with an error.
+    The locations of the records with these `keys` are fetched in one query, those of other records
+    one at a time. Only the head has an index of records: with `as_of`, the index is read as of the
+    checkpoint's version, which is correct unless a rollback has rewritten it since. If it is wrong,
+    opening the project or an edit fails with an error.
     """
     if checkpoint is None:
         return Project.empty()
@@ -115,7 +115,7 @@ def _locations(
 
 
 def read_file(checkpoint: Checkpoint, path: str) -> str:
-    """Return a file of this version; raises KeyError if there is none, and Redacted."""
+    """Return a file of this version; raises KeyError for a missing file, and Redacted."""
     if path in checkpoint.computed:
         return checkpoint.computed[path]
     blob = Blob.objects.get(user_id=checkpoint.user_id, hash=checkpoint.tree[path])
@@ -145,14 +145,14 @@ def read_files(checkpoint: Checkpoint, paths: Collection[str] | None = None) -> 
 
 
 def is_redacted(checkpoint: Checkpoint) -> bool:
-    """Tell whether a file of this version was redacted."""
+    """Return whether a file of this version was redacted."""
     hashes = set(checkpoint.tree.values())
     return Blob.objects.filter(user_id=checkpoint.user_id, content=None, hash__in=hashes).exists()
 
 
 @dataclass(frozen=True)
 class Modules:
-    """A version as a sandbox loads it: path → bytecode if there is any, path → source otherwise."""
+    """A version in the form that a sandbox loads: path → bytecode, or path → source without it."""
 
     sources: Mapping[str, str]
     bytecode: Mapping[str, str]
@@ -199,7 +199,7 @@ def commit(
         leases.check(work)
         parent = candidate.parent
         if locked.head_id != (parent.pk if parent else None):
-            raise HeadMoved(f"{user}: the head moved while a candidate was built on {parent}")
+            raise HeadMoved(f"{user}: the head moved while a candidate was being built on {parent}")
 
         sources = {path: text for path, text in change.files.items() if text is not None}
         hashes = {path: sha256(text) for path, text in sources.items()}
@@ -212,7 +212,7 @@ def commit(
             ignore_conflicts=True,
         )
         for blob in Blob.objects.filter(user=locked, hash__in=hashes.values(), content=None):
-            # The content was redacted, and has been written again by somebody who knows it.
+            # The content was redacted, but has been written again by somebody who knows it.
             blob.content = next(text for path, text in sources.items() if hashes[path] == blob.hash)
             blob.save(update_fields=["content"])
         tree = {**(parent.tree if parent else {}), **hashes}
@@ -307,7 +307,7 @@ def _record_rejected(
 
 
 def _actor_of(work: LeasedWork) -> str:
-    """Return what decided: the lane (typed records or the language model), or the kind of run."""
+    """Return the actor: the lane (typed records or the language model), or the kind of run."""
     match work:
         case Lane():
             return work.name
@@ -357,7 +357,7 @@ def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> N
 
 
 def wants_constraints_run(checkpoint: Checkpoint) -> bool:
-    """Tell whether a run of the constraints could open or resolve an alert."""
+    """Return whether a run of the constraints could open or resolve an alert."""
     if checkpoint.user.merged_into_id is not None:
         return False  # the constraints of the user it was merged into run instead
     live = Alert.objects.filter(user_id=checkpoint.user_id).exclude(state=AlertState.RESOLVED)
@@ -372,7 +372,7 @@ def wants_constraints_run(checkpoint: Checkpoint) -> bool:
 def store_bytecode(checkpoint: Checkpoint, bytecode: Mapping[str, str], image_digest: str) -> None:
     """Store the bytecode of a version's files (path → base64) for this image.
 
-    Nothing is stored for files that were computed for one answer: no redaction would find their
+    Nothing is stored for files that were computed for one answer: a redaction would not find their
     bytecode.
     """
     Bytecode.objects.bulk_create(

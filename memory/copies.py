@@ -1,7 +1,7 @@
-"""Copies of entries: which users' entries are the same because of a merge.
+"""Copied entries: which entries of one user are copies of another's because of a merge.
 
-A merge copies entries in order, so the mapping is stored as ranges. Whatever must affect all copies
-of an entry (a redaction) finds them here.
+A merge copies entries in order, so the mapping is stored as ranges. Operations that must affect all
+copies of an entry, such as a redaction, find the copies here.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -12,7 +12,7 @@ from memory.models import CopiedEntries, MemoryUser, Merge
 
 
 def family(user_pks: Collection[int]) -> list[int]:
-    """Return these users and all that merges connect with them, directly or indirectly."""
+    """Return these users and all users whom merges connect to them, directly or indirectly."""
     found, newest = set(user_pks), set(user_pks)
     while newest:
         merges = Merge.objects.filter(Q(user__in=newest) | Q(merged__in=newest))
@@ -22,7 +22,7 @@ def family(user_pks: Collection[int]) -> list[int]:
 
 
 def merged_into(user: MemoryUser) -> list[MemoryUser]:
-    """Return all users that were merged into this one, directly or indirectly."""
+    """Return all users who were merged into this one, directly or indirectly."""
     found: dict[int, MemoryUser] = {}
     newest = {user.pk}
     while newest:
@@ -34,7 +34,7 @@ def merged_into(user: MemoryUser) -> list[MemoryUser]:
 
 
 def lock_families(user_pks: Collection[int]) -> dict[int, MemoryUser]:
-    """Lock the rows of these users' families, in one order everywhere; return them by primary key.
+    """Lock the rows of these users' families, always in one order; return them by primary key.
 
     Raises MemoryUser.DoesNotExist if one of them was erased meanwhile.
     """
@@ -48,7 +48,7 @@ def lock_families(user_pks: Collection[int]) -> dict[int, MemoryUser]:
 def lock(user_pks: Iterable[int]) -> dict[int, MemoryUser]:
     """Lock the rows of these users in key order: different orders could deadlock.
 
-    Raises MemoryUser.DoesNotExist if one was erased meanwhile.
+    Raises MemoryUser.DoesNotExist if one of them was erased meanwhile.
     """
     wanted = set(user_pks)
     rows = MemoryUser.objects.select_for_update(no_key=True).filter(pk__in=wanted)
@@ -61,7 +61,7 @@ def lock(user_pks: Iterable[int]) -> dict[int, MemoryUser]:
 def everywhere(
     user: MemoryUser, seqs: Collection[int], closure: Callable[[int, Collection[int]], set[int]]
 ) -> dict[int, set[int]]:
-    """Return user → entries: these, those that `closure` adds, and all copies in the family."""
+    """Return user → entries: these, the ones that `closure` adds, and all their copies."""
     found = {user.pk: closure(user.pk, seqs)}
     todo = [user.pk]
     while todo:
@@ -79,12 +79,12 @@ def everywhere(
 
 
 def became(merge: Merge, seqs: Collection[int]) -> dict[int, int]:
-    """Return the copy's number for each of these entries of the merged user; some have none."""
+    """Map the entries of the merged user to the numbers of their copies, if they were copied."""
     return _mapped(merge, seqs, "from_seq", "seq")
 
 
 def came_from(merge: Merge, seqs: Collection[int]) -> dict[int, int]:
-    """Return the original's number in the merged user's log for each of these entries."""
+    """Map the copies among these entries to the numbers of their originals."""
     return _mapped(merge, seqs, "seq", "from_seq")
 
 

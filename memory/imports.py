@@ -1,4 +1,4 @@
-"""Imports of foreign projects: their limits, and the run that imports them."""
+"""Imports of projects: reading their files, checking the limits, and queuing the run."""
 
 import io
 import re
@@ -18,7 +18,7 @@ MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_BYTES = 6 * 1024 * 1024
 MAX_FOLDERS = 10
 MAX_PATH = 200
-# Files of a zip, including those that are not Python.
+# Maximum number of entries in a zip, including files that are not Python.
 MAX_ENTRIES = 20_000
 
 _PART = re.compile(r"[\w][\w.-]*")
@@ -31,20 +31,20 @@ class ImportRefused(ValueError):
 
 
 def check_files(files: Mapping[str, str]) -> None:
-    """Raise ImportRefused for too many files, and for files too large or outside of the folder."""
+    """Raise ImportRefused for too many or too large files, and for paths outside the folder."""
     if not files:
-        raise ImportRefused("there is no Python file: include at least one module")
+        raise ImportRefused("There is no Python file: include at least one module.")
     if len(files) > MAX_FILES:
-        raise ImportRefused(f"{len(files)} files are too many: at most {MAX_FILES}")
+        raise ImportRefused(f"The project has {len(files)} files: at most {MAX_FILES} are allowed.")
     total = 0
     for path, source in files.items():
         _check_path(path)
         size = len(source.encode(errors="surrogatepass"))
         total += size
         if size > MAX_FILE_BYTES:
-            raise ImportRefused(f"{path} has {size} bytes: at most {MAX_FILE_BYTES}")
+            raise ImportRefused(f"{path} has {size} bytes: at most {MAX_FILE_BYTES} are allowed.")
     if total > MAX_BYTES:
-        raise ImportRefused(f"the project has {total} bytes: at most {MAX_BYTES}")
+        raise ImportRefused(f"The project has {total} bytes: at most {MAX_BYTES} are allowed.")
 
 
 def _check_path(path: str) -> None:
@@ -53,29 +53,32 @@ def _check_path(path: str) -> None:
     if not all(_PART.fullmatch(part) and ".." not in part for part in parts):
         raise ImportRefused(
             f"{shown} is not a valid path within a project: write it like"
-            " 'domains/health/state.py', with letters, digits, dots and hyphens, and without '..'"
+            " 'domains/health/state.py', with letters, digits, dots and hyphens, and without '..'."
         )
     if not path.endswith(".py") or path.endswith("/.py"):
-        raise ImportRefused(f"{shown} is not a Python file: send only files that end in .py")
+        raise ImportRefused(f"{shown} is not a Python file: send only files that end in .py.")
     if len(path) > MAX_PATH or len(parts) > MAX_FOLDERS:
-        raise ImportRefused(f"{shown} is too deep or too long: at most {MAX_FOLDERS} folders")
+        raise ImportRefused(
+            f"{shown} is too long: a path may have at most {MAX_PATH} characters and {MAX_FOLDERS}"
+            " levels."
+        )
 
 
 def read_folder(folder: Path) -> dict[str, str]:
-    """Return the Python files of a folder, a zip, or one file, by path; raises ImportRefused.
+    """Return path → source for the Python files in a folder or zip, or for a single file.
 
-    No link is followed: it could lead anywhere on this machine.
+    Raises ImportRefused. Links are not followed: they could lead anywhere on this machine.
     """
     if folder.is_symlink():
-        raise ImportRefused(f"{folder} is a symbolic link: give the folder itself")
+        raise ImportRefused(f"{folder} is a symbolic link: give the path of the folder itself.")
     if folder.is_file() and folder.suffix == ".zip":
         if folder.stat().st_size > MAX_BYTES:
-            raise ImportRefused(f"{folder} is too large: at most {MAX_BYTES} bytes")
+            raise ImportRefused(f"{folder} is too large: at most {MAX_BYTES} bytes are allowed.")
         return read_zip(folder.read_bytes())
     if folder.is_file():
         return {folder.name: _text(folder, folder.name)}
     if not folder.is_dir():
-        raise ImportRefused(f"{folder} is neither a folder nor a file")
+        raise ImportRefused(f"{folder} is neither a folder nor a file.")
     files: dict[str, str] = {}
     total = 0
     pending = [folder]
@@ -83,7 +86,7 @@ def read_folder(folder: Path) -> dict[str, str]:
         for path in sorted(pending.pop().iterdir()):
             name = path.relative_to(folder).as_posix()
             if path.is_symlink():
-                raise ImportRefused(f"{name} is a symbolic link: replace it by the file")
+                raise ImportRefused(f"{name} is a symbolic link: replace it with the file.")
             if path.is_dir():
                 if path.name not in _PASSED_OVER and not _is_hidden(path.name):
                     pending.append(path)
@@ -91,35 +94,37 @@ def read_folder(folder: Path) -> dict[str, str]:
                 total += path.stat().st_size
                 if len(files) >= MAX_FILES or total > MAX_BYTES:
                     raise ImportRefused(
-                        f"{folder} is too large: at most {MAX_FILES} files and {MAX_BYTES} bytes"
+                        f"{folder} is too large: at most {MAX_FILES} Python files and {MAX_BYTES}"
+                        " bytes are allowed."
                     )
                 files[name] = _text(path, name)
     return files
 
 
 def read_zip(content: bytes) -> dict[str, str]:
-    """Return the Python files of a zip by their paths in it; raises ImportRefused.
+    """Return path → source for the Python files in a zip; raises ImportRefused.
 
-    If all of them are in one folder, as in the zip of a clone, the paths start below it.
+    If all of them are in one folder, as in the zip of a clone, the paths are relative to it.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             files = _unpacked(archive)
     except ImportRefused:
         raise
-    # The exceptions of the standard library for a zip that is damaged, encrypted, or of an unknown
-    # kind.
+    # What the standard library raises for a zip that is damaged, encrypted or of an unknown kind.
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-        raise ImportRefused(f"the zip cannot be read: {error}") from None
+        raise ImportRefused(f"The zip cannot be read: {error}.") from None
     except (RuntimeError, ValueError) as error:
-        raise ImportRefused(f"the zip has an unsupported format: {error}") from None
+        raise ImportRefused(f"The zip has an unsupported format: {error}.") from None
     return _below_one_folder(files)
 
 
 def _unpacked(archive: zipfile.ZipFile) -> dict[str, str]:
     entries = archive.infolist()
     if len(entries) > MAX_ENTRIES:
-        raise ImportRefused(f"the zip has {len(entries)} entries: at most {MAX_ENTRIES}")
+        raise ImportRefused(
+            f"The zip has {len(entries)} entries: at most {MAX_ENTRIES} are allowed."
+        )
     files: dict[str, str] = {}
     left = MAX_BYTES
     for entry in entries:
@@ -128,20 +133,21 @@ def _unpacked(archive: zipfile.ZipFile) -> dict[str, str]:
         if any(part in _PASSED_OVER or _is_hidden(part) for part in folders):
             continue
         if stat.S_ISLNK(entry.external_attr >> 16):
-            raise ImportRefused(f"{name} is a symbolic link: replace it by the file")
+            raise ImportRefused(f"{name} is a symbolic link: replace it with the file.")
         if not name.endswith(".py"):
             continue
         if name in files:
-            raise ImportRefused(f"{name} is in the zip twice")
+            raise ImportRefused(f"The zip contains {name} twice.")
         with archive.open(entry) as stream:
             # The declared size may be wrong.
             source = stream.read(MAX_FILE_BYTES + 1)
         left -= len(source)
         if len(source) > MAX_FILE_BYTES:
-            raise ImportRefused(f"{name} is too large: at most {MAX_FILE_BYTES} bytes")
+            raise ImportRefused(f"{name} is too large: at most {MAX_FILE_BYTES} bytes are allowed.")
         if left < 0 or len(files) >= MAX_FILES:
             raise ImportRefused(
-                f"the zip is too large: at most {MAX_FILES} Python files and {MAX_BYTES} bytes"
+                f"The zip is too large: at most {MAX_FILES} Python files and {MAX_BYTES} bytes are"
+                " allowed."
             )
         files[name] = _decoded(source, name)
     return files
@@ -167,7 +173,7 @@ def without_library(files: Mapping[str, str]) -> dict[str, str]:
 
 def _text(path: Path, name: str) -> str:
     if path.stat().st_size > MAX_FILE_BYTES:
-        raise ImportRefused(f"{name} is too large: at most {MAX_FILE_BYTES} bytes")
+        raise ImportRefused(f"{name} is too large: at most {MAX_FILE_BYTES} bytes are allowed.")
     return _decoded(path.read_bytes(), name)
 
 
@@ -175,9 +181,9 @@ def _decoded(source: bytes, name: str) -> str:
     try:
         text = source.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ImportRefused(f"{name} is not UTF-8: save it in that encoding") from None
-    # Line ends as Python reads them. Neither a source nor a text in the database may contain a null
-    # character.
+        raise ImportRefused(f"{name} is not UTF-8: save it with this encoding.") from None
+    # Line endings are normalised as by Python. Neither source nor database texts may contain null
+    # characters.
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
 
 

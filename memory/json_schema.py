@@ -4,7 +4,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-# More problems do not help a model.
+# Naming more problems does not help a model.
 MAX_PROBLEMS = 5
 MAX_TOLD = 300
 
@@ -25,7 +25,7 @@ def _validator_class() -> Any:
 
 
 def misfit(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """Return where a tool's arguments do not match its schema; an empty text if they do."""
+    """Return how a tool's arguments do not match its schema; an empty string if they do."""
     try:
         errors = sorted(
             _validator_class()(schema).iter_errors(arguments), key=lambda error: error.json_path

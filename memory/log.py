@@ -60,13 +60,13 @@ LOCK = (
 def _read(column: str) -> str:
     """Return the expression that reads a column of an entry given as JSON.
 
-    Columns that are JSON themselves are passed as text: in JSON that it takes apart, PostgreSQL
-    refuses values that it accepts in a JSON column (lone surrogates).
+    JSON columns are passed as text: in JSON that PostgreSQL splits into columns, it refuses values
+    that it accepts in a JSON column (lone surrogates).
     """
     return f"({column} #>> '{{}}')::json" if column in ("data", "metadata") else column
 
 
-# The same statement appends one entry or a thousand. Typed records are due at once.
+# The same statement appends one entry or a thousand. Typed records are due immediately.
 APPEND = f"""
 WITH appended AS (
     INSERT INTO memory_logentry ({", ".join(COLUMNS)}) SELECT {", ".join(map(_read, COLUMNS))}
@@ -106,8 +106,8 @@ class IdempotencyConflict(Exception):
         self.key = key
         self.seq = seq
         super().__init__(
-            f"idempotency_key {key!r} belongs to entry {seq}, which has another body; use a new"
-            " key for a new entry"
+            f"`idempotency_key` {key!r} belongs to entry {seq}, which has a different body: use a"
+            " new key for a new entry."
         )
 
 
@@ -115,8 +115,8 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
     """Append the drafts in order, all or none, and return their entries, one per draft.
 
     A draft whose idempotency key is already in the log yields the entry that has it. Raises
-    IdempotencyConflict if that entry differs, and UserMerged for a user who was merged into
-    another, whose log takes only redactions.
+    IdempotencyConflict if that entry differs, and UserMerged if the user was merged into another
+    one: the log of a merged user takes only redactions.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(LOCK, [user.pk])
@@ -151,7 +151,7 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
 
 
 def _find_by_key(user: MemoryUser, drafts: Sequence[Draft]) -> dict[str | None, LogEntry]:
-    """Return the user's entries that have an idempotency key of the drafts, by their keys."""
+    """Return the user's entries with the idempotency keys of the drafts, by key."""
     keys = [draft.idempotency_key for draft in drafts if draft.idempotency_key is not None]
     if not keys:
         return {}
@@ -167,7 +167,7 @@ def _store(
     log_bytes: int,
     now: datetime.datetime,
 ) -> None:
-    """Write the entries at the end of the log, and wake whatever indexes or compiles them."""
+    """Write the entries at the end of the log, and wake the workers that process them."""
     typed = any(entry.kind == EntryKind.RECORD for entry in new)
     cursor.execute(
         APPEND,
@@ -193,7 +193,7 @@ def _store(
 
 
 def _announce_messages(user: MemoryUser, new: Sequence[LogEntry], now: datetime.datetime) -> None:
-    """Schedule the language model's work on those of the entries that it processes."""
+    """Schedule the language model's work on the entries that it processes."""
     said = [entry for entry in new if entry.kind in KINDS[LaneName.STRUCTURE]]
     if not said:
         return
@@ -260,7 +260,7 @@ def _as_json(value: Any) -> Any:
 
 
 def says_the_same(entry: LogEntry, draft: Draft) -> bool:
-    """Tell whether a draft repeats this entry; a draft without a time matches any time."""
+    """Return whether a draft repeats this entry; a draft without a time matches any time."""
     same_time = draft.occurred_at is None or draft.occurred_at == entry.occurred_at
     names = [name for name in PAYLOAD_FIELDS if name != "source"]
     return (
@@ -278,7 +278,7 @@ def payload_hash(entry: LogEntry) -> bytes:
 
 
 def payload(entry: LogEntry) -> bytes:
-    """Return the payload of an entry that is hashed; its size is about the entry's."""
+    """Return the payload of an entry, which is hashed; its size is roughly the entry's."""
     return canonical_json({name: getattr(entry, name) for name in PAYLOAD_FIELDS}).encode()
 
 
@@ -307,7 +307,7 @@ def _instant(moment: datetime.datetime) -> str:
 
 
 def broken_links(user: MemoryUser) -> Iterable[str]:
-    """Check the user's whole log, and yield a sentence for each deviation from what was written.
+    """Verify the user's whole log, and yield a description of each deviation.
 
     A redacted entry's payload is gone; its place in the chain is still checked.
     """
@@ -322,13 +322,16 @@ def broken_links(user: MemoryUser) -> Iterable[str]:
         if entry.redacted_at is not None and any(
             getattr(entry, name) is not None for name in (*PAYLOAD_FIELDS, "salt")
         ):
-            yield f"entry {entry.seq}: it is redacted and has content"
+            yield f"entry {entry.seq}: it is redacted but still has content"
         if entry_hash(previous, entry) != bytes(entry.hash):
-            yield f"entry {entry.seq}: its hash does not follow from the entry before it"
+            yield f"entry {entry.seq}: its hash does not follow from the previous entry"
         previous = bytes(entry.hash)
         expected += 1
     if user.last_seq != expected - 1 or bytes(user.last_hash) != previous:
-        yield f"the log ends at entry {expected - 1}, but the user's row says {user.last_seq}"
+        yield (
+            f"the log ends at entry {expected - 1}, but the user's row names entry {user.last_seq}"
+            " or a different hash"
+        )
 
 
 @dataclass(frozen=True)
@@ -367,7 +370,7 @@ def coverage(user: MemoryUser) -> Coverage:
 
 
 def told_by(entry: LogEntry) -> int:
-    """Return the number of the statement behind an entry: its own, or the one that it corrects."""
+    """Return the number of an entry or, for a correction, of the entry that it corrects."""
     corrects = entry.kind == EntryKind.CORRECTION and entry.derived_from
     return entry.derived_from[0] if corrects else entry.seq
 
@@ -392,7 +395,7 @@ def corrections(
 
 
 def record_entry(entry: LogEntry) -> RecordEntry:
-    """Return a typed entry in the form that is compiled."""
+    """Return a typed entry in the form that the compiler takes."""
     statement = entry.data or {}
     return RecordEntry(
         seq=entry.seq,
@@ -426,5 +429,5 @@ def read(user: MemoryUser, seqs: Sequence[int]) -> list[LogEntry]:
 
 
 def all_decided(user: MemoryUser, seqs: Collection[int]) -> bool:
-    """Tell whether every one of these entries has an outcome."""
+    """Return whether every one of these entries has an outcome."""
     return EntryOutcome.objects.filter(user=user, seq__in=seqs).count() == len(seqs)

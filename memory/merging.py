@@ -1,10 +1,10 @@
 """Merging an anonymous user into a known one who turned out to be the same person.
 
 In one transaction the anonymous user is closed: its log takes no more entries, work on it ends, and
-its alerts are resolved. Then a worker appends its entries to the other user's log, batch by batch,
-each batch in one transaction with the position at which to continue: so every entry is copied
-exactly once, whatever is killed. Nothing in the old log changes. `memory.copies` maps entries to
-their copies.
+its alerts are resolved. Then a worker appends its entries to the other user's log in batches. Each
+batch and the position at which to continue are written in one transaction, so every entry is copied
+exactly once, whatever process is killed. Nothing in the old log changes. `memory.copies` maps
+entries to their copies.
 """
 
 import re
@@ -39,10 +39,10 @@ from memory.work import lanes, leases, runs
 from memory.work.hints import hint
 
 TASK = "workers.tasks.merge"
-# Limits of a batch: other appends to the log wait for it.
+# Limits of a batch, for which other appends to the log wait.
 BATCH = 200
 BATCH_CHARACTERS = 1_000_000
-# A generated key of a record whose entry has none: see `memory.project.apply.free_key`.
+# The generated key of a record whose entry has no key: see `memory.project.apply.free_key`.
 _GENERATED = re.compile(r"(.+)-([1-9][0-9]{0,17})")
 
 
@@ -51,7 +51,7 @@ class MergeRefused(ValueError):
 
 
 def merge(user: MemoryUser, merged: MemoryUser, *, by: str) -> Merge:
-    """Merge a user of the same workspace into this one: `merged` is closed, and its entries follow.
+    """Merge a user of the same workspace into this one: close `merged`, and copy its entries.
 
     A repeated call returns the existing merge. Raises MergeRefused, and BeingRedacted while content
     of either user is being redacted.
@@ -59,7 +59,7 @@ def merge(user: MemoryUser, merged: MemoryUser, *, by: str) -> Merge:
     if user.pk == merged.pk:
         raise MergeRefused(f"{user} cannot be merged into itself: name another user.")
     if user.workspace_id != merged.workspace_id:
-        raise MergeRefused(f"{merged} is a user of another workspace.")
+        raise MergeRefused(f"{merged} belongs to another workspace.")
     with transaction.atomic():
         rows = copies.lock([user.pk, merged.pk])
         user, merged = rows[user.pk], rows[merged.pk]
@@ -67,7 +67,7 @@ def merge(user: MemoryUser, merged: MemoryUser, *, by: str) -> Merge:
         if known is not None:
             if known.user_id == user.pk:
                 return known
-            raise MergeRefused(f"{merged} was merged into {known.user} already.")
+            raise MergeRefused(f"{merged} was already merged into {known.user}.")
         _refuse(user, merged)
         return _close(user, merged, by)
 
@@ -87,8 +87,8 @@ def _refuse(user: MemoryUser, merged: MemoryUser) -> None:
         )
     if Checkpoint.objects.filter(user=merged, origin=Origin.IMPORTED).exists():
         raise MergeRefused(
-            f"A project was imported for {merged}, and its records are not in the log: export it,"
-            f" and append them as typed entries of {user}."
+            f"A project was imported for {merged}, and its records are not in the log: export the"
+            f" project, and append the records as typed entries to the log of {user}."
         )
 
 
@@ -140,7 +140,7 @@ def waiting() -> QuerySet[Merge]:
 
 
 def final(user: MemoryUser) -> MemoryUser:
-    """Return the user that holds the memory in the end: merges may form a chain."""
+    """Return the user at the end of a chain of merges."""
     while user.merged_into is not None:
         user = user.merged_into
     return user
@@ -210,8 +210,8 @@ def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[
         draft = _draft(entry, became, nameless)
         earlier = taken.get(entry.idempotency_key) if entry.idempotency_key else None
         if earlier is not None:
-            # If both users have the same entry, one suffices. A different one with the same key
-            # loses the key.
+            # An entry that both users have is not copied. A different entry with the same key is
+            # copied without the key.
             if log.says_the_same(earlier, replace(draft, occurred_at=None)):
                 became[entry.seq] = earlier.seq
                 continue
@@ -248,14 +248,14 @@ def _draft(entry: LogEntry, became: Mapping[int, int], nameless: Mapping[int, st
 
 
 def _named(entry: LogEntry) -> int | None:
-    """Return the number in a key that the server may have generated from an entry's number."""
+    """Return the entry's number in a record's key that the server may have generated from it."""
     data = entry.data if entry.kind == EntryKind.RECORD else None
     match = _GENERATED.fullmatch((data or {}).get("key") or "")
     return int(match[2]) if data and match and match[1] == snake(data["type"]) else None
 
 
 def _nameless(merged: MemoryUser, seqs: set[int]) -> dict[int, str]:
-    """Return the types of the entries among these that are records without a key."""
+    """Return the type of each of these entries that is a record without a key, by number."""
     found = LogEntry.objects.filter(user=merged, seq__in=seqs, kind=EntryKind.RECORD)
     return {one.seq: one.data["type"] for one in found if one.data and not one.data.get("key")}
 
@@ -310,9 +310,9 @@ def _stays(entry: LogEntry, outcome: EntryOutcome) -> bool:
 
 
 def _used_by_agents(merged: MemoryUser, entries: Sequence[LogEntry]) -> set[int]:
-    """Return the messages from which a product's agent made records, but nobody made a fact.
+    """Return the messages from which a product's agent made records, but no fact was made.
 
-    No other entry contains what the agent understood.
+    What the agent understood is in no other entry.
     """
     seqs = {entry.seq for entry in entries if entry.kind == EntryKind.MESSAGE}
     cited: set[int] = set()

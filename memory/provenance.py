@@ -9,8 +9,8 @@ from memory.project.names import key_of_entry
 from memory.project.values import RecordId
 from memory.temporal import differences
 
-# If a record was changed more often, its older changes are not read: a field that they set names
-# all of the record's entries.
+# If a record was changed in more versions, older changes are not read: for a field that they set,
+# all of the record's entries are named.
 MAX_VERSIONS = 50
 
 
@@ -25,7 +25,7 @@ class FieldOrigin:
 
 @dataclass(frozen=True)
 class RecordOrigin:
-    """A record in a version, or in the last version that had it.
+    """A record in a version, or in the last version that contained it.
 
     `class_name` and `entries` are the record's own; `fields` are in the order of its class.
     """
@@ -36,7 +36,7 @@ class RecordOrigin:
 
 
 def read_records(checkpoint: Checkpoint, records: Collection[RecordId]) -> dict[RecordId, Any]:
-    """Return the records among these that a version has, in typed JSON; raises Redacted."""
+    """Return those of these records that a version contains, in typed JSON; raises Redacted."""
     wanted = set(records)
     locations = RecordLocation.objects.filter(
         user=checkpoint.user_id, key__in={record.key for record in wanted}
@@ -47,9 +47,9 @@ def read_records(checkpoint: Checkpoint, records: Collection[RecordId]) -> dict[
 
 
 def trace_record(location: RecordLocation) -> RecordOrigin | None:
-    """Return a record with the entries behind each field; None if no version has it.
+    """Return a record with the entries behind each field; None if no version contains it.
 
-    A retired record is read from the last version that had it. Raises Redacted.
+    A retired record is read from the last version that contained it. Raises Redacted.
     """
     user, record_id = location.user, _id_of(location)
     checkpoint = _last_version_of(location)
@@ -100,7 +100,7 @@ def _last_edits(
 
 
 def _is_about(edit: Mapping[str, Any], record: RecordId, class_name: str) -> bool:
-    """Tell whether an edit sets fields of the record; an `add` need not name collection and key.
+    """Return whether an edit sets fields of the record; an `add` need not name collection and key.
 
     A redacted edit no longer shows what it was about.
     """

@@ -1,12 +1,12 @@
-"""Reopening: entries that were settled wrongly become pending again, and are processed anew.
+"""Reopening: wrongly settled entries become pending again and are processed again.
 
-A reopening is a version of its own, with the files of the one before: what was made from the
+A reopening is a version of its own, with the files of the previous version: what was made from the
 entries stays until somebody changes it. Like any version, it can be undone by a rollback
 (`memory.temporal.rollback.restore`), which restores the entries' outcomes.
 
-Typed entries are not reopened: trusted code has settled them, and would do the same again. Facts of
-a reopened message are dismissed, since they are extracted anew, and the other messages behind such
-a fact are reopened with it.
+Typed entries are not reopened: trusted code has settled them, and would settle them the same way
+again. Facts of a reopened message are dismissed, since they will be extracted again, and all
+messages behind such a fact are reopened together.
 """
 
 import datetime
@@ -36,15 +36,15 @@ class NothingToReopen(Exception):
 
 
 class TooManyToReopen(Exception):
-    """There are more entries than can be reopened at once."""
+    """More entries match than one reopening may contain."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
     """A selection of a user's outcomes: those that meet all given conditions; by default, all.
 
-    `model` is a language model as calls name it ("openai:gpt-5"): it settled what was decided after
-    its call and before a call of any other model.
+    `model` is a language model as calls name it ("openai:gpt-5"): it settled the entries that were
+    decided after its call and before a call of any other model.
     """
 
     entries: Collection[int] | None = None
@@ -92,7 +92,7 @@ def _settled_by(outcomes: QuerySet[EntryOutcome], model: str) -> QuerySet[EntryO
         purpose__in=[LlmPurpose.MEMORIZE, LlmPurpose.STRUCTURE],
         started_at__lte=OuterRef("decided_at"),
     )
-    # The outcomes of a version that no model made were decided by whoever made it.
+    # The outcomes of a version that no model made were decided by whoever made the version.
     others = Q(decided_at=F("checkpoint__created_at")) & ~Q(checkpoint__origin=Origin.LLM)
     return (
         outcomes.exclude(others)
@@ -102,7 +102,7 @@ def _settled_by(outcomes: QuerySet[EntryOutcome], model: str) -> QuerySet[EntryO
 
 
 def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "") -> Reopening:
-    """Reopen entries: they are pending again, and work on them is due.
+    """Make entries pending again, and schedule the work on them.
 
     A worker on the user's lanes loses its lease. Raises NothingToReopen, TooManyToReopen, and
     history.BeingRedacted.
@@ -112,7 +112,7 @@ def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "")
         history.refuse_being_redacted(locked)
         if locked.merged_into_id is not None:
             raise NothingToReopen(
-                "This user was merged: reopen the entries of the user who remains."
+                "This user was merged into another one: reopen the entries of that user."
             )
         chosen = list(select(locked, selection).select_related("checkpoint")[: MAX_REOPENED + 1])
         if not chosen:
@@ -144,7 +144,7 @@ def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "")
 
 
 def _with_messages(user: MemoryUser, seqs: Set[int]) -> tuple[set[int], set[int]]:
-    """Return these entries with the messages that share a fact with them, and those facts.
+    """Return these entries plus the messages that share a fact with them, and the facts.
 
     The facts are those that a language model extracted from any of these messages.
     """
@@ -173,7 +173,7 @@ def _version(
 ) -> Checkpoint | None:
     """Write the version of a reopening and make it the newest; None if there is no version yet.
 
-    It records the earlier outcomes of the entries, and of facts, even if these were pending.
+    It records the earlier outcomes of the entries, and of the facts even if they were pending.
     """
     head = user.head
     if head is None:

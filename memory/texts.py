@@ -1,11 +1,11 @@
-"""Foreign texts (from people, models and backends), made safe to show within other texts."""
+"""Texts from people, models and backends, made safe to show within other texts."""
 
 import ast
 import re
 import threading
 import unicodedata
 
-# Control characters except tab and line ends, bidirectional embeddings, overrides and isolates,
+# Control characters except tab and line endings, bidirectional embeddings, overrides and isolates,
 # zero-width characters, tags. The marks and joiners of Arabic, Hebrew and emoji stay as they are.
 STEERING = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
@@ -13,7 +13,7 @@ STEERING = re.compile(
 )
 
 
-# The longest reason or note that somebody may give for an action.
+# The maximum length of a reason or note for an action.
 MAX_REASON = 2000
 # Combining marks: every character with a combining class.
 _MARKS = "".join(
@@ -66,7 +66,7 @@ def _refuse_unparsed(source: str, path: str) -> None:
     if len(source) > MAX_SIGNS:
         signs = len(source.encode(errors="replace").translate(None, _NO_SIGNS))
         if signs > MAX_SIGNS:
-            message = f"too much code for one file: {signs:,} tokens, at most {MAX_SIGNS:,}"
+            message = f"too much code for one file: {signs:,} tokens, maximum {MAX_SIGNS:,}"
             raise SyntaxError(message, (path, None, None, None))
     found = None if source.isascii() else _TOO_MANY_MARKS.search(source)
     if found is not None:
@@ -87,7 +87,7 @@ def shortened(text: str, length: int = 120) -> str:
 
 
 def one_line(text: str, length: int) -> str:
-    """Return the beginning of a text in one line, safe for a mail header."""
+    """Return the beginning of a text on one line, safe for a mail header."""
     return shortened(" ".join(text.split()), length)
 
 

@@ -47,16 +47,16 @@ class UserExists(Exception):
 
 
 def is_erased(error: Exception) -> bool:
-    """Tell whether an error occurred because a user was erased meanwhile.
+    """Return whether an error occurred because a user was erased meanwhile.
 
-    Then the user is not found, or the database refuses a new row about them.
+    In that case the user is not found, or the database refuses a new row about them.
     """
     refused = getattr(error.__cause__, "sqlstate", "") == "UE001"
     return refused or isinstance(error, MemoryUser.DoesNotExist)
 
 
 class UserMerged(Exception):
-    """The user was merged into another, who takes new entries instead."""
+    """The user was merged into another one, which takes new entries instead."""
 
     def __init__(self, user: MemoryUser) -> None:
         final = user
@@ -66,7 +66,7 @@ class UserMerged(Exception):
 
 
 def refuse_merged(user: MemoryUser) -> None:
-    """Raise UserMerged for a user who was merged into another."""
+    """Raise UserMerged if the user was merged into another one."""
     if user.merged_into_id is not None:
         raise UserMerged(user)
 
@@ -123,7 +123,7 @@ def change_user(
 def find_user(
     workspace: Workspace, user_id: str, read: Statement[MemoryUser] = WITHOUT_HEAD
 ) -> MemoryUser | None:
-    """Return the workspace's user with that id, read by `read`; None if there is none."""
+    """Return the workspace's user with this id, or None; `read` selects the columns."""
     return read.first(workspace=workspace.pk, user_id=user_id)
 
 
@@ -158,7 +158,7 @@ def next_daily_run(user: MemoryUser, after: datetime.datetime) -> datetime.datet
 
 
 def next_hour(time_zone: str, hour: int, after: datetime.datetime) -> datetime.datetime:
-    """Return the next instant after this one at which that hour begins in a time zone."""
+    """Return the next instant after `after` at which this hour begins in a time zone."""
     zone = zoneinfo.ZoneInfo(time_zone)
     day = after.astimezone(zone).date()
     while True:
@@ -169,14 +169,14 @@ def next_hour(time_zone: str, hour: int, after: datetime.datetime) -> datetime.d
 
 
 def is_daily(user: MemoryUser, due: datetime.datetime, now: datetime.datetime) -> bool:
-    """Tell whether the user's daily hour begins between `due` and `now`, both included."""
+    """Return whether the user's daily hour begins between `due` and `now`, both included."""
     return next_daily_run(user, due - datetime.timedelta.resolution) <= now
 
 
 def run_daily(user: MemoryUser) -> None:
     """Schedule the constraints for the next daily hour at the latest.
 
-    A later time set by a forecast may be outdated, and there may be no time at all.
+    A later time set by a forecast may be outdated, and no time may be set at all.
     """
     daily = next_daily_run(user, timezone.now())
     later = Q(constraints_due_at=None) | Q(constraints_due_at__gt=daily)
@@ -185,10 +185,10 @@ def run_daily(user: MemoryUser) -> None:
 
 
 def next_run(user: MemoryUser, instant: datetime.datetime, *, soon: bool) -> datetime.datetime:
-    """Return when the constraints, which have run as of `instant`, run next by the clock.
+    """Return when the clock next triggers the constraints, which have run as of `instant`.
 
-    That is some minutes later if it is to be `soon`, because one of them reads the current time,
-    otherwise at the daily hour. A run that is already due stays due. The user's row must be locked.
+    That is at the daily hour, or some minutes later if it has to be `soon` because a constraint
+    reads the current time. A run that is already due stays due. The user's row must be locked.
     """
     now = timezone.now()
     due = user.constraints_due_at
@@ -197,6 +197,6 @@ def next_run(user: MemoryUser, instant: datetime.datetime, *, soon: bool) -> dat
     if not soon:  # discard the wake-up time of an older version's forecast
         return next_daily_run(user, now)
     step = datetime.timedelta(minutes=settings.UAC_INSTANT_MINUTES)
-    missed = max((now - instant) // step, 0)  # missed times are not made up for
+    missed = max((now - instant) // step, 0)  # missed runs are not made up for
     following = instant + (missed + 1) * step
     return following if due is None else min(due, following)

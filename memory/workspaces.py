@@ -1,10 +1,10 @@
 """Workspaces and their API keys.
 
-A key reads `uac_<prefix>_<secret>`. The prefix finds the row; only an HMAC of the secret is stored,
-keyed with the server's SECRET_KEY, so that a copy of the database lets nobody in.
+A key has the form `uac_<prefix>_<secret>`. The prefix finds the row; only an HMAC of the secret is
+stored, keyed with the server's SECRET_KEY, so that a copy of the database lets nobody in.
 
-A key is valid for all users of its workspace, or only for certain ones: everything that reads or
-writes for a key filters by `reach`.
+A key is valid for all users of its workspace, or only for certain users: all code that reads or
+writes on behalf of a key filters by `reach`.
 """
 
 import datetime
@@ -33,7 +33,7 @@ _OF_PREFIX = Statement(
     *(f"workspace__{field}" for field in table.QUOTAS.overridable),
 )
 LAST_USED_RESOLUTION = datetime.timedelta(minutes=1)
-# How long a replaced key stays valid beside the new one.
+# How long a replaced key stays valid alongside the new one.
 OVERLAP = datetime.timedelta(hours=24)
 
 
@@ -52,7 +52,7 @@ def create_key(
 ) -> tuple[ApiKey, str]:
     """Create a key and return it with its text, which is shown only once.
 
-    With `user_pks` it is valid for these users only: see `persons`.
+    With `user_pks`, the key is valid for these users only: see `persons`.
     """
     prefix = secrets.token_hex(6)
     secret = secrets.token_urlsafe(32)
@@ -70,24 +70,24 @@ def create_key(
 
 
 class NotReplaced(Exception):
-    """The key is revoked or expired, or was replaced already; the message says which."""
+    """The key was revoked or replaced, or has expired; the message says which."""
 
 
 def replace_key(key: ApiKey, overlap: datetime.timedelta = OVERLAP) -> tuple[ApiKey, str]:
-    """Replace a key by one with the same permissions, users and expiry; return it with its text.
+    """Replace a key with one that has the same permissions, users and expiry.
 
-    The old one stays valid for the overlap. Raises NotReplaced.
+    Return the new key with its text. The old key stays valid for the overlap. Raises NotReplaced.
     """
     with transaction.atomic():
         old = ApiKey.objects.select_for_update(no_key=True).get(pk=key.pk)
         if old.revoked_at is not None:
-            raise NotReplaced("It was revoked.")
+            raise NotReplaced("This key was revoked.")
         if (new := old.replaced_by.filter(revoked_at=None).first()) is not None:
             raise NotReplaced(
-                f"uac_{new.prefix}_… has taken its place: replace that one, or revoke it first."
+                f"uac_{new.prefix}_… has already replaced this key: replace or revoke that key."
             )
         if old.expires_at is not None and old.expires_at <= timezone.now():
-            raise NotReplaced("It has expired.")
+            raise NotReplaced("This key has expired.")
         found = create_key(
             old.workspace,
             old.name,
@@ -108,15 +108,15 @@ def persons(workspace: Workspace, user_ids: Iterable[str]) -> list[int]:
     users = MemoryUser.objects.filter(workspace=workspace, user_id__in=wanted)
     found = dict(users.values_list("user_id", "pk"))
     if missing := sorted(wanted - found.keys()):
-        raise UnknownUsers(f"{workspace} has no user {', '.join(missing)}.")
+        raise UnknownUsers(f"These user_ids do not exist in {workspace}: {', '.join(missing)}.")
     return sorted(found.values())
 
 
 def reach(key: ApiKey, user: str = "", workspace: str = "") -> Q:
     """Match the users that a key may access, or rows that belong to them.
 
-    The arguments are the lookups that lead from a row to its user, and to its workspace if that is
-    not reached through the user.
+    The arguments are the lookups that lead from a row to its user, and to its workspace if the
+    workspace is not reached through the user.
     """
     path = f"{user}__" if user else ""
     found = Q(**{workspace or f"{path}workspace": key.workspace_id})
@@ -124,7 +124,7 @@ def reach(key: ApiKey, user: str = "", workspace: str = "") -> Q:
 
 
 def reaches(key: ApiKey, user: MemoryUser) -> bool:
-    """Tell whether a key may access a user."""
+    """Return whether a key may access a user."""
     chosen: Collection[int] | None = key.user_pks
     return user.workspace_id == key.workspace_id and (chosen is None or user.pk in chosen)
 

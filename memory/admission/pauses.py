@@ -15,7 +15,7 @@ from memory.models import MemoryUser, Pause, Workspace
 
 
 def pause(of: MemoryUser | Workspace, *, by: str, reason: str) -> bool:
-    """Pause the work; `by` names who asked for it. Return False if it was paused already."""
+    """Pause the work on behalf of `by`. Return False if it was paused already."""
     try:
         with transaction.atomic():
             Pause.objects.create(**_of(of), paused_at=timezone.now(), paused_by=by, reason=reason)

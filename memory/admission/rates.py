@@ -1,7 +1,7 @@
 """Rate limits: the requests and entries that a workspace may send per minute, across all processes.
 
-Each rate is a token bucket that holds a minute's worth, so bursts are served. Redis stores the time
-at which the bucket will be full again (the generic cell rate algorithm), and the time of that
+Each rate is a token bucket that holds a minute's worth, so bursts are allowed. Redis stores the
+time at which the bucket will be full again (the generic cell rate algorithm), and the time of that
 write. A process takes a hundredth of a minute's worth at a time and counts it down locally, so few
 requests query Redis. If Redis does not answer, each process uses a bucket of its own: no request is
 refused or delayed because Redis is down.
@@ -24,10 +24,10 @@ logger = structlog.get_logger(__name__)
 MINUTE = 60.0
 # Beyond what it needs now, a process takes a minute's worth divided by this.
 SHARE = 100
-# How long Redis is not asked again after it has failed to answer.
+# Seconds for which Redis is not queried again after it failed to answer.
 SILENT_SECONDS = 10.0
 
-# Returns the amount taken, the amount left, and the microseconds until the needed amount is there.
+# Returns the amount taken, the amount left, and the microseconds until the needed amount is in it.
 # A bucket that is full enough grants more than it holds, so that no single request is too large for
 # it. If Redis's clock was set back, the bucket keeps its level.
 TAKE = Script("""

@@ -11,7 +11,7 @@ class Places:
 
     A caller (a workspace, or a member of the staff) gets a slot while it holds fewer than `factor`
     times the free slots. A lone caller gets two thirds of all slots with a factor of 2, half of
-    them with a factor of 1; some are always left for a second caller, and for a third (Choudhury
+    them with a factor of 1; some always remain for a second caller, and for a third (Choudhury
     and Hahne, "Dynamic queue length thresholds", 1998).
     """
 
@@ -24,7 +24,7 @@ class Places:
 
     @contextmanager
     def take(self, whose: Hashable) -> Iterator[bool]:
-        """Yield whether there was a slot, and free it afterwards."""
+        """Take a slot if the caller may have one, yield whether it was taken, and free it."""
         with self._lock:
             admitted = self._taken[whose] < self._factor * self._free
             if admitted:

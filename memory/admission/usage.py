@@ -1,7 +1,7 @@
 """The usage of a workspace, checked against its quotas.
 
 Totals are counted periodically: if each append updated them, a workspace's appends would wait for
-each other. So a quota may be exceeded by what arrives between two counts, which the rates limit.
+each other. So entries that arrive between two counts may exceed a quota; the rates limit how many.
 Pending entries are counted more often. No quota ever rejects what is already in the log.
 """
 
@@ -200,17 +200,17 @@ def _lacking(
     most = _quotas(workspace)
     pending = use.pending_records + use.pending_structure
     if user.last_seq + number > most["max_entries_per_user"]:
-        has = f"This user's log has {user.last_seq:,} entries"
+        has = f"The number of entries in this user's log is {user.last_seq:,}"
         return _full("max_entries_per_user", has, most)
     if use.entries + number > most["max_entries"]:
-        has = f"The logs of this workspace have {use.entries:,} entries"
+        has = f"The number of entries in the logs of this workspace is {use.entries:,}"
         return _full("max_entries", has, most)
     if use.log_bytes >= most["max_log_mib"] * MIB:
-        has = f"The logs of this workspace have {use.log_bytes / MIB:,.1f} MiB"
+        has = f"The size of the logs of this workspace is {use.log_bytes / MIB:,.1f} MiB"
         return _full("max_log_mib", has, most)
     # No batch is too large for a workspace without a backlog.
     if pending and pending + number > most["max_pending_entries"]:
-        wait = f"{pending:,} entries of this workspace are pending"
+        wait = f"The number of pending entries of this workspace is {pending:,}"
         return _busy("max_pending_entries", wait, most, PENDING_WAIT)
     return None
 
@@ -223,11 +223,11 @@ def check_users(workspace: Workspace) -> None:
         return
     if MemoryUser.objects.filter(workspace=workspace)[quota - 1 : quota].exists():
         refusals.count(workspace, "max_users")
-        raise _full("max_users", f"This workspace has {quota:,} users", most)
+        raise _full("max_users", f"The number of users of this workspace is {quota:,}", most)
 
 
 def check_runs(user: MemoryUser) -> None:
-    """Raise Exceeded if the user's workspace has as many runs waiting or under way as it may.
+    """Raise Exceeded if the user's workspace has its maximum number of runs queued or running.
 
     Far below the limit, runs are not counted each time, so other processes may admit just as many.
     """
@@ -245,18 +245,21 @@ def check_runs(user: MemoryUser) -> None:
         asked_for = _asked_for(workspace, quota, paused=False)
     if asked_for >= quota:
         refusals.count(workspace, "max_waiting_runs")
-        going_on = f"{asked_for:,} queries, questions, proposals and imports are queued or running"
+        going_on = (
+            "The number of queries, questions, proposals and imports that are queued or running is"
+            f" {asked_for:,}"
+        )
         raise _busy("max_waiting_runs", going_on, most, RUNS_WAIT)
     _asked_lately[user.workspace_id] = (now + BELIEVED_SECONDS, asked_for + 1, FAR * quota)
 
 
 def check_backtests(workspace: Workspace) -> None:
-    """Raise Exceeded if the workspace has as many backtests under way as it may."""
+    """Raise Exceeded if the workspace has its maximum number of backtests under way."""
     most = _quotas(workspace)
     going_on = _going_on(workspace)
     if going_on >= most["max_backtests"]:
         refusals.count(workspace, "max_backtests")
-        told = f"{going_on:,} backtests of this workspace are queued or running"
+        told = f"The number of queued or running backtests of this workspace is {going_on:,}"
         raise _busy("max_backtests", told, most, BACKTESTS_WAIT)
 
 
@@ -277,10 +280,10 @@ def _quotas(workspace: Workspace) -> dict[str, int]:
 
 
 def _full(limit: str, has: str, most: dict[str, int]) -> Exceeded:
-    rest = f"the quota is {most[limit]:,} ({limit}); the server's operator can raise it."
-    return Exceeded(limit, f"{has}: {rest}")
+    rest = f"the quota is {most[limit]:,} ({limit}). The server's operator can raise it."
+    return Exceeded(limit, f"{has}, and {rest}")
 
 
 def _busy(limit: str, waits: str, most: dict[str, int], wait: float) -> Exceeded:
-    rest = f"at most {most[limit]:,} are allowed at a time ({limit}): try again in {wait:.0f} s."
-    return Exceeded(limit, f"{waits}, {rest}", wait)
+    rest = f"the maximum is {most[limit]:,} ({limit}): try again in {wait:.0f} s."
+    return Exceeded(limit, f"{waits}, and {rest}", wait)

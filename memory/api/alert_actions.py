@@ -81,7 +81,7 @@ class Snooze(ChangedAlert):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Snooze the alert until a moment, or until it changes; 409 if it is resolved."""
+        """Snooze the alert until a given moment, or until it changes; 409 if it is resolved."""
         body = SnoozeSerializer(data=request.data)
         with timezone.override(ZoneInfo(self.get_object().user.time_zone)):
             body.is_valid(raise_exception=True)
@@ -100,7 +100,7 @@ class Reopen(ChangedAlert):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Take back an acknowledgement, a snooze, or a resolution by hand that still holds.
+        """Undo an acknowledgement, a snooze, or a manual resolution.
 
         409 if the alert is open, or if its finding no longer exists.
         """
@@ -121,7 +121,8 @@ class Feedback(ChangedAlert):
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Mark the alert as useful or wrong, whether it is live or resolved.
 
-        The product has one verdict, which it may change. 409 for an alert about a constraint.
+        The product has one verdict per alert, which it may change. 409 for an alert about a
+        constraint that failed or was paused.
         """
         body = GiveFeedbackSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -134,7 +135,7 @@ class Feedback(ChangedAlert):
 
 
 class Resolve(ChangedAlert):
-    """Resolve an alert by hand."""
+    """Resolve an alert manually."""
 
     @extend_schema(
         request=ReasonSerializer,
@@ -142,10 +143,10 @@ class Resolve(ChangedAlert):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Resolve the alert; 409 if it is resolved.
+        """Resolve the alert; 409 if it is already resolved.
 
-        No new alert is opened as long as the constraint finds the same, unchanged. To resolve an
-        alert about a paused constraint, resume the constraint.
+        No new alert is opened while the constraint's finding stays unchanged. To resolve an alert
+        about a paused constraint, resume the constraint.
         """
         body = ReasonSerializer(data=request.data)
         body.is_valid(raise_exception=True)

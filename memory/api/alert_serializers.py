@@ -1,4 +1,4 @@
-"""Serializers of alerts: their details, pages, and the feed; and of the bodies of actions."""
+"""Serializers of alerts, their pages and the feed, and of the bodies of actions."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from memory.texts import MAX_REASON
 
 
 class AlertEventSerializer(serializers.ModelSerializer[AlertEvent]):
-    """One step of an alert's life."""
+    """One event in the life of an alert."""
 
     class Meta:
         model = AlertEvent
@@ -22,7 +22,7 @@ class AlertEventSerializer(serializers.ModelSerializer[AlertEvent]):
 
 
 class CauseSerializer(serializers.ModelSerializer[Alert]):
-    """A constraint that finds what the alert reports, with its own message."""
+    """A constraint that raises the alert, with the constraint's own message."""
 
     class Meta:
         model = Alert
@@ -34,12 +34,12 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
 
     user_id = serializers.CharField(source="user.user_id")
     warning = serializers.SerializerMethodField(
-        help_text="A warning about the sandbox of the last run that found it, if there is one."
+        help_text="A warning about the sandbox of the last run that raised the alert, if any."
     )
     causes = CauseSerializer(
         many=True,
-        help_text="The constraints that find it: the alert's own first, then others that find the"
-        " same in the same records. The alert stays live until none of them finds it.",
+        help_text="The constraints that raise the alert: its own constraint first, then others with"
+        " the same finding in the same records. The alert stays live until none of them raises it.",
     )
 
     class Meta:
@@ -67,12 +67,12 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
         ]
 
     def get_warning(self, alert: Alert) -> str | None:
-        """Return a warning for a sandbox that is for development."""
+        """Return a warning if the sandbox is meant for development only."""
         return warning_of(alert.last_run.runner) if alert.last_run else None
 
 
 class FeedbackSerializer(serializers.ModelSerializer[AlertFeedback]):
-    """The current feedback of one side, the product or the staff, on an alert."""
+    """The current feedback of the product or of the staff on an alert."""
 
     class Meta:
         model = AlertFeedback
@@ -90,7 +90,7 @@ class AlertDetailSerializer(AlertSerializer):
 
 
 class AlertNewsSerializer(AlertSerializer):
-    """An alert in its current state, with its events after some number of the feed."""
+    """An alert in its current state, with its events after a number in the feed."""
 
     events = AlertEventSerializer(many=True, source="news")
 
@@ -99,7 +99,7 @@ class AlertNewsSerializer(AlertSerializer):
 
 
 class AlertPageSerializer(serializers.Serializer[Any]):
-    """A page of the list."""
+    """A page of alerts."""
 
     next = serializers.URLField(allow_null=True)
     previous = serializers.URLField(allow_null=True)
@@ -107,38 +107,37 @@ class AlertPageSerializer(serializers.Serializer[Any]):
 
 
 class RejectionSerializer(serializers.Serializer[Any]):
-    """Entries of a user's log that were rejected together: an event of the feed."""
+    """An event of the feed: entries of a user's log that were rejected together."""
 
     seq = serializers.IntegerField(help_text="The event's number in the feed.")
     at = serializers.DateTimeField()
     user_id = serializers.CharField()
-    count = serializers.IntegerField(help_text="How many entries were rejected.")
+    count = serializers.IntegerField(help_text="The number of rejected entries.")
     more = serializers.IntegerField(
-        help_text="How many of them are missing from `entries`, which lists the first"
-        f" {rejections.MAX_NAMED}"
-        " that are still rejected."
+        help_text="The number of rejected entries that `entries` omits: it lists the first"
+        f" {rejections.MAX_NAMED} that are still rejected."
     )
     entries = RejectedSerializer(many=True)
 
 
 class AlertFeedSerializer(serializers.Serializer[Any]):
-    """The events after a number of the feed; alerts are in the order of their newest events."""
+    """The events after a number in the feed; alerts are in the order of their newest events."""
 
     results = AlertNewsSerializer(many=True)
     rejected = RejectionSerializer(
         many=True,
-        help_text="Rejected entries, in the order of the events; always empty when the alerts are"
+        help_text="Events about rejected entries, in order; always empty when the alerts are"
         " filtered.",
     )
     next = serializers.IntegerField(help_text="The value of `after` for the next request.")
     waited = serializers.BooleanField(
-        help_text="False if the server holds too many waiting requests to accept another: pause"
+        help_text="False if the server had too many waiting requests to let this one wait: pause"
         " before you ask again."
     )
 
 
 class AlertThenSerializer(AlertSerializer):
-    """An alert as it is now, with its state at the requested moment."""
+    """An alert in its current form, with its state at the requested moment."""
 
     state_then = serializers.ChoiceField(choices=LIVE_STATES)
 
@@ -147,7 +146,7 @@ class AlertThenSerializer(AlertSerializer):
 
 
 class AlertThenPageSerializer(AlertPageSerializer):
-    """A page of the list as of a moment."""
+    """A page of the alerts that were live at a moment."""
 
     results = AlertThenSerializer(many=True)
 
@@ -165,13 +164,13 @@ class SnoozeSerializer(NoteSerializer):
 
     until = serializers.DateTimeField(
         required=False,
-        help_text="A moment within a year; without an offset, in the user's time zone. Without"
-        " it, the alert is snoozed until its severity or its evidence changes.",
+        help_text="A moment within a year; without an offset, in the user's time zone. If omitted,"
+        " the alert is snoozed until its severity or its evidence changes.",
     )
 
 
 class GiveFeedbackSerializer(NoteSerializer):
-    """The product's feedback on the alert; it replaces its earlier feedback."""
+    """The product's feedback on the alert, which replaces any earlier feedback."""
 
     verdict = serializers.ChoiceField(choices=Verdict.choices)
 

@@ -40,16 +40,16 @@ LIST_ONLY = (*PAGING, "as_of")
 OPEN_THEN = OpenApiParameter(
     "as_of",
     {"type": "string", "format": "day-or-moment"},
-    description="Answer with the alerts that were not resolved at a moment (2026-03-01T09:00, in"
-    " the user's time zone unless it has an offset) or on a day (2026-03-01: at noon), as"
-    " they are now, each with `state_then`. For a whole workspace, a time without an offset"
+    description="Return the alerts that were not resolved at a moment (2026-03-01T09:00, in the"
+    " user's time zone unless it has an offset) or on a day (2026-03-01: at noon), in their"
+    " current form, each with `state_then`. For a whole workspace, a time without an offset"
     " is in the workspace's time zone.",
 )
 AFTER = OpenApiParameter(
     "after",
     str,
-    description="Answer with the events after this number in the workspace's feed: 0 for all,"
-    " `now` for future ones, otherwise the `next` of the last answer.",
+    description="Return the events after this number in the workspace's feed: 0 for all events,"
+    " `now` for future events, otherwise the `next` of the last response.",
 )
 FEED_WAIT = OpenApiParameter(
     "wait", float, description="With `after`: seconds to wait for an event."
@@ -69,7 +69,7 @@ class AlertFilter(django_filters.FilterSet):
     """The filters of alerts."""
 
     constraint = django_filters.CharFilter(
-        method="by_constraint", label="The path of a constraint that finds it."
+        method="by_constraint", label="Only alerts that this constraint raises, named by its path."
     )
 
     def by_constraint(self, found: QuerySet[Alert], _: str, path: str) -> QuerySet[Alert]:
@@ -84,7 +84,7 @@ class AlertFilter(django_filters.FilterSet):
 
 @extend_schema_view(get=FEED)
 class AlertList(generics.ListAPIView[Alert]):
-    """The alerts of the workspace, newest first; with `after`, their events since then.
+    """List the alerts of the workspace, newest first; with `after`, events after that number.
 
     The filters apply to both. With `after` and no filter, rejected entries are included.
     """
@@ -102,11 +102,11 @@ class AlertList(generics.ListAPIView[Alert]):
             return super().list(request, *args, **kwargs)
         found = self.get_queryset()  # first: a missing user causes 404 whatever else is wrong
         if "after" not in asked:
-            raise Incompatible("wait", "`wait` needs `after`, such as `after=now&wait=25`.")
+            raise Incompatible("wait", "`wait` requires `after`, such as `after=now&wait=25`.")
         for name in LIST_ONLY:
             if name in asked:
                 raise Incompatible(
-                    name, f"`after` cannot be combined with {name}: leave out one of them."
+                    name, f"`after` cannot be combined with `{name}`: omit one of them."
                 )
         workspace = principal_of(request).workspace
         page, waited = waiting.for_events(
@@ -125,7 +125,7 @@ class AlertList(generics.ListAPIView[Alert]):
         return Response(AlertFeedSerializer(answer).data)
 
     def has_filter(self) -> bool:
-        """Tell whether the request filters the alerts."""
+        """Return whether the request filters the alerts."""
         asked = self.request.query_params
         return any(asked.get(name) for name in self.filterset_class.base_filters)
 
@@ -156,7 +156,7 @@ class AlertList(generics.ListAPIView[Alert]):
 
 
 class UserAlertList(UserScopedView, AlertList):
-    """The alerts of one user, newest first; with `after`, their events since then.
+    """List the alerts of one user, newest first; with `after`, events after that number.
 
     With `after` and no filter, rejected entries of the user are included.
     """
@@ -176,7 +176,7 @@ class UserAlertList(UserScopedView, AlertList):
 
 
 class OneAlert(generics.RetrieveAPIView[Alert]):
-    """One alert with its history."""
+    """Return one alert with its history."""
 
     certain_users = True
     serializer_class = AlertDetailSerializer

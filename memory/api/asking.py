@@ -42,7 +42,7 @@ class QuestionSerializer(MomentSerializer):
 class TriedSerializer(serializers.Serializer[Any]):
     """A query that the model wrote."""
 
-    id = serializers.UUIDField(help_text="The run.")
+    id = serializers.UUIDField(help_text="The id of the run.")
     code = serializers.CharField()
     outcome = serializers.ChoiceField(choices=RunOutcome.choices)
 
@@ -50,7 +50,7 @@ class TriedSerializer(serializers.Serializer[Any]):
 class AskedSerializer(serializers.Serializer[Any]):
     """The value exactly as computed by the query that the model wrote, with that query."""
 
-    id = serializers.UUIDField(help_text="The run.")
+    id = serializers.UUIDField(help_text="The id of the run.")
     status = serializers.ChoiceField(choices=RunStatus.choices)
     outcome = serializers.ChoiceField(choices=RunOutcome.choices)
     question = serializers.CharField()
@@ -63,13 +63,15 @@ class AskedSerializer(serializers.Serializer[Any]):
         " question.",
     )
     value = serializers.JSONField()
-    type = serializers.CharField(allow_null=True, help_text="Name of the value's Python type.")
+    type = serializers.CharField(allow_null=True, help_text="The name of the value's Python type.")
     code = serializers.CharField(allow_null=True)
     evidence = RestsOnSerializer(allow_null=True)
-    query = serializers.UUIDField(allow_null=True, help_text="The run that computed the value.")
+    query = serializers.UUIDField(
+        allow_null=True, help_text="The id of the run that computed the value."
+    )
     queries = TriedSerializer(many=True, help_text="All queries that were run, in order.")
     checkpoint = serializers.IntegerField(allow_null=True)
-    as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
+    as_of = AsOfSerializer(allow_null=True, help_text="Null: the current state.")
     instant = serializers.DateTimeField()
     error = serializers.JSONField()
     timings = serializers.JSONField()
@@ -97,7 +99,7 @@ class Ask(UserScopedView):
 
         200 with the value, or with `known` false if the memory does not contain it; 409 if no
         language model is configured; 422 if the model reached no answer; 503 if the model or the
-        server failed; 202 with the run if it was not done in time.
+        server failed; 202 with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=WAIT_SECONDS)
         body = QuestionSerializer(data=request.data)

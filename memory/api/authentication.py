@@ -70,7 +70,7 @@ class ApiKeyAuthentication(BaseAuthentication):
         return Principal(key), key
 
     def key_in(self, scheme: str, text: str) -> str:
-        """Return the key in the header's text; an empty text if there is none."""
+        """Return the key in the header's text; an empty string if there is none."""
         return text if scheme == self.scheme.lower() else ""
 
     def authenticate_header(self, request: Request) -> str:
@@ -99,9 +99,9 @@ class HasScope(BasePermission):
     """Allows a request only if the key has the scope that the method needs."""
 
     message = (
-        "This API key lacks the required scope: `read` to read, `write` to change; `manage` for"
-        " webhooks, backtests and subject access, to approve and enable workspace constraints, to"
-        " redact and to merge users."
+        "This API key lacks the required scope: `read` for reading; `write` for changes; `manage`"
+        " for webhooks, backtests and subject access, for approving and enabling workspace"
+        " constraints, and for reopening, redacting, merging and erasing."
     )
 
     def has_permission(self, request: Request, view: APIView) -> bool:

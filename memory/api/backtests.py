@@ -27,9 +27,10 @@ from memory.temporal import backtest_reports, backtests
 
 MAX_SOURCE = 64 * 1024
 HISTORY = (
-    "`recorded`: based on what was known at each moment. `occurred`: based on what was true, by"
-    " the typed entries' own times, including history that was loaded later; users with records"
-    " that were not made from typed entries cannot be evaluated this way."
+    "`recorded`: based on what was known at each moment. `occurred`: based on what was true at"
+    " each moment according to the typed entries' own times, including history that was loaded"
+    " later; users with records that were not made from typed entries cannot be evaluated this"
+    " way."
 )
 
 
@@ -41,7 +42,7 @@ class NewBacktestSerializer(StrictSerializer):
         min_value=1,
         max_value=backtests.MAX_DAYS,
         default=backtests.DAYS,
-        help_text="How many days to look back; for each user no further than the first version.",
+        help_text="How many days to look back, but no further than a user's first version.",
     )
     users = serializers.IntegerField(
         required=False,
@@ -59,14 +60,14 @@ class NewOwnBacktestSerializer(StrictSerializer):
 
     constraint = serializers.CharField(
         max_length=300,
-        help_text="The constraint's name in the newest version, as in `PUT`: drug_allergy; or its"
-        " path.",
+        help_text="The constraint's name in the newest version, such as drug_allergy, or its path.",
     )
     source = serializers.CharField(  # type: ignore[assignment]
         required=False,
         max_length=MAX_SOURCE,
         trim_whitespace=False,
-        help_text="Python to run as that constraint, new or changed. Nothing is written.",
+        help_text="Source to run instead of the constraint's, or as a new constraint. Nothing is"
+        " written.",
     )
     days = serializers.IntegerField(
         required=False, min_value=1, max_value=backtests.MAX_DAYS, default=backtests.DAYS
@@ -78,7 +79,10 @@ class BacktestSerializer(serializers.ModelSerializer[Backtest]):
     """A backtest and its progress."""
 
     version = serializers.IntegerField(
-        source="version.number", default=None, allow_null=True, help_text="The constraint's path."
+        source="version.number",
+        default=None,
+        allow_null=True,
+        help_text="The version of a workspace constraint; null for a user's own constraint.",
     )
     user_id = serializers.CharField(
         source="user.user_id",
@@ -87,7 +91,8 @@ class BacktestSerializer(serializers.ModelSerializer[Backtest]):
         help_text="The user who owns the constraint; null for a workspace constraint.",
     )
     users = serializers.IntegerField(
-        source="most_users", help_text="The sample size, if the constraint applies to more users."
+        source="most_users",
+        help_text="The sample size, which is used if the constraint applies to more users.",
     )
 
     class Meta:
@@ -99,7 +104,7 @@ class BacktestSerializer(serializers.ModelSerializer[Backtest]):
 
 
 class _ByMonthSerializer(serializers.Serializer[Any]):
-    month = serializers.CharField(help_text="2026-03")
+    month = serializers.CharField(help_text="The month, such as 2026-03.")
     findings = serializers.IntegerField()
 
 
@@ -128,8 +133,8 @@ class BacktestProblemSerializer(serializers.Serializer[Any]):
     user_id = serializers.CharField()
     kind = serializers.ChoiceField(
         choices=PROBLEMS,
-        help_text="`failed`: the user could not be evaluated. `unknown`: nothing is known from"
-        " then on.",
+        help_text="`failed`: the user could not be evaluated. `unknown`: nothing is known about the"
+        " user from that moment on.",
     )
     message = serializers.CharField()
     at = serializers.DateTimeField(allow_null=True)
@@ -149,13 +154,17 @@ class BacktestSummarySerializer(serializers.Serializer[Any]):
         help_text="Users to whom the constraint applies, and on whom it is run."
     )
     sampled = serializers.BooleanField(help_text="Whether some users were not checked.")
-    done = serializers.IntegerField(help_text="Users on whom it is finished.")
+    done = serializers.IntegerField(help_text="Users for whom the backtest is finished.")
     failed = serializers.IntegerField(help_text="Users who could not be evaluated.")
-    fired = serializers.IntegerField(help_text="Users for whom it would have raised alerts.")
+    fired = serializers.IntegerField(
+        help_text="Users for whom the constraint would have raised alerts."
+    )
     since = serializers.DateTimeField(allow_null=True, help_text="How far back the history goes.")
-    findings = serializers.IntegerField(help_text="Alerts that it would have raised.")
-    left_out = serializers.IntegerField(help_text="Further alerts, which were not kept.")
-    by_severity = _BySeveritySerializer(help_text="Users by their most severe alert.")
+    findings = serializers.IntegerField(help_text="Alerts that the constraint would have raised.")
+    left_out = serializers.IntegerField(help_text="Further alerts, which were not stored.")
+    by_severity = _BySeveritySerializer(
+        help_text="The number of users by the severity of their most severe alert."
+    )
     by_month = _ByMonthSerializer(many=True, help_text="Alerts by the month in which they open.")
     busiest = _OnDaySerializer(allow_null=True, help_text="The day on which most alerts open.")
     open = serializers.IntegerField(help_text="Alerts that would still be open at the end.")
@@ -174,7 +183,7 @@ class BacktestDetailSerializer(BacktestSerializer):
 
     @extend_schema_field(BacktestSummarySerializer)
     def get_summary(self, backtest: Backtest) -> dict[str, Any]:
-        """Summarise the findings."""
+        """Return a summary of the findings."""
         return dict(BacktestSummarySerializer(backtest_reports.summary(backtest)).data)
 
 
@@ -233,7 +242,7 @@ def _visible(view: generics.GenericAPIView[Any]) -> QuerySet[Backtest]:
 
 
 class Backtests(generics.ListAPIView[Backtest]):
-    """The backtests of the workspace, newest first."""
+    """List the backtests of the workspace, newest first."""
 
     certain_users = True
     serializer_class = BacktestSerializer
@@ -246,7 +255,7 @@ class Backtests(generics.ListAPIView[Backtest]):
 
 
 class OneBacktest(generics.RetrieveAPIView[Backtest]):
-    """One backtest with its progress and results."""
+    """Return one backtest with its progress and results."""
 
     certain_users = True
     serializer_class = BacktestDetailSerializer
@@ -258,7 +267,7 @@ class OneBacktest(generics.RetrieveAPIView[Backtest]):
 
 
 class BacktestFindings(generics.ListAPIView[BacktestFinding]):
-    """The alerts that the constraint would have raised, in order of time."""
+    """List the alerts that the constraint would have raised, in chronological order."""
 
     certain_users = True
     serializer_class = BacktestFindingSerializer
@@ -337,7 +346,7 @@ class RetryBacktest(_ChangedBacktest):
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Continue a backtest that failed permanently because the server failed; requires `manage`.
 
-        409 for any other backtest, and if another one runs in its place.
+        409 for any other backtest, and if another backtest is running in its place.
         """
         return self.change(backtests.retry)
 
@@ -356,8 +365,8 @@ class VersionBacktests(WorkspaceView):
     def post(self, request: Request, name: str, number: int) -> Response:
         """Run the version over the history of the users to whom it applies; requires `manage`.
 
-        A running backtest with the same parameters is returned; any other one is cancelled. 409
-        if the version has not passed its checks.
+        A running backtest with the same parameters is returned; any other running backtest of the
+        version is cancelled. 409 if the version has not passed its checks.
         """
         body = NewBacktestSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -392,7 +401,8 @@ class UserBacktests(UserScopedView):
     def post(self, request: Request, user_id: str) -> Response:
         """Run a constraint of the user's newest version over the user's history; requires `manage`.
 
-        With `source`, that source runs instead, before it is proposed: nothing is changed.
+        With `source`, this source is run instead, to test it before it is proposed; nothing is
+        changed.
         """
         body = NewOwnBacktestSerializer(data=request.data)
         body.is_valid(raise_exception=True)

@@ -35,7 +35,9 @@ class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
     parent = serializers.IntegerField(  # type: ignore[assignment]
         source="parent.version", default=None, allow_null=True
     )
-    accepted_checks = serializers.SerializerMethodField(help_text="The gate's checks.")
+    accepted_checks = serializers.SerializerMethodField(
+        help_text="The gate's checks that this version passed."
+    )
     warning = serializers.SerializerMethodField(
         help_text="A warning about the sandbox that the gate used, if there is one."
     )
@@ -57,7 +59,7 @@ class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
         return [check["name"] for check in checkpoint.verdict.get("checks", [])]
 
     def get_warning(self, checkpoint: Checkpoint) -> str | None:
-        """Return a warning for a sandbox that is for development."""
+        """Return a warning if the sandbox is meant for development only."""
         return warning_of(checkpoint.verdict.get("runner", ""))
 
 
@@ -80,7 +82,7 @@ class ProposalSerializer(StrictSerializer):
         child=serializers.DictField(),
         default=list,
         max_length=MAX_EDITS,
-        help_text="Each has `op` and the fields of that edit; see docs/edits.md.",
+        help_text="Each edit has `op` and its own fields; see docs/edits.md.",
     )
     files = serializers.DictField(
         child=serializers.CharField(
@@ -88,8 +90,8 @@ class ProposalSerializer(StrictSerializer):
         ),
         default=dict,
         help_text="Path → new source of the file, in the format of the project's files; null"
-        " deletes a constraint. Files that omit a record are refused; this never retires a"
-        " record.",
+        " deletes a constraint. A file that omits a record is refused: omitting a record does not"
+        " retire it.",
     )
     version = serializers.IntegerField(
         required=False,
@@ -100,8 +102,8 @@ class ProposalSerializer(StrictSerializer):
         child=serializers.IntegerField(min_value=1),
         default=list,
         max_length=MAX_CONSIDERED,
-        help_text="The log entries that the edits settle, to have this checked: each has to be"
-        " cited or dismissed by one of the edits.",
+        help_text="The log entries that the edits must settle: the gate checks that one of the"
+        " edits cites or dismisses each of them.",
     )
 
     def to_internal_value(self, data: Any) -> Any:
@@ -151,7 +153,7 @@ class ProposalSerializer(StrictSerializer):
 class DecisionSerializer(serializers.Serializer[Any]):
     """What the gate decided on proposed edits."""
 
-    id = serializers.UUIDField(help_text="The run.")
+    id = serializers.UUIDField(help_text="The id of the run.")
     accepted = serializers.BooleanField()
     version = serializers.IntegerField(allow_null=True, help_text="The new head, if accepted.")
     verdict = serializers.JSONField(help_text="Every check with its findings.")
@@ -184,7 +186,7 @@ class FileSerializer(serializers.Serializer[Any]):
 
 
 class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
-    """The accepted versions, newest first; or propose the next one."""
+    """List the accepted versions, newest first."""
 
     costly = ("POST",)
     parameters = {"POST": ["wait"]}
@@ -211,8 +213,8 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
     def post(self, request: Request, user_id: str) -> Response:
         """Propose edits; the gate decides.
 
-        200 with the new version; 422 with the verdict if the gate refuses, and the head stays;
-        202 with the run if the gate has not decided in time.
+        200 with the new version; 422 with the verdict if the gate refuses the edits, which leaves
+        the head unchanged; 202 with the run if the gate has not decided in time.
         """
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
         body = ProposalSerializer(data=request.data)

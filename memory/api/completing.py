@@ -1,7 +1,7 @@
 """`complete_by`: how a follow-up question is completed from the turns before it.
 
-Words complete it at once. A language model takes longer, and no web process calls one: the request
-waits for a run that does. A search never fails because the model does not answer.
+Rules complete it immediately. A language model takes longer, and no web process calls a model: the
+request waits for a run that does. A search never fails because the model does not answer.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from memory.recall.search.followups import MODEL, WORDS, Question, may_lean, und
 from memory.work import runs
 
 CHOICES = [(WORDS, "rules, without a model"), (MODEL, "the workspace's language model")]
-# Somebody is waiting for the search, so no longer than for the answer to a query.
+# Somebody is waiting for the search, so the wait is no longer than that for a query.
 WAIT_SECONDS = 10.0
 WAIT = OpenApiParameter(
     "wait",
@@ -32,10 +32,10 @@ WAIT = OpenApiParameter(
     description="Seconds to wait for the language model, if it completes the question.",
 )
 COMPLETE_BY = (
-    "What completes a question that depends on `messages`. The language model restates it in"
-    f" full, takes seconds (`?wait=`, {WAIT_SECONDS:g} by default) and costs tokens; if it cannot,"
-    " rules complete the question, and `completion` says so. The model is not called for a"
-    " question that is complete."
+    "How a question that depends on `messages` is completed. The language model restates the"
+    f" question in full, which takes seconds (`?wait=`, {WAIT_SECONDS:g} by default) and costs"
+    " tokens; if the model fails, rules complete the question, and `completion` says why. The"
+    " model is not called for a question that is complete."
 )
 TAKEN_AS = (
     "The question as completed from `messages`; null if it was complete and is used unchanged."
@@ -69,7 +69,7 @@ class CompletionSerializer(serializers.Serializer[Question]):
 def complete_question(request: Request, user: MemoryUser, asked: Mapping[str, Any]) -> Question:
     """Return the `query` of a validated body, completed in the requested way.
 
-    If the language model fails for any reason, words are used. Read the user's data only after
+    If the language model fails for any reason, rules are used. Read the user's data only after
     this call: some of it may be redacted in the meantime.
     """
     text = asked["query"]

@@ -30,8 +30,8 @@ def computing(workspace_pk: int) -> Iterator[None]:
     with _places.take(workspace_pk) as admitted:
         if not admitted:
             raise TooMuch(
-                "This server already computes the maximum number of answers from many records at"
-                " a time: try again in a second.",
+                "This server is already computing its maximum number of responses from many"
+                " records: try again in a second.",
                 "max_computing",
                 RETRY_SECONDS,
             )
@@ -47,8 +47,8 @@ def download(whose: Hashable, make: Callable[[], HttpResponseBase]) -> HttpRespo
     with ExitStack() as place:
         if not place.enter_context(_downloads.take(whose)):
             raise TooMuch(
-                "This server already creates the maximum number of zips and clones at a time: try"
-                " again in ten seconds.",
+                "This server is already creating its maximum number of zips and clones: try again"
+                " in ten seconds.",
                 "max_downloads",
                 DOWNLOAD_RETRY_SECONDS,
             )

@@ -55,8 +55,8 @@ NO_SOURCE = _missing(
     "Give the source in Python: a function check that yields alerts (see docs/constraints.md)."
 )
 NO_TESTS = _missing(
-    "Give the tests in Python: a function test_… that calls run_check with a state on which the"
-    " constraint alerts, and one with a state on which it does not (see docs/constraints.md)."
+    "Give the tests in Python: a function test_… that calls run_check with a state for which the"
+    " constraint fires, and one with a state for which it does not (see docs/constraints.md)."
 )
 
 
@@ -67,7 +67,7 @@ class ConstraintFailureSerializer(serializers.Serializer[Any]):
     message = serializers.CharField(help_text="The error, and how to fix it if that is known.")
     entries = serializers.ListField(
         child=serializers.IntegerField(),
-        help_text="The log entries after which it first failed, as far as known.",
+        help_text="The log entries after which the constraint first failed, as far as known.",
     )
 
 
@@ -84,7 +84,8 @@ class ConstraintSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(), help_text="Why it does not run, if it does not."
     )
     notes = serializers.ListField(
-        child=serializers.CharField(), help_text="The user's records that it leaves out."
+        child=serializers.CharField(),
+        help_text="Which of the user's records it leaves out, and why.",
     )
     feedback = JudgedSerializer(help_text="The feedback on its alerts to this user.")
     paused = PausedConstraintSerializer(
@@ -92,7 +93,8 @@ class ConstraintSerializer(serializers.Serializer[Any]):
     )
     failing = ConstraintFailureSerializer(
         allow_null=True,
-        help_text="Null if it runs. A constraint that fails raises no new alert until it is fixed.",
+        help_text="Null if it does not fail. A failing constraint raises no new alerts until it is"
+        " fixed.",
     )
 
 
@@ -110,7 +112,7 @@ class ConstraintDetailSerializer(ConstraintSerializer):
 
 
 class NewConstraintSerializer(StrictSerializer):
-    """A constraint, with tests in which it fires and in which it does not."""
+    """A constraint, with tests in which it fires and tests in which it does not."""
 
     source = serializers.CharField(  # type: ignore[assignment]
         max_length=MAX_SOURCE, error_messages=NO_SOURCE
@@ -134,7 +136,7 @@ class Constraints(KnownView):
         parameters=[AS_OF, *PAGE],
     )
     def get(self, request: Request, user_id: str) -> Response:
-        """List the constraints of the user's project, then the current ones of the workspace."""
+        """List the constraints of the user's project, then the workspace's current constraints."""
         then = self.known()
         known = outline(then.checkpoint)
         judged = _judged(then.user, is_now=then.is_now)
@@ -169,9 +171,10 @@ class Constraint(KnownView):
         parameters=[waiting.WAIT, idempotency.HEADER, IF_MATCH],
     )
     def put(self, request: Request, user_id: str, name: str) -> Response:
-        """Write the constraint, new or changed; the gate decides, as for any proposed edits.
+        """Create or change the constraint; the gate decides, as for all proposed edits.
 
-        With `If-Match`, it also refuses to overwrite a concurrent change (`changed_meanwhile`).
+        With `If-Match`, the gate also refuses to overwrite a concurrent change
+        (`changed_meanwhile`).
         """
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
         try:
@@ -212,7 +215,7 @@ class Constraint(KnownView):
 class TriedAlertSerializer(serializers.Serializer[Any]):
     """An alert that the constraint would raise."""
 
-    fingerprint = serializers.CharField(help_text="The same as for an alert.")
+    fingerprint = serializers.CharField(help_text="The fingerprint that the alert would have.")
     severity = serializers.ChoiceField(choices=Severity.choices)
     message = serializers.CharField()
     key = serializers.CharField(allow_null=True)
@@ -221,9 +224,9 @@ class TriedAlertSerializer(serializers.Serializer[Any]):
 
 
 class TriedConstraintSerializer(serializers.Serializer[Any]):
-    """What a constraint finds on a state, at a moment."""
+    """The findings of a constraint for a state and an evaluation time."""
 
-    id = serializers.UUIDField(help_text="The run.")
+    id = serializers.UUIDField(help_text="The id of the run.")
     status = serializers.ChoiceField(choices=RunStatus.choices)
     outcome = serializers.ChoiceField(choices=RunOutcome.choices)
     constraint = serializers.CharField(help_text="Its path.")
@@ -235,7 +238,7 @@ class TriedConstraintSerializer(serializers.Serializer[Any]):
     )
     alerts = TriedAlertSerializer(many=True)
     checkpoint = serializers.IntegerField(allow_null=True)
-    as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
+    as_of = AsOfSerializer(allow_null=True, help_text="Null: the current state.")
     instant = serializers.DateTimeField(help_text="The evaluation time.")
     stdout = serializers.CharField()
     error = serializers.JSONField()
@@ -262,9 +265,9 @@ class RunConstraint(UserScopedView):
     def post(self, request: Request, user_id: str, name: str) -> Response:
         """Run a constraint of the user, or a live one of the workspace, on a current or past state.
 
-        It is run as it is now, and opens no alert. `as_of` and `by` select the state, `at` is the
-        evaluation time, by default now. 422 with the error if it failed; 202 with the run if it
-        was not done in time.
+        The constraint is run in its current form, and opens no alert. `as_of` and `by` select the
+        state; `at` is the evaluation time, by default now. 422 with the error if the constraint
+        failed; 202 with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
         body = MomentSerializer(data=request.data)
@@ -312,7 +315,7 @@ def _files_of(name: str) -> tuple[str, str]:
 def _detail(
     user: MemoryUser, checkpoint: Checkpoint | None, name: str, *, is_now: bool = True
 ) -> dict[str, Any] | None:
-    """Return the description of one constraint; None if the version has none of that name."""
+    """Return a description of the constraint; None if the version has none with this name."""
     known = outline(checkpoint)
     if checkpoint is None or name not in known.constraints:
         return None

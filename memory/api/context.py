@@ -32,7 +32,7 @@ class ContextRequestSerializer(StrictSerializer):
         default="",
         allow_blank=True,
         max_length=MAX_QUERY,
-        help_text="The last message, or the topic. Without it: what always matters.",
+        help_text="The last message, or the topic. If empty, the block has what always matters.",
     )
     messages = TurnsField()
     complete_by = CompleteByField()
@@ -83,11 +83,13 @@ class ContextSerializer(serializers.Serializer[context.Context]):
         help_text="How vectors contributed to the results, as in search; null without a query.",
     )
     checkpoint = serializers.IntegerField(source="known.version", allow_null=True)
-    as_of = AsOfSerializer(source="known.to_json", allow_null=True, help_text="Null: as of now.")
+    as_of = AsOfSerializer(
+        source="known.to_json", allow_null=True, help_text="Null: the current state."
+    )
 
 
 class Context(UserScopedView):
-    """Get what an agent should know of a user before it answers."""
+    """Get what an agent should know about a user before it answers."""
 
     costly = ("POST",)
     parameters = {"POST": ["wait"]}

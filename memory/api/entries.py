@@ -65,7 +65,7 @@ class EntryFilter(django_filters.FilterSet):
 
 
 class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
-    """Append entries, or read the log in its order."""
+    """List the entries of the log, in order."""
 
     serializer_class = EntrySerializer
     parameters = {"POST": ["wait"]}
@@ -103,9 +103,10 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
-        """Append one entry or many, all or none; answers 202 once they are in the log.
+        """Append one or more entries, all or none; the response is 202 once they are in the log.
 
-        With `?wait=`, it answers when the typed records among them are settled, or after that time.
+        With `?wait=`, the response is sent when the typed records among them are settled, or after
+        that time.
         """
         limit = waiting.seconds(request, default=0)
         found, workspace = self._found(), principal_of(request).workspace
@@ -149,7 +150,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
 def _append(
     request: Request, user: MemoryUser, drafts: Sequence[log.Draft]
 ) -> idempotency.Written[list[LogEntry]]:
-    """Append the drafts, or find the entries that an earlier request has appended."""
+    """Append the drafts, or find the entries that an earlier request appended."""
 
     def append() -> list[LogEntry]:
         usage.check_entries(principal_of(request).workspace, user, len(drafts))
@@ -280,8 +281,8 @@ class Entry(UserScopedView):
         """Redact the entry and all entries derived from it: their content is deleted.
 
         202 with the redaction, which is itself an entry of the log (`seq`) and names all redacted
-        entries. Content based on them is removed from the project soon after; until then, reading
-        the project answers 503. A repeated request returns the progress. Requires the scope
+        entries. Content based on them is removed from the project soon after; until then, requests
+        that read the project get 503. A repeated request returns the progress. Requires the scope
         `manage`.
         """
         asked = WhySerializer(data=request.query_params.dict())
@@ -324,7 +325,7 @@ class Entry(UserScopedView):
 
 
 class OneRedaction(UserScopedView):
-    """One redaction, by the number that the `202` named."""
+    """One redaction, by the `seq` from the 202 response."""
 
     @extend_schema(responses=RedactionSerializer)
     def get(self, request: Request, user_id: str, seq: int) -> Response:

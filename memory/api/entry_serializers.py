@@ -18,7 +18,7 @@ from memory.texts import MAX_REASON
 MAX_TEXT = 1_000_000
 APPENDED_KINDS = [kind for kind in EntryKind.choices if kind[0] != EntryKind.REDACTION]
 PROPOSE = "/v1/users/{user_id}/checkpoints/"
-IMPOSSIBLE_TIME = "Send a date and time that exists, such as 2026-05-02T14:30:00+02:00."
+IMPOSSIBLE_TIME = "Send a date and time that exist, such as 2026-05-02T14:30:00+02:00."
 STATES = {
     None: "pending",
     Outcome.COVERED: "covered",
@@ -54,7 +54,7 @@ class NewEntrySerializer(StrictSerializer):
     metadata = ObjectField(
         required=False,
         help_text='For the caller\'s own use. "urgent": true makes the language model process'
-        " the entry at once.",
+        " the entry immediately.",
     )
     idempotency_key = serializers.CharField(required=False, max_length=255)
 
@@ -62,10 +62,12 @@ class NewEntrySerializer(StrictSerializer):
         required=False, max_length=names.MAX_LENGTH, help_text="Default: general."
     )
     type = serializers.CharField(
-        required=False, max_length=names.MAX_LENGTH, help_text="Name of the class, such as Trip."
+        required=False,
+        max_length=names.MAX_LENGTH,
+        help_text="The name of the class, such as Trip.",
     )
     collection = serializers.CharField(
-        required=False, max_length=names.MAX_LENGTH, help_text="Default: plural of the type."
+        required=False, max_length=names.MAX_LENGTH, help_text="Default: the plural of the type."
     )
     key = serializers.CharField(required=False, max_length=200, help_text="The name of the record.")
     data = ObjectField(  # type: ignore[assignment]
@@ -78,14 +80,14 @@ class NewEntrySerializer(StrictSerializer):
         is_record = attrs["kind"] == EntryKind.RECORD
         foreign = ["content"] if is_record else list(RECORD_FIELDS)
         errors = {
-            name: [f"An entry of the kind {attrs['kind']} has no {name}."]
+            name: [f"An entry of kind {attrs['kind']} cannot have `{name}`: remove it."]
             for name in foreign
             if name in attrs
         }
         if is_record:
             errors |= self._record_errors(attrs)
         elif not attrs.get("content"):
-            errors["content"] = [f"An entry of the kind {attrs['kind']} needs content."]
+            errors["content"] = [f"An entry of kind {attrs['kind']} needs `content`."]
         if errors:
             raise serializers.ValidationError(errors)
         return attrs
@@ -96,8 +98,8 @@ class NewEntrySerializer(StrictSerializer):
         needed = ("type", "key") if retired else ("type", "data")
         for name in needed:
             if name not in attrs:
-                what = "record that retires another" if retired else "record"
-                errors[name] = [f"A {what} needs {name}."]
+                what = "An entry that retires a record" if retired else "An entry of kind record"
+                errors[name] = [f"{what} needs `{name}`."]
         for name, check in (
             ("type", names.check_class_name),
             ("domain", lambda text: names.check_lower_name(text, "domain")),
@@ -147,7 +149,7 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
     """An entry with its `outcome`."""
 
     state = serializers.SerializerMethodField(
-        help_text="pending, covered, dismissed or rejected, as in the counts of a user"
+        help_text="pending, covered, dismissed or rejected, as in the counts of a user."
     )
     reason = serializers.SerializerMethodField(help_text="Why it was dismissed or rejected.")
     checkpoint = serializers.SerializerMethodField(help_text="The version that settled it.")
@@ -191,7 +193,7 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
 
 
 class RejectedSerializer(serializers.Serializer[Any]):
-    """An entry that the project cannot hold, with the reason and the remedy."""
+    """An entry that the project cannot hold, with the reason and the fix."""
 
     seq = serializers.IntegerField()
     reason = serializers.CharField()
@@ -204,7 +206,7 @@ WIDENED = inline_serializer(
         "domain": serializers.CharField(),
         "class": serializers.CharField(),
         "field": serializers.CharField(),
-        "from": serializers.CharField(help_text="The type before."),
+        "from": serializers.CharField(help_text="The previous type."),
         "to": serializers.CharField(
             help_text="The new type; with `| None`, the field may be empty."
         ),
@@ -219,16 +221,18 @@ WIDENED = inline_serializer(
 class AppendedSerializer(serializers.Serializer[Any]):
     """The appended entries and their state."""
 
-    entries = EntrySerializer(many=True, help_text="All of them are in the log permanently.")
+    entries = EntrySerializer(
+        many=True, help_text="The entries, which are now in the log permanently."
+    )
     pending = serializers.IntegerField(help_text="Entries that are not settled yet.")
-    covered = serializers.IntegerField(help_text="Entries that are in the project already.")
+    covered = serializers.IntegerField(help_text="Entries that are already in the project.")
     rejected = RejectedSerializer(many=True, help_text="Entries that the project cannot hold.")
     widened = WIDENED
     constraints_to_check = serializers.ListField(
         child=serializers.CharField(),
         required=False,
-        help_text="With `wait`: the user's constraints that read such a field. They may fail if"
-        " it is empty.",
+        help_text="With `wait`: the user's constraints that read a widened field. They may fail if"
+        " the field is empty.",
     )
 
 
@@ -249,7 +253,7 @@ class RedactionSerializer(serializers.ModelSerializer[Redaction]):
 
     state = serializers.SerializerMethodField(
         help_text="under_way: the entries are empty; the project may still contain content that"
-        " was derived from them and is not returned. done: this content is gone, too."
+        " was derived from them, which is not returned. done: this content is deleted, too."
     )
 
     class Meta:

@@ -21,16 +21,19 @@ class ReasonSerializer(StrictSerializer):
 
 
 class ErasureSerializer(serializers.ModelSerializer[UserErasure]):
-    """An erasure, under way or done: nothing else remains of the user."""
+    """An erasure, under way or done. Once it is done, nothing else remains of the user."""
 
     state = serializers.SerializerMethodField(
-        help_text="under_way: nothing about the user is returned any more; done: nothing is left."
+        help_text="under_way: data about the user is no longer returned, but not all of it is"
+        " deleted yet; done: all of it is deleted."
     )
     user = serializers.UUIDField(
-        source="user.public_id", help_text="The user's new name, also in backups."
+        source="user.public_id",
+        help_text="The id that names the erased user, also in backups.",
     )
     entries = serializers.IntegerField(
-        source="user.last_seq", help_text="How many entries the log had; they are now empty."
+        source="user.last_seq",
+        help_text="The number of entries in the log, whose content is deleted.",
     )
     last_hash = serializers.SerializerMethodField(
         help_text="The hash of the newest entry, with which the log is verified."
@@ -56,7 +59,7 @@ class ErasureSerializer(serializers.ModelSerializer[UserErasure]):
 
 
 class OneErasure(generics.RetrieveAPIView[UserErasure]):
-    """One erasure, by the id that the `202` named."""
+    """Return the erasure with the `id` from the 202 response."""
 
     certain_users = True
     serializer_class = ErasureSerializer

@@ -96,7 +96,7 @@ class Changed(exceptions.APIException):
 
 
 class ProblemSerializer(serializers.Serializer[Any]):
-    """Problem details (RFC 9457): what is wrong, and how to mend it."""
+    """Problem details (RFC 9457): what is wrong, and how to fix it."""
 
     type = serializers.ChoiceField(choices=[f"{NAMESPACE}{one.name}" for one in PROBLEMS])
     title = serializers.CharField(help_text="The meaning of the status.")
@@ -110,7 +110,7 @@ class ProblemSerializer(serializers.Serializer[Any]):
         required=False, help_text="Field → what is wrong with it."
     )
     limit = serializers.CharField(
-        required=False, help_text="With 429, and with 403 for an exceeded quota: the rate or quota."
+        required=False, help_text="The name of the exceeded rate limit (429) or quota (403)."
     )
 
 
@@ -167,7 +167,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
 
 
 def of_database(error: Error) -> str:
-    """Log a failure of the database and return a message; its own text may quote the request."""
+    """Log a database error and return a message without the error's text, which may have data."""
     logger.warning(
         "database_unavailable",
         error=type(error.__cause__ or error).__name__,
@@ -176,11 +176,11 @@ def of_database(error: Error) -> str:
     if timeouts.took_too_long(error):
         seconds = settings.UAC_WEB_STATEMENT_SECONDS
         return (
-            f"The database took more than {seconds:g} s for this request, and nothing was done:"
-            " ask for less, with other filters or smaller pages, or try again."
+            f"The database took more than {seconds:g} s for this request, and nothing was changed:"
+            " request less data, with other filters or smaller pages, or try again."
         )
     if timeouts.was_in_the_way(error):
-        return "Somebody else is writing the same data, and nothing was done: try again."
+        return "Another request is writing the same data, and nothing was changed: try again."
     return (
         "The database does not answer. Try again; a write with an Idempotency-Key can be"
         " repeated safely."
@@ -236,10 +236,12 @@ def server_error(request: HttpRequest) -> HttpResponse:
     if _is_page(request):
         return defaults.server_error(request)
     return answer(
-        500, "The server failed on this request. With an Idempotency-Key it can be repeated safely."
+        500,
+        "The server failed to process this request. A request with an Idempotency-Key can be"
+        " repeated safely.",
     )
 
 
 def _is_page(request: HttpRequest) -> bool:
-    """Tell whether the response is shown in a browser."""
+    """Return whether the response is shown in a browser."""
     return request.path_info.startswith("/admin/")

@@ -1,4 +1,4 @@
-"""`export/`, `git/` and `subject-access/`: a user's project, and everything about the person."""
+"""`export/`, `git/` and `subject-access/`: a user's project, and all data about the person."""
 
 import functools
 import zlib
@@ -88,7 +88,7 @@ class SubjectAccess(UserScopedView):
     def get(self, request: Request, user_id: str) -> HttpResponseBase:
         """Return all stored data about the person, as of one moment.
 
-        Requires the scope `manage`. For a long log it takes minutes until the first byte.
+        Requires the scope `manage`. For a long log, the first byte may take minutes.
         """
         user = self.memory_user()
         answer = download(user.workspace_id, functools.partial(subject.download, user))

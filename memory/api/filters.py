@@ -1,4 +1,4 @@
-"""Filters of lists by query parameters; a misspelt parameter is refused, not ignored."""
+"""Filtering of lists by query parameters; a misspelt parameter is refused, not ignored."""
 
 from collections.abc import Collection
 from typing import Any
@@ -21,7 +21,7 @@ PAGING = (Pagination.cursor_query_param, Pagination.page_size_query_param)
 def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:
     """Raise ValidationError with each unknown query parameter."""
     if unknown := sorted(set(given) - set(known)):
-        message = f"Unknown parameter; this endpoint has {', '.join(known) or 'none'}."
+        message = f"Unknown parameter; this endpoint accepts {', '.join(known) or 'no parameters'}."
         raise ValidationError({name[:100]: [message] for name in unknown[:MAX_NAMED]})
 
 

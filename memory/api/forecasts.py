@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/forecast/`: what will open, change and resolve if nothing happens."""
+"""`/v1/users/{user_id}/forecast/`: the alerts that will change if nothing happens."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ EVENT_KINDS = ("opens", "changes", "resolves", "fails", "recovers")
 
 
 class ForeseenCauseSerializer(serializers.Serializer[Any]):
-    """A constraint that will find what is forecast."""
+    """A constraint behind a forecast event."""
 
     constraint = serializers.CharField()
-    fingerprint = serializers.CharField(help_text="The same as for the cause of the alert.")
+    fingerprint = serializers.CharField(help_text="The fingerprint of the cause in the alert.")
     key = serializers.CharField(allow_null=True)
 
 
@@ -31,22 +31,23 @@ class ForeseenEventSerializer(serializers.Serializer[Any]):
     at = serializers.DateTimeField(help_text="When the constraints run because of this event.")
     day = serializers.DateField(
         allow_null=True,
-        help_text="The user's date; null for an event that depends on the time of day.",
+        help_text="The date in the user's time zone; null for an event that depends on the time of"
+        " day.",
     )
     kind = serializers.ChoiceField(choices=EVENT_KINDS)
     constraint = serializers.CharField()
     causes = ForeseenCauseSerializer(
         many=True,
-        help_text="The constraints that find it: this one first, then another that finds the same"
-        " in the same records at the same moment. Like an alert, such an event is listed"
-        " once.",
+        help_text="The constraints behind the event: this one first, then others with the same"
+        " finding in the same records at the same moment. Like an alert, such an event is"
+        " listed once.",
     )
     severity = serializers.ChoiceField(
         choices=Severity.choices,
         allow_null=True,
-        help_text="The severity from this event on; when it resolves, the severity until then.",
+        help_text="The severity from this event on; for `resolves`, the severity until the event.",
     )
-    fingerprint = serializers.CharField(help_text="The same as for the alert.")
+    fingerprint = serializers.CharField(help_text="The fingerprint of the alert.")
     key = serializers.CharField(allow_null=True)
     records = serializers.ListField(
         child=serializers.CharField(), help_text="The evidence: domain.collection:key."
@@ -67,7 +68,7 @@ class UnforeseenSerializer(serializers.Serializer[Any]):
 
 
 class ForecastSerializer(serializers.Serializer[Any]):
-    """What will open, change and resolve if nothing changes but the clock."""
+    """The alerts that will open, change and resolve if nothing changes but the clock."""
 
     version = serializers.IntegerField(
         allow_null=True, help_text="The project's version; null: no forecast yet."
@@ -80,14 +81,14 @@ class ForecastSerializer(serializers.Serializer[Any]):
     start = serializers.DateTimeField(allow_null=True)
     horizon_days = serializers.IntegerField()
     known_until = serializers.DateTimeField(
-        allow_null=True, help_text="How far the forecast reaches for all constraints."
+        allow_null=True, help_text="Until when the forecast covers all constraints."
     )
     next_change = serializers.DateTimeField(allow_null=True)
     wakes_at = serializers.DateTimeField(
         allow_null=True, help_text="When the constraints run next because of the forecast."
     )
     events = ForeseenEventSerializer(
-        many=True, help_text="From the start of the forecast, in order of time."
+        many=True, help_text="From the start of the forecast, in chronological order."
     )
     unforeseen = UnforeseenSerializer(many=True)
 
@@ -97,7 +98,7 @@ class UserForecast(UserScopedView):
 
     @extend_schema(responses=ForecastSerializer)
     def get(self, request: Request, user_id: str) -> Response:
-        """Return what will open, change and resolve if nothing changes but the clock."""
+        """Return the alerts that will open, change and resolve if nothing changes but the clock."""
         user = self.memory_user()
         forecast = (
             Forecast.objects.filter(user=user, checkpoint__isnull=False)

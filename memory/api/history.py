@@ -62,22 +62,24 @@ class Difference(UserScopedView):
                 "since",
                 str,
                 required=True,
-                description="The same values as `as_of` at other endpoints.",
+                description="The same values as for `as_of` at other endpoints.",
             ),
             OpenApiParameter(
                 "until",
                 str,
-                description="The same values as `as_of` at other endpoints; default: now.",
+                description="The same values as for `as_of` at other endpoints; default: now.",
             ),
             BY,
         ],
     )
     def get(self, request: Request, user_id: str) -> Response:
-        """Return the records that were added, changed and retired, with the causing entries."""
+        """Return the added, changed and retired records, with the entries behind each change."""
         user = self.memory_user()
         asked = request.query_params
         if "since" not in asked:
-            raise serializers.ValidationError({"since": [f"This is required. {history.FORMS}"]})
+            raise serializers.ValidationError(
+                {"since": [f"This parameter is required. {history.FORMS}"]}
+            )
         by = by_of(asked)
         since = known_as_of(user, asked["since"], "since", by)
         if "until" in asked or by == By.OCCURRED:
@@ -109,7 +111,7 @@ class RestoreSerializer(StrictSerializer):
 
 
 class ResolvingAlertSerializer(serializers.ModelSerializer[Alert]):
-    """An alert that will resolve."""
+    """An alert that will or may resolve."""
 
     class Meta:
         model = Alert
@@ -137,8 +139,8 @@ class ExcludedSerializer(serializers.Serializer[Any]):
     )
     may_resolve = ResolvingAlertSerializer(
         many=True,
-        help_text="Live alerts based on records with other values in this version. Further alerts"
-        " may resolve when the constraints run on the restored version.",
+        help_text="Live alerts based on records that have different values in this version. Further"
+        " alerts may resolve when the constraints run on the restored version.",
     )
     entries = serializers.ListField(
         child=serializers.IntegerField(),
@@ -165,7 +167,7 @@ class Restore(UserScopedView):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str, version: int) -> Response:
-        """Restore the version as a new, newest version; the log stays unchanged."""
+        """Restore the content of the version as a new version; the log stays unchanged."""
         body = RestoreSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         user = self.memory_user()

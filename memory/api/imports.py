@@ -41,7 +41,7 @@ class ImportDecisionSerializer(DecisionSerializer):
     """The result of an import."""
 
     report = serializers.JSONField(
-        help_text="Repairs, and everything that has another name or form in the project than in"
+        help_text="Repairs, and everything whose name or form in the project differs from that in"
         " the files."
     )
 
@@ -74,8 +74,8 @@ class Import(UserScopedView):
 
         A project that this server exported, as a zip or a clone, is imported unchanged.
 
-        200 with the new version; 422 with the verdict if they cannot be imported, and the head
-        stays; 202 with the run if it is not decided in time.
+        200 with the new version; 422 with the verdict if the files cannot be imported, which leaves
+        the head unchanged; 202 with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
         body = ImportSerializer(data=request.data)

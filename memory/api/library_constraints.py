@@ -49,7 +49,7 @@ class ConstraintLibrary(WorkspaceView):
         parameters=PAGE,
     )
     def get(self, request: Request) -> Response:
-        """List the library."""
+        """List the constraints of the library."""
         page = page_of(request, constraint_library.names(), lambda name: (name,))
         found = map(constraint_library.read, page["results"])
         results = [LibraryConstraintSerializer(one).data for one in found]

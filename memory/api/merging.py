@@ -32,8 +32,8 @@ class MergeSerializer(serializers.ModelSerializer[Merge]):
 
     into = serializers.CharField(source="user.user_id")
     state = serializers.SerializerMethodField(
-        help_text="under_way: entries are being appended; done: all are appended and will be"
-        " processed."
+        help_text="under_way: entries are being appended; done: all entries are appended and will"
+        " be processed."
     )
     entries = serializers.IntegerField(
         source="last_seq",
@@ -75,11 +75,11 @@ class MergeUser(UserScopedView):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
-        """Append the log of another user to this one's, and close the other.
+        """Append the log of another user to the log of this user, and close the other user.
 
-        202 at once: the other user accepts no more entries (409, with the name of this one), and
-        its entries are appended, each once. A repeated request returns the progress. For
-        records, facts and alerts see docs/merging.md. Requires the scope `manage`.
+        202 immediately: the other user accepts no more entries (409, naming this user), and its
+        entries are being appended, each once. A repeated request returns the progress. For records,
+        facts and alerts see docs/merging.md. Requires the scope `manage`.
         """
         body = WhomSerializer(data=request.data)
         body.is_valid(raise_exception=True)

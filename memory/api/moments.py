@@ -26,8 +26,9 @@ BY = OpenApiParameter(
     "by",
     str,
     enum=[one.value for one in By],
-    description="`recorded` (default): what was known then. `occurred`: what was true then, by"
-    " the typed entries' own times; `as_of` is then a day or moment, by default now.",
+    description="`recorded` (default): what was known at that time. `occurred`: what was true at"
+    " that time according to the typed entries' own times; `as_of` must then be a day or a"
+    " moment, by default now.",
 )
 
 
@@ -47,30 +48,32 @@ class AsOfSerializer(serializers.Serializer[Known]):
     version = serializers.IntegerField(allow_null=True)
     by = serializers.ChoiceField(
         choices=By.choices,
-        help_text="`recorded`: what was known. `occurred`: what was true, by the entries' own"
-        " times.",
+        help_text="`recorded`: what was known. `occurred`: what was true according to the entries'"
+        " own times.",
     )
     moment = serializers.DateTimeField(
         allow_null=True, help_text="The requested moment, if there was one."
     )
     computed = serializers.BooleanField(
-        help_text="Whether the state is computed instead of stored as a version: only up to entry"
-        " `seq`, or by the entries' own times."
+        help_text="Whether the state is computed rather than stored as a version: from the entries"
+        " up to `seq`, or in the order of the entries' own times."
     )
     pending_count = serializers.IntegerField(
         help_text="Entries that the version did not contain yet."
     )
     pending = serializers.ListField(
-        child=serializers.IntegerField(), help_text="Their numbers, the first 1000."
+        child=serializers.IntegerField(),
+        help_text="The numbers of the first 1000 of these entries.",
     )
     left_out = serializers.ListField(
         child=serializers.IntegerField(),
-        help_text="Rejected entries, which contradict others in the order in which they occurred.",
+        help_text="Entries that are left out because, in the order in which the entries occurred,"
+        " they contradict other entries.",
     )
 
 
 class KnownView(UserScopedView):
-    """A view of what is, or was, known of a user."""
+    """A view of what is, or was, known about a user."""
 
     def known(self) -> Known:
         """Return the state that `?as_of=` and `?by=` ask for, by default the present one."""
@@ -83,7 +86,7 @@ def by_of(asked: Mapping[str, Any]) -> By:
     try:
         return By(asked.get("by", By.RECORDED))
     except ValueError:
-        raise serializers.ValidationError({"by": [f"Give one of {', '.join(By)}."]}) from None
+        raise serializers.ValidationError({"by": [f"Choose one of {', '.join(By)}."]}) from None
 
 
 def known_of(user: MemoryUser, asked: Mapping[str, Any]) -> Known:

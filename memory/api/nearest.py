@@ -31,9 +31,9 @@ MAX_SHOWN = 200
 def entry_meant(body: Mapping[str, Any], meant: Mapping[str, str | None]) -> dict[str, Any] | None:
     """Return the entry that a body most resembles; None if it resembles none.
 
-    `meant` maps the names in the body that no entry has to the right names, if known. The values
-    are those of the body, right or wrong. A record without data is assumed to have its fields
-    beside its type.
+    `meant` maps the unknown names in the body to the right names, if known. The values are those of
+    the body, right or wrong. A record without data is assumed to have its fields alongside its
+    type.
     """
     entry = {name: value for name, value in body.items() if name not in meant}
     for name, ours in meant.items():

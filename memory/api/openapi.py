@@ -49,8 +49,8 @@ _TEXT = {"type": "string"}
 LOWER_NAME = {"pattern": "^[a-z][a-z0-9_]{0,99}$", "format": "lower-name"}
 HEADERS: Mapping[str, Any] = {
     "X-Request-Id": {
-        "description": "Identifies the request: the value of the request's header of this name,"
-        " if that was 1 to 128 of A-Z a-z 0-9 . _ : -, otherwise a new one.",
+        "description": "Identifies the request: the value of the request's own `X-Request-Id`, if"
+        " it had 1 to 128 of the characters A-Z a-z 0-9 . _ : -, otherwise a new id.",
         "schema": _TEXT,
         "required": True,
     },
@@ -72,7 +72,7 @@ HEADERS: Mapping[str, Any] = {
         "schema": _TEXT,
     },
     "Idempotent-Replayed": {
-        "description": "`true`: the request was carried out before, and its response is repeated.",
+        "description": "`true`: the request was carried out earlier, and was not repeated.",
         "schema": {"type": "string", "enum": ["true"]},
     },
     "WWW-Authenticate": {"description": "How to send the key.", "schema": _TEXT},

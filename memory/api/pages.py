@@ -20,7 +20,7 @@ PAGE = [
         {"type": "string", "format": "key-cursor"},
         description="Taken from `next` or `previous` of a page.",
     ),
-    OpenApiParameter("page_size", int, description="Number of results of a page."),
+    OpenApiParameter("page_size", int, description="The number of results per page."),
 ]
 
 

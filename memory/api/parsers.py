@@ -48,9 +48,11 @@ class StrictJSONParser(JSONParser):
                 object_pairs_hook=_object,
             )
         except RecursionError:
-            raise ParseError(f"The JSON is nested deeper than {MAX_DEPTH} levels.") from None
+            raise ParseError(
+                f"The JSON is nested deeper than {MAX_DEPTH} levels; flatten it."
+            ) from None
         except ValueError as error:
-            raise ParseError(f"The body is not valid JSON in UTF-8: {error}") from None
+            raise ParseError(f"The body is not valid JSON in UTF-8: {error}.") from None
         if not isinstance(value, dict):
             view = (parser_context or {}).get("view")
             example = getattr(view, "body_example", '{"name": "value"}')
@@ -78,7 +80,7 @@ class ZipParser(BaseParser):
         try:
             return {"files": imports.read_zip(body)}
         except imports.ImportRefused as error:
-            raise ParseError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
+            raise ParseError(str(error)) from None
 
 
 def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
@@ -94,8 +96,8 @@ def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
         with _readers.take(principal.workspace.pk) as admitted:
             if not admitted:
                 raise TooMuch(
-                    "Too many large bodies of this workspace are being read at the same time: try"
-                    " again in a second, and send each body without a pause.",
+                    "Too many large request bodies of this workspace are being read at the same"
+                    " time: try again in a second, and send each body without a pause.",
                     "max_bodies",
                     RETRY_SECONDS,
                 )

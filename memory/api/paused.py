@@ -21,7 +21,7 @@ from memory.models import AlertFeedback, PausedConstraint
 
 
 class PausedConstraintSerializer(serializers.ModelSerializer[PausedConstraint]):
-    """A constraint of a user that is or was paused."""
+    """A constraint that is or was paused for a user."""
 
     user_id = serializers.CharField(source="user.user_id")
 
@@ -51,7 +51,7 @@ class PausedConstraintFilter(django_filters.FilterSet):
         field_name="resumed_at",
         lookup_expr="isnull",
         exclude=True,
-        help_text="true for constraints that were resumed, false for those that are paused.",
+        help_text="true for constraints that were resumed, false for constraints that are paused.",
     )
 
     class Meta:
@@ -67,7 +67,7 @@ def _visible(view: generics.GenericAPIView[PausedConstraint]) -> QuerySet[Paused
 
 
 class PausedConstraints(generics.ListAPIView[PausedConstraint]):
-    """The constraints that were paused because they were too noisy, newest first."""
+    """List the constraints that were paused because they were too noisy, newest first."""
 
     certain_users = True
     serializer_class = PausedConstraintSerializer
@@ -96,7 +96,7 @@ class Resume(generics.GenericAPIView[PausedConstraint]):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Resume the constraint and run it; 409 if it is not paused any more."""
+        """Resume the constraint and run it; 409 if it is no longer paused."""
         body = ReasonSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         reason = body.validated_data["reason"]
@@ -119,7 +119,7 @@ class Resume(generics.GenericAPIView[PausedConstraint]):
 
 
 class JudgedSerializer(serializers.Serializer[Any]):
-    """The sums of the feedback on a constraint's alerts."""
+    """The counts of the feedback on a constraint's alerts."""
 
     useful = serializers.IntegerField(help_text="Verdicts that an alert was useful.")
     wrong = serializers.IntegerField(help_text="Verdicts that an alert was wrong.")

@@ -55,7 +55,7 @@ PROBLEMS = (
     Problem(
         "cannot-be-told",
         409,
-        "There is no exact state of that moment: `detail` says what to ask instead.",
+        "There is no exact state for that moment: `detail` says what to request instead.",
     ),
     Problem(
         "redacted",
@@ -70,7 +70,11 @@ PROBLEMS = (
     ),
     Problem("unprocessable", 422, "The request is well formed but cannot be carried out."),
     Problem("code-failed", 422, "The code of a query or constraint failed: see `error`."),
-    Problem("gate-refused", 422, "The gate refused it: `verdict` has the findings of each check."),
+    Problem(
+        "gate-refused",
+        422,
+        "The gate refused the change: `verdict` has the findings of each check.",
+    ),
     Problem("no-answer", 422, "The language model reached no answer: see `error`."),
     Problem("key-reused", 422, "The `Idempotency-Key` belongs to another request."),
     Problem(
@@ -79,7 +83,11 @@ PROBLEMS = (
     Problem(
         "server-error", 500, "The server failed. Give the `request_id` to the server's operator."
     ),
-    Problem("not-implemented", 501, "A field names something that does not exist."),
+    Problem(
+        "not-implemented",
+        501,
+        "The server does not have this feature of mem0: `detail` says what to use instead.",
+    ),
     Problem("unavailable", 503, "Temporarily unavailable: see `Retry-After`."),
     Problem("being-redacted", 503, "A redaction is under way: see `Retry-After`."),
 )
@@ -87,7 +95,7 @@ _BY_STATUS = {one.status: one.name for one in reversed(PROBLEMS)}
 
 
 def request_id(given: str) -> str:
-    """Return the caller's id for a request if it is valid in a log line, otherwise a new one."""
+    """Return the caller's id for a request if it is valid in a log line, otherwise a new id."""
     return given if _IN_A_LINE.fullmatch(given) else str(uuid.uuid4())
 
 

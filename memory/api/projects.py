@@ -17,18 +17,18 @@ class ManifestSerializer(serializers.Serializer[Any]):
 
     version = serializers.IntegerField(allow_null=True)
     text = serializers.CharField()
-    as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
+    as_of = AsOfSerializer(allow_null=True, help_text="Null: the current state.")
     warning = serializers.CharField(
         allow_null=True,
-        help_text="A warning about the sandboxes that found the alerts, if there is one.",
+        help_text="A warning about the sandboxes in which the alerts were raised, if there is one.",
     )
 
 
 class StateSerializer(serializers.Serializer[Any]):
-    """The classes and collections of the newest version; the records are under each collection."""
+    """The classes and collections of the newest version, without the records."""
 
     version = serializers.IntegerField(allow_null=True)
-    as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
+    as_of = AsOfSerializer(allow_null=True, help_text="Null: the current state.")
     domains = serializers.JSONField()
 
 
@@ -36,7 +36,7 @@ class RecordsSerializer(serializers.Serializer[Any]):
     """A page of a collection's records, in typed JSON, in the order in which they were added."""
 
     version = serializers.IntegerField()
-    as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
+    as_of = AsOfSerializer(allow_null=True, help_text="Null: the current state.")
     count = serializers.IntegerField(help_text="The number of records in the whole collection.")
     records = serializers.JSONField()
     next = serializers.IntegerField(
@@ -45,7 +45,7 @@ class RecordsSerializer(serializers.Serializer[Any]):
 
 
 class Manifest(KnownView):
-    """The manifest of the newest version with the open alerts, or of an earlier one without."""
+    """The manifest of the newest version with open alerts, or of an earlier version without."""
 
     parameters = {"GET": ["as_of", "by"]}
 
@@ -96,7 +96,7 @@ class Collection(KnownView):
         operation_id="users_state_records",
         responses=RecordsSerializer,
         parameters=[
-            OpenApiParameter("page", int, description="From 1; a page is one file."),
+            OpenApiParameter("page", int, description="Starting at 1; each page is one file."),
             AS_OF,
             BY,
         ],
@@ -105,7 +105,9 @@ class Collection(KnownView):
         """Return one page of records."""
         text = request.query_params.get("page", "1")
         if not (text.isascii() and text.isdigit() and len(text) < 10):
-            raise serializers.ValidationError({"page": [f"Give a number from 1, not {text!r}."]})
+            raise serializers.ValidationError(
+                {"page": [f"Give a whole number from 1, not {text!r}."]}
+            )
         known = self.known()
         try:
             page = retrieval.records(known.checkpoint, domain, collection, int(text))

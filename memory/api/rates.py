@@ -67,12 +67,9 @@ def take(request: Request, name: str, cost: int = 1) -> None:
     if standing.wait is None:
         return
     refusals.count(workspace, name)
-    what = name.removesuffix("_per_minute")
-    what = "costly requests" if name == quotas.COSTLY else what
     raise TooMuch(
-        f"This workspace may make {standing.rate} {what} a minute ({name}): try again in"
-        f" {math.ceil(standing.wait)}"
-        " s.",
+        f"A rate limit of this workspace is exceeded ({name}: {standing.rate}): try again in"
+        f" {math.ceil(standing.wait)} s.",
         name,
         standing.wait,
     )

@@ -24,7 +24,7 @@ MAX_ENTRIES = 1000
 
 
 class SelectionSerializer(StrictSerializer):
-    """The outcomes to reopen: those that meet all given conditions, of which one is required."""
+    """The outcomes to reopen: those that meet all conditions; `outcomes` alone is not enough."""
 
     entries = serializers.ListField(
         child=serializers.IntegerField(min_value=1),
@@ -44,8 +44,8 @@ class SelectionSerializer(StrictSerializer):
     model = serializers.CharField(
         required=False,
         max_length=220,
-        help_text="The language model that settled them, as in the log of model calls:"
-        " openai:gpt-5.",
+        help_text="The language model that settled the entries, as named in the log of model calls,"
+        " such as openai:gpt-5.",
     )
     outcomes = serializers.ListField(
         child=serializers.ChoiceField(Outcome.choices), required=False, help_text="Default: all."
@@ -74,14 +74,14 @@ class ReopeningSerializer(serializers.Serializer[Any]):
     )
     dismissed = serializers.ListField(
         child=serializers.IntegerField(),
-        help_text="Facts that were derived from reopened messages: they will be derived again.",
+        help_text="Facts that were derived from reopened messages and will be derived again.",
     )
     version = serializers.IntegerField(
         source="checkpoint.version",
         allow_null=True,
         default=None,
         help_text="The version that records the reopening. Restoring an earlier version undoes"
-        " it. Null: the project has no version yet.",
+        " the reopening. Null: the project has no version yet.",
     )
 
 
@@ -97,7 +97,7 @@ class Reopen(UserScopedView):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
-        """Make entries pending again that were settled wrongly, whatever their outcome.
+        """Make wrongly settled entries pending again, whatever their outcome.
 
         The records derived from them stay until they are changed. Typed entries are not reopened.
         Requires the scope `manage`; 409 if nothing matches.

@@ -42,7 +42,7 @@ class RunSerializer(serializers.ModelSerializer[Run]):
     )
 
     warning = serializers.SerializerMethodField(
-        help_text="A warning about the sandbox that computed it, if there is one."
+        help_text="A warning about the sandbox that executed the run, if there is one."
     )
 
     class Meta:
@@ -71,7 +71,7 @@ class RunSerializer(serializers.ModelSerializer[Run]):
         ]
 
     def get_warning(self, run: Run) -> str | None:
-        """Return a warning for a sandbox that is for development."""
+        """Return a warning if the sandbox is meant for development only."""
         return warning_of(run.runner)
 
 
@@ -102,7 +102,7 @@ def with_version(found: QuerySet[Run]) -> QuerySet[Run]:
 
 
 class UserRuns(UserScopedView, generics.ListAPIView[Run]):
-    """The runs of one user, newest first, without their input and output."""
+    """List the runs of one user, newest first, without their input and output."""
 
     serializer_class = RunSummarySerializer
     filterset_class = RunFilter
@@ -116,7 +116,7 @@ class UserRuns(UserScopedView, generics.ListAPIView[Run]):
 
 
 class OneRun(generics.RetrieveAPIView[Run]):
-    """One run, by the id that a `202` named."""
+    """Return the run with the `id` from a 202 response."""
 
     certain_users = True
     serializer_class = RunSerializer
@@ -171,9 +171,9 @@ class CancelRun(_ChangedRun):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Cancel a query, question, proposal or import: it has no further effect.
+        """Cancel a query, question, proposal or import; the run has no further effect.
 
-        409 if it is done, or if the server started it.
+        409 if the run is done, or if the server started it.
         """
         return self.change(lambda run: runs.cancel(run, by=str(principal_of(request))))
 
@@ -188,7 +188,7 @@ class RetryRun(_ChangedRun):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Retry a run that failed permanently (`abandoned`); 409 for any other."""
+        """Retry a run that failed permanently (`abandoned`); 409 for any other run."""
         return self.change(runs.retry)
 
 
@@ -245,8 +245,8 @@ class RestsOnSerializer(serializers.Serializer[Any]):
 
     scope = serializers.ChoiceField(
         choices=["value", "selected", "read"],
-        help_text="The records in the value; those that the code's only comprehension selects; or"
-        " all that the code reads.",
+        help_text="`value`: the records in the value; `selected`: the records that the code's only"
+        " comprehension selects; `read`: all records that the code reads.",
     )
     count = serializers.IntegerField(help_text="The number of records.")
     records = EvidenceColumnsSerializer(
@@ -259,19 +259,19 @@ class RestsOnSerializer(serializers.Serializer[Any]):
 class AnswerSerializer(serializers.Serializer[Any]):
     """The value exactly as computed, in typed JSON, with its evidence."""
 
-    id = serializers.UUIDField(help_text="The run.")
+    id = serializers.UUIDField(help_text="The id of the run.")
     status = serializers.ChoiceField(choices=RunStatus.choices)
     outcome = serializers.ChoiceField(choices=RunOutcome.choices)
     value = serializers.JSONField()
-    type = serializers.CharField(allow_null=True, help_text="Name of the value's Python type.")
+    type = serializers.CharField(allow_null=True, help_text="The name of the value's Python type.")
     evidence = RestsOnSerializer(allow_null=True)
     cached = serializers.BooleanField(
-        help_text="Whether the value was computed for an earlier request, whose run this is."
+        help_text="Whether the value was computed for an earlier request, whose run `id` names."
     )
     stdout = serializers.CharField()
     code = serializers.CharField()
     checkpoint = serializers.IntegerField(allow_null=True)
-    as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
+    as_of = AsOfSerializer(allow_null=True, help_text="Null: the current state.")
     instant = serializers.DateTimeField()
     runner = serializers.CharField()
     warning = serializers.CharField(allow_null=True)
@@ -282,7 +282,7 @@ class AnswerSerializer(serializers.Serializer[Any]):
 class FailedRunSerializer(ProblemSerializer):
     """The error of a run that did not succeed, with its verdict and output."""
 
-    id = serializers.UUIDField(required=False, help_text="The run.")
+    id = serializers.UUIDField(required=False, help_text="The id of the run.")
     outcome = serializers.ChoiceField(choices=RunOutcome.choices, required=False)
     error = serializers.JSONField(
         required=False,
@@ -328,10 +328,10 @@ class Query(UserScopedView):
     def post(self, request: Request, user_id: str) -> Response:
         """Run the code on the user's newest version and return the value.
 
-        200 with the value, which may be cached: for one version, the same code has the same value,
-        at any time if it does not use the time, and all day if it uses `today`. 422 with the
-        outcome and the error if the code failed or hit a limit; 503 if the server failed; 202
-        with the run if it was not done in time.
+        200 with the value, which may be cached: for one version, the same code always has the same
+        value if it does not use the time, and the same value all day if it uses `today`. 422 with
+        the outcome and the error if the code failed or hit a limit; 503 if the server failed; 202
+        with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
         body = QuerySerializer(data=request.data)
@@ -357,9 +357,10 @@ def asked_once(
     tell: Callable[[Run], Any],
     limit: float,
 ) -> Response:
-    """Queue a run for an idempotent request, wait for it, and return what `tell` makes of it.
+    """Queue a run for an idempotent request, wait for it, and return the response.
 
-    The wait is at most `limit` seconds; the response is 202 if the run is not done by then.
+    The wait is at most `limit` seconds; the response is 202 if the run is not done by then. `tell`
+    returns the content of the response for a finished run.
     """
     written = idempotency.once(
         request,

@@ -48,7 +48,7 @@ class SearchSerializer(StrictSerializer):
         min_value=1,
         max_value=MAX_WORDS,
         help_text="The maximum number of words in the texts of all hits together. A hit that does"
-        " not fit is left out in favour of later ones that do. Combine it with a large top_k.",
+        " not fit is left out in favour of later hits that do. Combine it with a large top_k.",
     )
     filters = serializers.DictField(
         required=False,
@@ -103,8 +103,8 @@ class ExplanationSerializer(serializers.Serializer[Explanation]):
     rank = serializers.IntegerField(help_text="The rank by score among all entries of the corpus.")
     of = serializers.IntegerField(help_text="The number of entries in the corpus.")
     speaker_named = serializers.BooleanField(
-        help_text="The query names the speaker of this entry. If it names other speakers, the"
-        " score is reduced by a third."
+        help_text="Whether the query names the speaker of this entry. If it names other speakers,"
+        " the score is reduced by a third."
     )
     terms = TermSerializer(many=True)
     meaning = serializers.FloatField(
@@ -122,9 +122,11 @@ class HitSerializer(serializers.Serializer[Hit]):
         " the query's."
     )
     text = serializers.CharField(
-        help_text="For a record its fields; for a long text the passages that match."
+        help_text="For a record, its fields; for a long text, the passages that match."
     )
-    is_cut = serializers.BooleanField(help_text="Whether the text is only a part of the entry's.")
+    is_cut = serializers.BooleanField(
+        help_text="Whether the text is only a part of the entry's text."
+    )
     seq = serializers.IntegerField(source="entry.seq")
     id = serializers.UUIDField(source="entry.id")
     kind = serializers.ChoiceField(source="entry.kind", choices=EntryKind.choices)
@@ -135,13 +137,13 @@ class HitSerializer(serializers.Serializer[Hit]):
     recorded_at = serializers.DateTimeField(source="entry.recorded_at")
     metadata = serializers.JSONField(source="entry.metadata", allow_null=True)
     entries = serializers.SerializerMethodField(
-        help_text="The entry itself, and those that it was derived from."
+        help_text="The entry itself, and the entries that it was derived from."
     )
     explanation = ExplanationSerializer(allow_null=True)
 
     @extend_schema_field(NamedEntrySerializer(many=True))
     def get_entries(self, hit: Hit) -> list[dict[str, Any]]:
-        """Return the entries that the hit rests on."""
+        """Return the entries that the hit is based on."""
         ids: Mapping[int, Any] = self.context["ids"]
         return [{"seq": seq, "id": ids[seq]} for seq in hit.rests_on if seq in ids]
 
@@ -174,7 +176,7 @@ class FoundSerializer(serializers.Serializer[Any]):
         child=serializers.IntegerField(), help_text="Corpus → number of entries."
     )
     meaning = MeaningSerializer()
-    as_of = AsOfSerializer(allow_null=True, help_text="Null: as of now.")
+    as_of = AsOfSerializer(allow_null=True, help_text="Null: the current state.")
 
 
 class Search(UserScopedView):
@@ -188,7 +190,7 @@ class Search(UserScopedView):
     def post(self, request: Request, user_id: str) -> Response:
         """Return the entries that match a query best; among equal matches, the newest first.
 
-        It searches the current log: every acknowledged entry is found.
+        The current log is searched, including every acknowledged entry.
         """
         body = SearchSerializer(data=request.data)
         body.is_valid(raise_exception=True)

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from memory.canonical import exact_json
 
 MAX_OBJECT_BYTES = 256 * 1024
-# Maximum number of errors returned for a body: a response must not grow with the nonsense sent.
+# Maximum number of errors returned for a body: a response must not grow with an invalid body.
 MAX_NAMED = 20
 # Maximum length of an entry's number, a version, a day or a moment, as text.
 MAX_MOMENT = 100
@@ -20,7 +20,7 @@ MAX_MOMENT = 100
     {"oneOf": [{"type": "string", "maxLength": MAX_MOMENT}, {"type": "integer", "minimum": 1}]}
 )
 class MomentField(serializers.Field[str, Any, str, Any]):
-    """A version, a day or a moment as text, or an entry's number, which may be a number."""
+    """A version, a day or a moment as text, or an entry's number, as text or a JSON number."""
 
     def to_internal_value(self, data: Any) -> str:
         """Return the text; raises ValidationError if it is too long."""

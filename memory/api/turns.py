@@ -30,7 +30,7 @@ class TurnsField(serializers.ListField):
         options.setdefault(
             "help_text",
             "The conversation before the question, oldest first, without the question itself. It"
-            ' resolves a question such as "And in May?" or "When was she there?". At most'
+            ' completes a question such as "And in May?" or "When was she there?". At most'
             f" {MAX_MESSAGES} messages, whose contents have at most {MAX_BYTES} bytes together.",
         )
         super().__init__(max_length=MAX_MESSAGES, **options)

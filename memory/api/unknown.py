@@ -8,10 +8,10 @@ from rest_framework.views import APIView
 
 
 class Unknown(APIView):
-    """An address at which there is nothing, whatever the method."""
+    """Any other URL, with any method."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Raise Http404 with a pointer to the valid addresses, once the caller is authenticated."""
+        """Raise Http404 with a pointer to the valid URLs, once the caller is authenticated."""
         super().initial(request, *args, **kwargs)
         raise Http404(
             "Endpoint not found (paths end with a slash). All endpoints are listed in"

@@ -48,7 +48,7 @@ class UserScopedView(APIView):
     """A view under `/v1/users/{user_id}/`."""
 
     certain_users = True
-    # Method → the query parameters that it reads. Lists take theirs from their filters.
+    # Method → the query parameters that it reads. Lists take their parameters from their filters.
     parameters: Mapping[str, Collection[str]] = {}
     # Methods that are allowed for a merged user, besides those that only read.
     of_merged: Collection[str] = ()
@@ -74,7 +74,7 @@ class UserScopedView(APIView):
             user = find_user(principal_of(self.request).workspace, user_id, read)
         if user is None or not reaches(principal_of(self.request).key, user):
             raise Http404(
-                "There is no such user in this workspace; create it with POST /v1/users/."
+                "There is no such user in this workspace; create the user with POST /v1/users/."
             )
         if self.request.method not in (*SAFE_METHODS, *self.of_merged):
             refuse_merged(user)
@@ -112,7 +112,7 @@ class UserChangeSerializer(StrictSerializer):
     metadata = ObjectField(required=False)
 
     def validate_time_zone(self, value: str) -> str:
-        """Raise ValidationError for a name that is no time zone."""
+        """Raise ValidationError for a name that is not a time zone."""
         try:
             validate_time_zone(value)
         except ModelValidationError as error:
@@ -139,7 +139,8 @@ class StandingSerializer(serializers.Serializer[lanes.LaneStatus]):
         allow_null=True, help_text="When work begins or is retried, if that is known."
     )
     reason = serializers.CharField(
-        help_text="Why it is stopped, or how many users are ahead when it is due; otherwise empty."
+        help_text="Why the work is stopped or, if it is due, how many users are ahead; otherwise"
+        " empty."
     )
 
 
@@ -147,12 +148,14 @@ class UserSerializer(serializers.ModelSerializer[MemoryUser]):
     """A user in a list."""
 
     head = serializers.IntegerField(
-        source="head.version", default=None, allow_null=True, help_text="Newest accepted version."
+        source="head.version",
+        default=None,
+        allow_null=True,
+        help_text="The newest accepted version.",
     )
 
     merged_into = serializers.SerializerMethodField(
-        help_text="The user into whom this one was merged; nothing is returned for this one any"
-        " more."
+        help_text="The user into whom this one was merged. A merged user accepts no more entries."
     )
 
     class Meta:
@@ -160,7 +163,7 @@ class UserSerializer(serializers.ModelSerializer[MemoryUser]):
         fields = ["user_id", "time_zone", "metadata", "created_at", "head", "merged_into"]
 
     def get_merged_into(self, user: MemoryUser) -> str | None:
-        """Return the user that it was merged into."""
+        """Return the user into whom this one was merged."""
         return user.merged_into.user_id if user.merged_into else None
 
 
@@ -180,12 +183,12 @@ class UserDetailSerializer(UserSerializer):
 
     @extend_schema_field(StandingSerializer)
     def get_structure(self, user: MemoryUser) -> dict[str, Any]:
-        """Return the state of the language model's work, and why it does not work, if so."""
+        """Return the state of the language model's work, and why it is stopped, if it is."""
         return dict(StandingSerializer(lanes.standing(user)).data)
 
 
 class Users(generics.ListAPIView[MemoryUser]):
-    """List the workspace's users, or create one."""
+    """List the users of the workspace."""
 
     certain_users = True
     serializer_class = UserSerializer
@@ -274,15 +277,15 @@ class User(UserScopedView):
                 "reason",
                 str,
                 required=True,
-                description="The reason, which stays on record. At most 2000 characters, without"
-                " the user_id.",
+                description="The reason, which stays on record. At most 2000 characters, which"
+                " must not contain the user_id.",
             ),
         ],
     )
     def delete(self, request: Request, user_id: str) -> Response:
         """Erase the user: all stored data about the user is permanently deleted.
 
-        202 with the erasure, which can be read again by its `id`. From now on the user does not
+        202 with the erasure, which can be read again by its `id`. From then on, the user does not
         exist (404), and the `user_id` can be used again. Requires the scope `manage`.
         """
         asked = ReasonSerializer(data=request.query_params.dict())

@@ -2,7 +2,7 @@
 
 A waiting request occupies a thread of the web process. The number of such requests is capped, so
 that a backlog of work cannot take all threads away from appends, and a single workspace cannot take
-all slots; further requests are answered `202` at once, with the address of the result.
+all slots; further requests get a `202` immediately, with the URL of the result.
 """
 
 import re
@@ -51,7 +51,8 @@ def seconds(request: Request, default: float) -> float:
         raise ValidationError(
             {
                 "wait": [
-                    f"Give seconds from 0 to {settings.UAC_MAX_WAIT_SECONDS:g}, not {text[:100]!r}."
+                    f"Give a number of seconds from 0 to {settings.UAC_MAX_WAIT_SECONDS:g}, not"
+                    f" {text[:100]!r}."
                 ]
             }
         )

@@ -1,6 +1,6 @@
 """`/v1/webhooks/`: webhook endpoints, and the state of their messages.
 
-All of it needs a key with the scope `manage`, since an endpoint receives events of all users.
+All requests need a key with the scope `manage`, since an endpoint receives events of all users.
 """
 
 import datetime
@@ -91,7 +91,8 @@ class EndpointWithSecretSerializer(EndpointSerializer):
     secret = serializers.CharField(
         allow_null=True,
         help_text="Store it: it is not shown again unless the request is repeated with the same"
-        " `Idempotency-Key`. That response has null if the secret was rotated in the meantime.",
+        " `Idempotency-Key`. The repeated response has null if the secret was rotated in the"
+        " meantime.",
     )
 
     class Meta(EndpointSerializer.Meta):
@@ -102,7 +103,8 @@ class NewEndpointSerializer(StrictSerializer):
     """An endpoint to be created."""
 
     url = serializers.CharField(
-        max_length=2000, help_text="https, on a public address, port 443 or from 1024 on."
+        max_length=2000,
+        help_text="An https URL with a public address, on port 443 or a port from 1024 up.",
     )
     description = serializers.CharField(
         max_length=200, allow_blank=True, required=False, validators=[validate_printable]
@@ -114,7 +116,7 @@ class NewEndpointSerializer(StrictSerializer):
         child=serializers.ChoiceField(choices=AlertKind.choices),
         allow_empty=False,
         required=False,
-        help_text="Kinds of alerts; by default those about your users.",
+        help_text="Kinds of alerts that the endpoint receives; by default alerts about your users.",
     )
     least_severity = serializers.ChoiceField(choices=Severity.choices, required=False)
 
@@ -142,9 +144,9 @@ class SinceSerializer(StrictSerializer):
 
 
 class ReplayedSerializer(serializers.Serializer[Any]):
-    """How many messages are sent again."""
+    """The result of a replay."""
 
-    replayed = serializers.IntegerField(help_text="Number of messages.")
+    replayed = serializers.IntegerField(help_text="The number of messages that are sent again.")
 
 
 class AttemptSerializer(serializers.ModelSerializer[DeliveryAttempt]):
@@ -158,9 +160,11 @@ class AttemptSerializer(serializers.ModelSerializer[DeliveryAttempt]):
 class DeliverySerializer(serializers.ModelSerializer[Delivery]):
     """A message and the state of its delivery."""
 
-    message_id = serializers.CharField(help_text="The header webhook-id.")
+    message_id = serializers.CharField(help_text="The value of the header `webhook-id`.")
     state = serializers.ChoiceField(source="standing", choices=DeliveryStanding.choices)
-    next_attempt_at = serializers.SerializerMethodField()
+    next_attempt_at = serializers.SerializerMethodField(
+        help_text="The earliest time of the next attempt; null if none is due."
+    )
 
     class Meta:
         model = Delivery
@@ -179,7 +183,7 @@ class DeliverySerializer(serializers.ModelSerializer[Delivery]):
         ]
 
     def get_next_attempt_at(self, delivery: Delivery) -> str | None:
-        """When it is sent next, at the earliest."""
+        """Return the earliest time of the next attempt; None if none is due."""
         if delivery.standing != DeliveryStanding.PENDING:
             return None
         return serializers.DateTimeField().to_representation(delivery.run_after)
@@ -225,7 +229,7 @@ class DeliveryFilter(django_filters.FilterSet):
             return deliveries.filter(created_at__gte=value.astimezone(datetime.UTC))
         except OverflowError:
             raise serializers.ValidationError(
-                {name: ["Give a moment between the years 1 and 9999 in UTC."]}
+                {name: ["Give a moment in the years 1 to 9999 in UTC."]}
             ) from None
 
 
@@ -286,7 +290,7 @@ def _refusing(do: Callable[[], Any]) -> Any:
     except AddressRefused as error:
         raise serializers.ValidationError({"url": [str(error)]}) from None
     except EncryptionError as error:
-        raise Conflict(f"The server cannot keep a secret. {error}") from None
+        raise Conflict(f"The server cannot store a secret. {error}") from None
     except (webhook_endpoints.TooManyEndpoints, outbox.DeliveryPending, outbox.Disabled) as error:
         raise Conflict(str(error)) from None
 
@@ -317,7 +321,7 @@ def _secret_once(
 
 
 class Endpoints(Managed, generics.ListAPIView[WebhookEndpoint]):
-    """The endpoints of the workspace, oldest first."""
+    """List the endpoints of the workspace, oldest first."""
 
     serializer_class = EndpointSerializer
     ordering = ["created_at", "id"]
@@ -357,7 +361,7 @@ class Endpoint(Managed):
         parameters=[idempotency.HEADER, etags.IF_MATCH],
     )
     def patch(self, request: Request, endpoint_id: str) -> Response:
-        """Change the endpoint; once enabled again, it gets its waiting messages first, in order."""
+        """Change the endpoint; when it is enabled again, it first receives its waiting messages."""
         fields = _body(EndpointChangeSerializer, request)
 
         def change() -> None:
@@ -373,7 +377,7 @@ class Endpoint(Managed):
         parameters=[idempotency.HEADER, etags.IF_MATCH],
     )
     def delete(self, request: Request, endpoint_id: str) -> Response:
-        """Delete the endpoint with its log; what was not delivered is lost."""
+        """Delete the endpoint with its log; undelivered messages are lost."""
 
         def delete() -> None:
             endpoint = self.endpoint()
@@ -399,7 +403,7 @@ class RotateSecret(Managed):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, endpoint_id: str) -> Response:
-        """Create a new secret, shown only once; for 24 hours the previous one signs, too."""
+        """Create a new secret, shown only once; the previous one also signs for 24 hours."""
         _body(NothingSerializer, request)
         endpoint = self.endpoint()
         written = _secret_once(
@@ -434,7 +438,7 @@ class ReplayGivenUp(Managed):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, endpoint_id: str) -> Response:
-        """Send permanently failed messages again that were written since a moment."""
+        """Resend the permanently failed messages that were written at a moment or later."""
         with self.where_the_workspace_is():
             since = _body(SinceSerializer, request)["since"]
         endpoint = self.endpoint()
@@ -449,7 +453,7 @@ class ReplayGivenUp(Managed):
 
 
 class Deliveries(Managed, generics.ListAPIView[Delivery]):
-    """The messages for an endpoint, newest first."""
+    """List the messages for an endpoint, newest first."""
 
     serializer_class = DeliverySerializer
     filterset_class = DeliveryFilter
@@ -483,7 +487,7 @@ class ReplayDelivery(Managed):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, endpoint_id: str, delivery_id: str) -> Response:
-        """Send the message again, with the same id; 409 while it is on its way."""
+        """Send the message again, with the same id; 409 while it is still being delivered."""
         _body(NothingSerializer, request)
         delivery = self.delivery()
 

@@ -74,7 +74,7 @@ class WorkspaceConstraintSerializer(serializers.ModelSerializer[WorkspaceConstra
         help_text="The approved version that runs.",
     )
     newest = serializers.IntegerField(help_text="The number of the newest version.")
-    alerts = serializers.IntegerField(help_text="Its alerts that are not resolved.")
+    alerts = serializers.IntegerField(help_text="The number of its alerts that are not resolved.")
 
     class Meta:
         model = WorkspaceConstraint
@@ -98,7 +98,7 @@ def _text(**options: Any) -> serializers.CharField:
 
 
 class NewVersionSerializer(StrictSerializer):
-    """The source of a constraint, with tests in which it fires and in which it does not."""
+    """The source of a constraint, with tests in which it fires and tests in which it does not."""
 
     source = _text(  # type: ignore[assignment]
         help_text="See docs/workspace-constraints.md.", error_messages=NO_SOURCE
@@ -112,7 +112,7 @@ class NewWorkspaceConstraintSerializer(StrictSerializer):
     name = serializers.CharField(
         required=False,
         max_length=100,
-        help_text="A Python name; for a library constraint, the library's name.",
+        help_text="A Python name; for a constraint from the library, its name in the library.",
     )
     description = serializers.CharField(
         required=False, default="", allow_blank=True, max_length=MAX_DESCRIPTION
@@ -172,7 +172,7 @@ class ConstraintChangeSerializer(StrictSerializer):
 
 
 class ConstraintCoverageSerializer(serializers.Serializer[applicability.Coverage]):
-    """To whom a version applies: of the users with a project, up to a thousand at a time."""
+    """To how many users with a project a version applies; up to 1000 are checked at a time."""
 
     users = serializers.IntegerField(help_text="Users that were checked.")
     applies = serializers.IntegerField(help_text="Users to whom it applies.")
@@ -181,7 +181,7 @@ class ConstraintCoverageSerializer(serializers.Serializer[applicability.Coverage
     )
     reasons = serializers.DictField(
         child=serializers.IntegerField(),
-        help_text="The reason why it does not apply → number of users.",
+        help_text="The reason why it does not apply → the number of users.",
     )
     after = serializers.IntegerField(
         allow_null=True, help_text="The value of ?after= for the next users; null at the end."
@@ -190,4 +190,4 @@ class ConstraintCoverageSerializer(serializers.Serializer[applicability.Coverage
 
 def describe_library() -> str:
     """Return a sentence that names the constraints of the library."""
-    return f"The library has {', '.join(constraint_library.names())}."
+    return f"The library has these constraints: {', '.join(constraint_library.names())}."

@@ -102,7 +102,7 @@ def with_alerts(request: Request, found: Collection[WorkspaceConstraint]) -> Non
 
 
 class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
-    """The constraints of the workspace."""
+    """List the constraints of the workspace."""
 
     costly = ("POST",)
     serializer_class = WorkspaceConstraintSerializer
@@ -126,9 +126,10 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request) -> Response:
-        """Create a constraint with its first version, which is checked; it runs for nobody yet.
+        """Create a constraint with its first version, which is checked; it runs for no user yet.
 
-        409 if the workspace has another one of this name; an identical one is returned.
+        409 if the workspace has a different constraint with this name; an identical one is
+        returned.
         """
         refuse_unknown(request.query_params, ["wait"])
         limit = waiting.seconds(request, default=JUDGING_WAIT_SECONDS)
@@ -188,9 +189,9 @@ class OneWorkspaceConstraint(WorkspaceView):
         parameters=[idempotency.HEADER, etags.IF_MATCH],
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Enable or disable it, or change its rollout percentage; requires the scope `manage`.
+        """Enable or disable the constraint, or change its rollout percentage; requires `manage`.
 
-        Its alerts for the affected users are updated soon, a few users at a time.
+        The alerts of the affected users are updated soon afterwards, a few users at a time.
         """
         body = ConstraintChangeSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -216,7 +217,7 @@ class ConstraintVersions(WorkspaceView):
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, name: str) -> Response:
-        """Write the next version, which is checked; for an unchanged source, return the newest."""
+        """Write the next version, which is checked; if nothing changed, return the newest."""
         limit = waiting.seconds(request, default=JUDGING_WAIT_SECONDS)
         body = NewVersionSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -267,10 +268,11 @@ class ApproveVersion(WorkspaceView):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, name: str, number: int) -> Response:
-        """Make a version live that passed its checks, also an earlier one; requires `manage`.
+        """Approve a version that passed its checks, which makes it live; requires `manage`.
 
-        409 if it has not passed, or if no backtest of it has finished and there are users with a
-        project; a version that was approved before needs no backtest.
+        The version may be older than the live one. 409 if the version has not passed its checks, or
+        if none of its backtests has finished and there are users with a project; a version that was
+        approved before needs no backtest.
         """
         by, version = str(principal_of(request)), self.version(number)
 
@@ -296,14 +298,16 @@ class ConstraintCoverage(WorkspaceView):
                 "version", int, description="Default: the live version, or the newest."
             ),
             OpenApiParameter(
-                "after", int, description="Continue after the users that were checked before."
+                "after",
+                int,
+                description="The `after` of the previous response, to check the next users.",
             ),
         ],
     )
     def get(self, request: Request, name: str) -> Response:
-        """Count the users to whom it applies, and why it does not apply to the others.
+        """Count the users to whom the constraint applies, and the reasons why it does not apply.
 
-        409 if the version declares nothing that could be compared with a project.
+        409 if the version declares no shape that can be compared with a project.
         """
         constraint = self.constraint()
         newest: int = constraint.newest  # type: ignore[attr-defined]

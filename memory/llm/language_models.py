@@ -79,16 +79,16 @@ class Budget:
 
     @property
     def beside_slow(self) -> int:
-        """The number of slots that may be used only while slow calls hold others."""
+        """The number of slots that may be used only while slow calls occupy other slots."""
         return self.concurrency // 3
 
     def has_room(self, under_way: int, slow: int) -> bool:
-        """Tell whether another call may begin beside those under way, of which `slow` are slow."""
+        """Return whether another call may begin; of the calls under way, `slow` are slow."""
         return under_way - min(slow, self.beside_slow) < self.concurrency - self.beside_slow
 
     @property
     def limits_cost(self) -> bool:
-        """Tell whether spending in money is limited, which needs a price."""
+        """Return whether the cost is limited, which requires a price."""
         return self.cost_per_day is not None or self.cost_per_month is not None
 
 
@@ -166,7 +166,7 @@ def price(name: str) -> Price | None:
 
 
 def price_missing(name: str) -> str:
-    """Explain why money cannot be limited for a model without a price."""
+    """Explain why the cost of a model without a price cannot be limited."""
     return (
         f"The server's price list (UAC_LLM_PRICES) has no price for {name}, so its cost cannot be"
         " limited."
@@ -174,7 +174,7 @@ def price_missing(name: str) -> str:
 
 
 def validate_overrides(chosen: Chosen) -> dict[str, str]:
-    """Return what is wrong with a workspace's overrides, and what to choose instead, by name."""
+    """Return the problem with each invalid override, and what to choose instead, by name."""
     found: dict[str, str] = {}
     if chosen.base_url and (problem := wrong_url(chosen.base_url)):
         found["base_url"] = problem
@@ -187,11 +187,12 @@ def validate_overrides(chosen: Chosen) -> dict[str, str]:
         tokens = getattr(chosen, name)
         if tokens and tokens <= most:
             found[name] = (
-                f"One answer may have {most} tokens: choose more than that, or 0 for no calls."
+                f"A single answer may have {most} tokens: choose a higher limit, or 0 to allow no"
+                " calls."
             )
     if not chosen.model and not settings.UAC_LLM_MODEL:
         if chosen.base_url or chosen.api_key:
-            found["model"] = "The server has no language model (UAC_LLM_MODEL): choose one."
+            found["model"] = "The server has no language model (UAC_LLM_MODEL): choose a model."
         return found
     provider, model, base_url, servers = _target(chosen)
     has_key = chosen.api_key is not None or (servers and settings.UAC_LLM_API_KEY)
@@ -208,7 +209,7 @@ def validate_overrides(chosen: Chosen) -> dict[str, str]:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Return what is wrong with the settings, by the name of each invalid one."""
+    """Return the problem with each invalid setting, by name."""
     found = encryption.validate_server_settings()
     if settings.UAC_LLM_MODEL and (problem := _wrong_name(settings.UAC_LLM_MODEL)):
         found["UAC_LLM_MODEL"] = problem
@@ -225,7 +226,7 @@ def validate_server_settings() -> dict[str, str]:
             found["UAC_LLM_PRICES"] = price_missing(model)
     if settings.UAC_LLM_KEEP_CONTENT and not encryption.available():
         found["UAC_LLM_KEEP_CONTENT"] = (
-            "Prompts and answers can only be stored encrypted, and UAC_ENCRYPTION_KEYS has no key."
+            "Prompts and answers can only be stored encrypted: set UAC_ENCRYPTION_KEYS."
         )
     return found
 
@@ -235,7 +236,8 @@ def _target(chosen: Chosen) -> tuple[str, str, str, bool]:
     name = chosen.model or settings.UAC_LLM_MODEL
     if not name:
         raise NotConfigured(
-            "No language model is configured: set UAC_LLM_MODEL, or choose one for the workspace."
+            "No language model is configured: set UAC_LLM_MODEL, or choose a model for the"
+            " workspace."
         )
     if problem := _wrong_name(name):
         raise NotConfigured(f"{name}: {problem}")
@@ -326,8 +328,8 @@ def _read_price(name: str, entry: object) -> Price:
         )
     except (ValueError, TypeError, KeyError, InvalidOperation):
         raise ValueError(
-            f"{name}: give the price of a million tokens as numbers named input and output, and,"
-            " if they differ, cache_read and cache_write."
+            f"{name}: give the prices per million tokens as the numbers input and output, and, if"
+            " they differ from input, cache_read and cache_write."
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Budgets: whether a workspace may spend what another call of a language model would use."""
+"""Budgets: whether a workspace may spend as much as another language model call may use."""
 
 import datetime
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ class BudgetExhausted(LanguageModelError):
 
 
 class TooManyCalls(LanguageModelError):
-    """The workspace has as many calls under way as it may have at one time."""
+    """The workspace has its maximum number of calls under way."""
 
 
 def why_stopped(workspace: Workspace) -> str | None:
-    """Return why no call of a language model can be made for a workspace now; None if one can."""
+    """Return why a workspace cannot call its language model now; None if it can."""
     chosen = workspace.chosen_llm
     budget = language_models.budget(chosen)
     try:
@@ -43,7 +43,7 @@ def why_stopped(workspace: Workspace) -> str | None:
 
 
 def cost_of(model: str, budget: Budget, usage: Usage) -> Decimal | None:
-    """Return the cost of this usage; raises NotConfigured if it must be known and is not."""
+    """Return the cost of this usage; raises NotConfigured if it is limited but unknown."""
     price = language_models.price(model)
     if price is None and budget.limits_cost:
         raise language_models.NotConfigured(language_models.price_missing(model))
@@ -75,7 +75,7 @@ def check_budget(
         ("month", month, budget.tokens_per_month, budget.cost_per_month, next_month),
         ("day", day, budget.tokens_per_day, budget.cost_per_day, tomorrow),
     ):
-        of_tokens, of_cost = f"tokens a {period}", f"cost a {period}"
+        of_tokens, of_cost = f"tokens per {period}", f"cost per {period}"
         _check_limit(
             _Limit(of_tokens, most_tokens, gone.used_tokens, gone.reserved_tokens, until), tokens
         )
@@ -104,13 +104,13 @@ def _check_limit(limit: _Limit, more: int | Decimal) -> None:
         )
     hopeless = more > most
     raise BudgetExhausted(
-        f"The budget ({limit.what}) is {_amount(most)}: {_amount(used)} are spent, and the next"
-        f" call may use {_amount(more)}. "
+        f"The budget ({limit.what}) is {_amount(most)}, of which {_amount(used)} has been spent,"
+        f" and the next call may use {_amount(more)}. "
         + (
             "The budget is too small for this call: raise it."
             if hopeless
             else (
-                f"Calls continue at {limit.until:%Y-%m-%d %H:%M} UTC, or when the budget is raised."
+                f"Calls resume at {limit.until:%Y-%m-%d %H:%M} UTC, or when the budget is raised."
             )
         ),
         None if hopeless else limit.until,

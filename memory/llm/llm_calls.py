@@ -1,9 +1,10 @@
 """Calls of language models: admission and outcomes.
 
 A row is written before the request is sent and completed afterwards, so that a call is on record
-even if its process is killed. The rows under way count as concurrent calls, and the most that they
+even if its process is killed. The calls under way count as concurrent calls, and the most that they
 may spend is reserved in the budget (`memory.llm.llm_budgets`) until they end, so concurrent calls
-never exceed it. Finished calls are added to a ledger (`LlmSpending`), which is quick to sum up.
+never exceed the budget. Finished calls are added to a ledger (`LlmSpending`), which is quick to sum
+up.
 """
 
 import datetime
@@ -38,8 +39,8 @@ logger = structlog.get_logger(__name__)
 # A call whose attempt should have ended this long ago has lost its caller.
 GRACE = datetime.timedelta(seconds=30)
 ERROR_CHARACTERS = 4000
-# Outcomes for which no provider charges. After any other outcome the provider may have worked for
-# us, even if it has not reported any usage.
+# Outcomes for which no provider charges. After any other outcome, the provider may have done work
+# that it charges for, even if it has not reported any usage.
 FREE = (
     LlmOutcome.RATE_LIMITED,
     LlmOutcome.UNAVAILABLE,
@@ -53,7 +54,7 @@ FREE = (
 
 @dataclass(frozen=True, kw_only=True)
 class CallSession:
-    """The purpose and owner of calls; calls of one piece of work share its id.
+    """The purpose and owner of calls; all calls for one piece of work share its id.
 
     No call is made for a lane, a run or other leased work that the caller no longer holds.
     """
@@ -69,7 +70,7 @@ class CallSession:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """An attempt about to be made. `prompt` is the whole request, `most` the most it may use."""
+    """An attempt about to be made. `prompt` is the whole request, `most` the maximum usage."""
 
     model: str
     turn: int
@@ -100,8 +101,8 @@ def start(
 
     Embeddings and other calls are counted separately.
 
-    Raises BudgetExhausted or TooManyCalls if it may not; NotConfigured if money is limited and the
-    model has no price; LeaseLost if the caller no longer holds the work, since the prompt may
+    Raises BudgetExhausted or TooManyCalls if it may not; NotConfigured if the cost is limited and
+    the model has no price; LeaseLost if the caller no longer holds the work, since the prompt may
     contain redacted content; track_records.Stopped if the model may no longer write to projects. In
     all these cases nothing is written.
     """
@@ -126,8 +127,8 @@ def start(
         if not has_room:
             which = "" if embeds else " (llm_concurrency)"
             raise TooManyCalls(
-                f"{under_way} calls of this workspace are under way, and no more are allowed at a"
-                f" time{which}."
+                "This workspace has its maximum number of calls of this kind under way:"
+                f" {under_way}{which}."
             )
         return LlmCall.objects.create(
             workspace=workspace,
@@ -149,7 +150,7 @@ def start(
 
 
 def slow(workspace: Workspace, now: datetime.datetime) -> int:
-    """Return the number of calls that have run so long that others must not wait for them."""
+    """Return the number of calls that have run so long that other calls must not wait for them."""
     since = now - datetime.timedelta(seconds=settings.UAC_LLM_SLOW_SECONDS)
     models = match_kind(embeddings=False)
     return _under_way(workspace, now, models).filter(started_at__lte=since).count()
@@ -162,7 +163,7 @@ def _under_way(workspace: Workspace, now: datetime.datetime, of_kind: Q) -> Quer
 
 
 def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
-    """Store the result of the attempt, and add it to the ledger, both or neither.
+    """Store the result of the attempt and add it to the ledger, in one transaction.
 
     Returns False, and changes nothing, if the call was closed as interrupted meanwhile.
     """
@@ -195,7 +196,7 @@ def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
 
 
 def pause_before_next(attempt: int, retry_after: float | None) -> float | None:
-    """Return the seconds to wait before another attempt; None if there must be none.
+    """Return the seconds to wait before another attempt; None if there must not be another.
 
     The wait is drawn between half of the backoff and all of it, so that calls that failed together
     are not retried together. If a provider asks for more than the maximum, there is no retry: the
@@ -210,19 +211,19 @@ def pause_before_next(attempt: int, retry_after: float | None) -> float | None:
 
 
 def close_interrupted(limit: int) -> int:
-    """Close the oldest calls whose callers are gone, `limit` at most; return how many."""
+    """Close the oldest calls whose callers are gone, at most `limit`; return how many."""
     gone = LlmCall.objects.filter(outcome=LlmOutcome.STARTED, expires_at__lte=timezone.now())
     calls = list(gone.defer("prompt", "answer").order_by("expires_at")[:limit])
     ending = Ending(
         outcome=LlmOutcome.INTERRUPTED,
         seconds=0,
-        error="The worker ended during the call; the tokens used are unknown.",
+        error="The worker ended during the call; the number of tokens used is unknown.",
     )
     return sum(finish(call, ending, keep_content=False) for call in calls)
 
 
 def content(call: LlmCall) -> tuple[Any, Any]:
-    """Return prompt and answer as JSON, None if not stored; raises EncryptionError."""
+    """Return the prompt and the answer as JSON, None if not stored; raises EncryptionError."""
     return opened(call.prompt), opened(call.answer)
 
 

@@ -1,4 +1,4 @@
-"""Failing models: those whose last calls were refused, or got no usable answer."""
+"""Failing models: models whose last calls were refused or got no usable answer."""
 
 import datetime
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from memory.models import Lane, LlmCall, LlmSpending, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.users import LaneName
 
-# This many failed calls of an embedding model are more than chance.
+# This many failed calls to an embedding model are no coincidence.
 SEVERAL = 3
 # Outcomes that repeat until somebody corrects the settings, or pays.
 UNUSABLE = (LlmOutcome.WRONG_KEY, LlmOutcome.NO_CREDIT, LlmOutcome.UNKNOWN_MODEL)
@@ -37,7 +37,7 @@ class Failing:
 
     @property
     def is_unusable(self) -> bool:
-        """Tell whether at least one of the outcomes needs a person to fix it."""
+        """Return whether at least one of the outcomes needs a person to fix it."""
         return any(outcome in UNUSABLE for outcome in self.outcomes)
 
 
@@ -77,7 +77,8 @@ def failing() -> list[Failing]:
 def failing_embeddings(model: str, since: datetime.datetime) -> Failing | None:
     """Return why calls to an embedding model have failed since then; None if they have not.
 
-    They count as failed if none was answered, and several failed or one needs a person to fix it.
+    They count as failed if no call was answered, and several calls failed or one needs a person to
+    fix the cause.
     """
     ended = LlmCall.objects.filter(
         purpose=LlmPurpose.EMBED, model=model, started_at__gte=since

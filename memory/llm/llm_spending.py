@@ -1,4 +1,4 @@
-"""Spending on language models and embeddings: by finished calls, and reserved by running ones."""
+"""Spending on language models and embeddings: by finished calls, or reserved by running calls."""
 
 import datetime
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ class Spent:
 
     @property
     def used_tokens(self) -> int:
-        """The tokens used of a budget."""
+        """The tokens that count against a budget."""
         return self.tokens + self.presumed_tokens
 
     @property
     def used_cost(self) -> Decimal:
-        """The money used of a budget."""
+        """The cost that counts against a budget."""
         return self.cost + self.presumed_cost
 
 

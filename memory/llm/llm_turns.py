@@ -1,8 +1,8 @@
 """A workspace's turns with its language model: the pieces of work that may run at the same time.
 
-There are as many turns as the workspace may make concurrent calls, so that no thread of a worker
-waits for a call slot. A third of the turns are reserved for when the others hang, so that one
-user's slow model does not hold up all other users until it times out.
+A workspace has as many turns as it may have concurrent calls, so that no worker thread waits for a
+call slot. A third of the turns are reserved for when the other turns hang, so that one user's slow
+model does not hold up all other users until it times out.
 
 Work that gets no turn is left to a later worker: a worker that finishes a piece of work wakes the
 workers for the workspace's next one.

@@ -6,10 +6,11 @@ the model achieved nothing after the gate had refused its proposals. A session i
 judged, or that was cut off (by the provider, a budget, a lost lease, a stop), does not count.
 
 One user for whom the model fails, or who makes it fail on purpose, does not stop it for everybody:
-at most a fifth of the last sessions are one user's while others have some, the mean over the users
-must exceed the limit as well, and if several users have sessions, at least three must be judged.
+at most a fifth of the last sessions are one user's while other users have sessions, the mean over
+the users must exceed the limit as well, and if several users have sessions, at least three must be
+judged.
 
-A stop is stored with the workspace. So it lasts, whatever is deleted meanwhile, until the staff let
+A stop is stored with the workspace. So whatever is deleted meanwhile, it lasts until the staff let
 the model continue, change a limit, or choose another model.
 """
 
@@ -90,7 +91,7 @@ class TrackRecord:
     stopped: str | None = None
 
     def exceeded(self, limits: EffectiveSettings) -> list[str]:
-        """Say which of the limits are exceeded, by the share and by the mean over the users."""
+        """Describe the limits that both the share and the mean over the users exceed."""
         told = []
         least, most = limits.llm_judged_minimum, limits.llm_refused_percent
         if self.sessions >= least and min(self.refused_percent, self.refused_mean) > most:
@@ -138,7 +139,7 @@ def why_stopped(workspace: Workspace, model: str | None = None) -> str | None:
 
 
 def judge(workspace: Workspace) -> str | None:
-    """Return why the workspace's model is stopped, and store that with the workspace.
+    """Return why the workspace's model is stopped, and store the stop with the workspace.
 
     Call it under the lock of the workspace's row, on the locked object.
     """
@@ -233,7 +234,7 @@ def resume(workspace: Workspace, *, by: str, reason: str) -> str | None:
 
 
 def resumption(workspace: Workspace, model: str) -> Mapping[str, str] | None:
-    """Return since when a model is judged anew, who resumed it and why, if somebody did."""
+    """Return when a model was last resumed, by whom and why; None if it never was."""
     found: Mapping[str, str] | None = (workspace.llm_resumptions or {}).get(model)
     return found
 
@@ -308,9 +309,9 @@ def _spares(
 
 
 def _sessions(workspace: Workspace, model: str, limits: EffectiveSettings) -> list[_Session]:
-    """Return the sessions of the window: first each user's newest, up to one user's part of it.
+    """Return the sessions of the window: first each user's newest, up to one user's share of it.
 
-    If there is room left, it is filled with the newest of the other sessions.
+    Remaining room is filled with the newest of the other sessions.
     """
     judged = _judged(workspace, model)
     restored = Checkpoint.objects.filter(
@@ -364,9 +365,9 @@ def _changes(users: Collection[int]) -> Mapping[int, _Changes]:
 
 
 def _is_undone(version: int, changes: _Changes) -> bool:
-    """Return whether a later version undid this one, and that was not undone in turn.
+    """Return whether a later version undid this one and was not itself undone.
 
-    It is undone if a rollback excluded it, or entries that it had settled were reopened.
+    A version is undone if a rollback excluded it, or if entries that it settled were reopened.
     """
     return _is_left_out(version, changes.returns) or any(
         version in versions and not _is_left_out(at, changes.returns)
@@ -375,7 +376,7 @@ def _is_undone(version: int, changes: _Changes) -> bool:
 
 
 def _is_left_out(version: int, returns: Mapping[int, int]) -> bool:
-    """Tell whether a rollback has excluded a version from the history of the newest one.
+    """Return whether a rollback has excluded a version from the history of the newest one.
 
     `returns` maps the version of each rollback to the version that it restored.
     """
@@ -394,7 +395,7 @@ def _percent(part: int, whole: int) -> float:
 
 
 def _mean(some: Sequence[_Session], of: Sequence[_Session]) -> float:
-    """Return what share of the sessions `of` these are, as the mean of the users' own shares."""
+    """Return the share of `some` in the sessions `of`, as the mean of the users' own shares."""
     whole, part = (Counter(one.user for one in those) for those in (of, some))
     shares = [_percent(part[user], whole[user]) for user in whole]
     return sum(shares) / len(shares) if shares else 0.0

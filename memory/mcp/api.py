@@ -34,7 +34,7 @@ class Api:
     threads: Executor
 
     async def get(self, address: str, **parameters: object) -> Json:
-        """Return the response to a GET without parameters that are None. Raises RequestRefused."""
+        """Return the response to a GET; omits parameters that are None. Raises RequestRefused."""
         return await self._call("GET", address, None, parameters)
 
     async def post(self, address: str, body: Json, **parameters: object) -> Json:
@@ -76,11 +76,13 @@ class Api:
 def address(*segments: str) -> str:
     """Return the path below `/v1/` that these segments form, with a slash at the end.
 
-    Raises RequestRefused for a segment that could lead elsewhere, or nowhere.
+    Raises RequestRefused for a segment that would change the path, or is not printable.
     """
     for segment in segments:
         if segment in ("", ".", "..") or "/" in segment or not segment.isprintable():
-            raise RequestRefused(f"{segment[:100]!r} does not exist.")
+            raise RequestRefused(
+                f"{segment[:100]!r} is not a valid name or id: use printable characters, no slash."
+            )
     return "".join(f"{quote(segment, safe='')}/" for segment in segments)
 
 
@@ -91,7 +93,7 @@ def _read(response: httpx2.Response) -> Json:
         answer = None
     if not isinstance(answer, dict):
         raise RequestRefused(
-            f"This is not a UaC server: it answers {response.status_code} without JSON."
+            f"This is not a UaC server: its response ({response.status_code}) is not JSON."
         )
     if response.status_code >= 400:
         raise RequestRefused(_told(answer), answer)
@@ -99,7 +101,7 @@ def _read(response: httpx2.Response) -> Json:
 
 
 def _told(answer: Json) -> str:
-    """Return the text of an error: the sentence and fields of problem details, or everything."""
+    """Return the text of an error: the detail and fields of the problem, or the whole response."""
     if "detail" not in answer or "outcome" in answer or "verdict" in answer:
         return json.dumps(answer, ensure_ascii=False)
     return " ".join([answer["detail"], *_fields(answer.get("errors", {}), "")])

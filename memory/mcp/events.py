@@ -2,8 +2,8 @@
 
 A stream reads the feed, so it misses nothing and repeats nothing, even if signals that wake it are
 lost. One thread listens for all streams of the process, and queries the database at intervals. A
-stream holds no thread while it waits and, however slow its reader is, only one page of the feed;
-streams at the same position share their reads.
+stream occupies no thread while it waits and, however slow its reader is, keeps only one page of the
+feed; streams at the same position share their reads.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ logger = structlog.get_logger(__name__)
 
 # Maximum number of events that a stream holds at a time.
 PAGE = 50
-# The interval at which new events are looked for, signalled or not.
+# The interval of checks for new events, whether signalled or not.
 LOOK_SECONDS = 2.0
 # After this many checks the listener subscribes again, in case Redis was down the first time.
 LOOKS = 30
@@ -157,7 +157,7 @@ class Streams:
     def _bell(self, workspace: Workspace) -> Iterator[asyncio.Event]:
         most = settings.UAC_EVENT_STREAMS
         bells = self._bells[workspace.pk]
-        # A workspace may have half of them at most, which leaves room for others.
+        # A workspace may have at most half of the streams, which leaves room for others.
         if self._open >= most or len(bells) >= most - most // 2:
             raise Full
         bell = asyncio.Event()

@@ -20,7 +20,8 @@ def templates(caller: Caller) -> Sequence[ResourceTemplate]:
         ResourceTemplate(
             name="manifest",
             uri_template=f"uac://users/{user}/manifest",
-            description="What the project knows: domains, classes, collections, open alerts.",
+            description="A summary of the project: domains, classes, collections, constraints, open"
+            " alerts.",
             mime_type=TEXT,
         ),
         ResourceTemplate(

@@ -47,15 +47,15 @@ if TYPE_CHECKING:
 
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-# As many as a web process has for requests; UAC_WAITING_REQUESTS of them may wait.
+# As many threads as a web process has for requests; UAC_WAITING_REQUESTS of them may wait.
 THREADS = 16
 RETRY_SECONDS = 5
 HEALTH = ("/livez", "/readyz")
 NOTHING_ELSE = (
     "This process serves POST /mcp, POST /users/{user_id}/mcp, GET /events/ and GET"
-    " /users/{user_id}/events/; the API has another URL."
+    " /users/{user_id}/events/; the API is served at another URL."
 )
-FAILED = "The server failed on this request."
+FAILED = "The server failed to process this request."
 # The keys in a request's scope for its id, for its API key, and for the text of that key.
 NAME, KEY, KEY_TEXT = "uac.request_id", "uac.key", "uac.key_text"
 
@@ -222,11 +222,11 @@ def _check_host(headers: Headers) -> None:
     host, _ = split_domain_port(headers.get("host", ""))
     if not host or not validate_host(host, settings.ALLOWED_HOSTS):
         raise HTTPException(
-            421, "This server does not answer requests for that host: see ALLOWED_HOSTS."
+            421, "This server does not answer requests for this host: see ALLOWED_HOSTS."
         )
     origin = headers.get("origin")
     if origin is not None and not _is_ours(origin):
-        raise HTTPException(403, "Pages of that origin may not call this server.")
+        raise HTTPException(403, "Pages from this origin may not call this server.")
 
 
 def _is_ours(origin: str) -> bool:
@@ -282,13 +282,13 @@ def _subscription(request: Request) -> Subscription:
         raise HTTPException(404, NOT_FOR_CERTAIN_USERS)
     if unknown := sorted(set(request.query_params) - {"after"}):
         raise HTTPException(
-            400, f"Unknown parameter {unknown[0][:100]!r}; this endpoint only has after."
+            400, f"Unknown parameter {unknown[0][:100]!r}; this endpoint only has `after`."
         )
     asked = request.headers.get("last-event-id") or request.query_params.get("after", "now")
     try:
         after = alert_events.number(asked, alert_events.newest(key.workspace))
     except ValueError as error:
-        raise HTTPException(400, f"after, or Last-Event-ID: {error}") from None
+        raise HTTPException(400, f"`after` or Last-Event-ID: {error}") from None
     return Subscription(request.scope[KEY_TEXT], key.workspace, user, after)
 
 

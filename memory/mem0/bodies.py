@@ -20,8 +20,8 @@ from memory.models.log import EntryKind
 MAX_CHANGES = 1000
 ENTITIES = (USER, "agent_id", "run_id", APP)
 NO_USER = (
-    "Memories belong to a user: send user_id. You may send an agent_id, run_id or app_id with it,"
-    " which have no memories of their own."
+    "Memories belong to a user: send user_id. An agent_id, run_id or app_id may be sent with it,"
+    " but has no memories of its own."
 )
 
 
@@ -38,12 +38,12 @@ class NotMapped:
 IGNORED = ("version", "output_format", "org_id", "project_id", "show_expired", "keyword_search")
 _EXPIRES = NotMapped("Memories do not expire here; delete a memory to forget it.")
 _INSTRUCTIONS = NotMapped(
-    "The instructions of the language model are set by the server, the same for all."
+    "The server sets the language model's instructions, which are the same for everyone."
 )
 _CATEGORIES = NotMapped("Memories have no categories here; send metadata, and filter by it.", [[]])
 _LATEST = NotMapped(
     "Search covers only the newest text of a memory; GET /v1/memories/{id}/history/ has the"
-    " others.",
+    " earlier texts.",
     [True],
 )
 
@@ -73,7 +73,7 @@ class MessageSerializer(StrictSerializer):
     name = serializers.CharField(required=False, max_length=200)
 
     def to_internal_value(self, data: Any) -> Any:
-        """Validate; raises CannotBeMapped for content that is no text."""
+        """Validate; raises CannotBeMapped for content that is not text."""
         if isinstance(data, dict) and isinstance(data.get("content"), list | dict):
             raise CannotBeMapped("messages: The log contains text only; send content as a string.")
         return super().to_internal_value(data)
@@ -99,7 +99,7 @@ class AddSerializer(Body):
         "custom_instructions": _INSTRUCTIONS,
         "agent_custom_instructions": _INSTRUCTIONS,
         "structured_data_schema": NotMapped(
-            "Send typed records: POST /v1/users/{user_id}/entries/ with kind record."
+            "Send typed records instead: POST /v1/users/{user_id}/entries/ with kind record."
         ),
         "expiration_date": _EXPIRES,
     }
@@ -110,7 +110,7 @@ class AddSerializer(Body):
             return datetime.datetime.fromtimestamp(value, datetime.UTC)
         except (ValueError, OverflowError, OSError):
             raise serializers.ValidationError(
-                "Send seconds since 1970-01-01, of a year up to 9999."
+                "Send seconds since 1970-01-01, up to the year 9999."
             ) from None
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -123,13 +123,19 @@ class AddSerializer(Body):
         ]
         if wrong:
             raise serializers.ValidationError(
-                {"filters": [f"{wrong[0][:100]}: send texts for {', '.join(ENTITIES)} only."]}
+                {
+                    "filters": [
+                        f"{wrong[0][:100]}: send only {', '.join(ENTITIES)}, as non-empty strings."
+                    ]
+                }
             )
         attrs = {**filters, **attrs}
         if USER not in attrs:
             if any(name in attrs for name in ENTITIES):
                 raise CannotBeMapped(NO_USER)
-            raise serializers.ValidationError({USER: ["Name the user whose memory it is."]})
+            raise serializers.ValidationError(
+                {USER: ["Send the id of the user whose memories these are."]}
+            )
         return attrs
 
     def drafts(self) -> list[log.Draft]:
@@ -180,7 +186,7 @@ class SearchSerializer(Body):
 
 
 class GetAllSerializer(Body):
-    """The user, and the filters, whose memories are listed."""
+    """The user whose memories are listed, and the filters."""
 
     filters = serializers.DictField(required=False)
     start_date = serializers.CharField(required=False, max_length=40)
@@ -197,8 +203,7 @@ class UpdateSerializer(Body):
 
     not_mapped = {
         "timestamp": NotMapped(
-            "A correction does not change when the memory was told; delete the memory and add it"
-            " again."
+            "An update does not change the time of a memory; delete the memory and add it again."
         ),
         "expiration_date": _EXPIRES,
     }

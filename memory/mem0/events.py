@@ -127,7 +127,7 @@ def _remembered(user: MemoryUser, messages: Sequence[LogEntry]) -> list[LogEntry
 def _standing(
     user: MemoryUser, messages: Sequence[LogEntry]
 ) -> tuple[str, datetime.datetime | None, dict[str, Any]]:
-    """Return the status of the model's work on messages, the time it ended, and details."""
+    """Return the status of the model's work on messages, the time when it ended, and details."""
     settled = log.outcomes(user, [message.seq for message in messages])
     if all(message.seq in settled or message.redacted_at for message in messages):
         ended = max((one.decided_at for one in settled.values()), default=None)

@@ -15,7 +15,7 @@ from memory.texts import parse_expression
 MAX_QUERY = 4000
 USER = "user_id"
 ONE_USER = (
-    "Every memory belongs to one user: give filters.user_id as a text, at the top level or in a"
+    "Every memory belongs to one user: send filters.user_id as a string, at the top level or in a"
     " top-level AND; make one request per user."
 )
 _ENTITIES = ("agent_id", "run_id", APP)
@@ -31,7 +31,7 @@ _NOT_MAPPED: Mapping[str, str] = {
 def split(filters: Mapping[str, Any], also: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
     """Return the user named by the filters (None: nobody), and the other conditions.
 
-    `also` holds further conditions to combine with them. The result is in the form of our search's
+    `also` has further conditions to combine with them. The result is in the form of our search's
     filters. Raises ValidationError, or CannotBeMapped with the reason.
     """
     rest = dict(filters)
@@ -72,7 +72,7 @@ def from_query(text: str) -> dict[str, Any]:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         read = None
     if not isinstance(read, dict):
-        raise _wrong(f"filters: send an object of {MAX_QUERY} characters at most.")
+        raise _wrong(f"filters: send an object of at most {MAX_QUERY} characters.")
     return read
 
 
@@ -84,7 +84,7 @@ def _user(value: Any) -> str:
         elif operator != "eq":
             raise CannotBeMapped(ONE_USER)
     if not isinstance(value, str):
-        raise _wrong("filters.user_id: send a text.")
+        raise _wrong("filters.user_id: send a string.")
     if value == "*":
         raise CannotBeMapped(ONE_USER)
     return value
@@ -94,7 +94,7 @@ def _translated(node: Any, place: str, depth: int) -> dict[str, Any]:
     if not isinstance(node, dict):
         raise _wrong(f"{place}: send an object.")
     if depth > MAX_DEPTH:
-        raise _wrong(f"{place[:200]}: groups may be nested at most {MAX_DEPTH} deep.")
+        raise _wrong(f"{place[:200]}: groups may be nested at most {MAX_DEPTH} levels deep.")
     parts: list[dict[str, Any]] = []
     for key, value in node.items():
         here = f"{place}.{key[:100]}"

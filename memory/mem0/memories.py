@@ -1,7 +1,7 @@
 """mem0's memories, as entries of our log.
 
 A memory is a statement: a fact, which a language model has extracted or the product has added, or a
-correction that stands by itself. Its id is the entry's. An update appends a correction that is
+correction of no particular entry. Its id is the entry's. An update appends a correction that is
 derived from the entry; the newest correction is the valid one. A deletion redacts the entry, with
 everything derived from it.
 """
@@ -45,16 +45,16 @@ from memory.workspaces import reach
 
 ROW_BYTES = 500  # per correction, besides its text
 
-REASON = "deleted through the API of mem0"
+REASON = "deleted through the mem0 API"
 
-# A correction that is derived from no entry corrects none in particular.
+# A correction that is derived from no entry corrects no particular one.
 _CORRECTS = Q(kind=EntryKind.CORRECTION, derived_from__len__gt=0)
 
 
 def _no_correction(**fields: Any) -> IsNull:
     """Return the condition that no such correction exists, as an index lookup for each entry.
 
-    For an EXISTS, the planner would join everything with everything when it has few statistics on
+    For an EXISTS, the planner would join the whole table with itself when it has few statistics on
     the table.
     """
     corrections = LogEntry.objects.filter(
@@ -327,14 +327,14 @@ def delete_all(user: MemoryUser, where: RawSQL | None, *, by: str) -> int:
 def history(workspace: Workspace, memory_id: str) -> list[dict[str, Any]]:
     """Return the history of a memory, oldest first, in mem0's form; raises UnknownMemory.
 
-    For a deleted memory it has the time of the deletion, but no text. Raises TooLarge.
+    The history of a deleted memory has the time of the deletion, but no text. Raises TooLarge.
     """
     told = _find(workspace, memory_id)
     corrections = _corrections(told).order_by().annotate(bytes=log.BYTES + ROW_BYTES)
     # Each text appears twice: as the new text, and as the old text of the next change.
     if 2 * (corrections.aggregate(Sum("bytes"))["bytes__sum"] or 0) > PAGE_BYTES:
-        instead = "read the corrections among the entries: GET /v1/users/{user_id}/entries/"
-        raise TooLarge("This memory has read as", instead)
+        instead = "read its corrections with GET /v1/users/{user_id}/entries/"
+        raise TooLarge("The history of this memory has", instead)
     events = []
     before: LogEntry | None = None
     heard = _heard(told)
@@ -449,7 +449,7 @@ def _as_it_reads(told: LogEntry) -> Memory:
 
 
 def _correction(memory: Memory, change: Change) -> log.Draft | None:
-    """Return the correction that makes a memory read as it should; None if it does already."""
+    """Return the correction that makes this change of a memory; None if it changes nothing."""
     now = memory.now
     own, app = _without_app(now.metadata)
     text = now.content if change.text is None else change.text

@@ -1,4 +1,4 @@
-"""URLs of mem0's API, as its public client has them."""
+"""URLs of mem0's API, as its public client uses them."""
 
 from django.urls import URLPattern, path, re_path
 
@@ -9,7 +9,7 @@ MEMORY = "v1/memories/<path:memory_id>/"
 _PROFILE = (
     "Use the user's project as the profile: GET /v1/users/{user_id}/manifest/, outside of /mem0/."
 )
-# Addresses that mem0 has and this server does not, or has elsewhere: a pattern, and the reason.
+# URLs of mem0 that this server does not have, or has elsewhere: pattern → the remedy.
 NOT_HERE = {
     "v2/entities/.+/profile/": _PROFILE,
     "v1/feedback/": "Give feedback on alerts instead: POST /v1/alerts/{id}/feedback/, outside of"

@@ -1,4 +1,4 @@
-"""The addresses that mem0's public client calls, below `/mem0/`."""
+"""The endpoints that mem0's public client calls, below `/mem0/`."""
 
 import datetime
 import re
@@ -68,7 +68,7 @@ class Mem0View(APIView):
         return principal_of(self.request).workspace
 
     def user_named(self, user_id: str) -> MemoryUser | None:
-        """Return the user of this id, if there is one whom the caller's key may access."""
+        """Return the user with this id if the caller's key may access them, otherwise None."""
         user = memories.user_named(self.workspace, user_id)
         return user if user and reaches(principal_of(self.request).key, user) else None
 
@@ -84,7 +84,7 @@ class Mem0View(APIView):
     def scope(
         self, asked: Mapping[str, Any], also: Mapping[str, Any] | None = None
     ) -> tuple[MemoryUser | None, RawSQL | None]:
-        """Return the user that filters name, if there is one, and the condition on its memories.
+        """Return the user named in `asked`, if they exist, and the condition on their memories.
 
         The condition combines the filters and `also`. Raises ValidationError, or CannotBeMapped for
         filters that are not about one user.
@@ -94,7 +94,7 @@ class Mem0View(APIView):
             if rest:
                 raise CannotBeMapped(filters.ONE_USER)
             raise ValidationError(
-                {"filters": {"user_id": ["Give the user whose memories are meant."]}}
+                {"filters": {"user_id": ["Send the id of the user whose memories you want."]}}
             )
         user = self.user_named(user_id)
         return user, filters.compiled(rest, user.time_zone if user else "UTC")
@@ -113,13 +113,13 @@ class Add(Mem0View):
     """Add messages or memories to a user's log."""
 
     def post(self, request: Request) -> Response:
-        """Append messages for a language model to remember (202), or memories as they are."""
+        """Append messages for a language model to process (202), or memories as they are."""
         body = bodies.AddSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         drafts = body.drafts()
         restricted = principal_of(request).key.user_pks is not None
         if restricted and self.user_named(body.validated_data["user_id"]) is None:
-            raise Http404("This API key is limited to certain users, and this is not one of them.")
+            raise Http404("This API key is limited to certain users, and not valid for this user.")
         rates.take(request, quotas.ENTRIES, len(drafts))
         # The client sends no Idempotency-Key; other callers of this address may.
         written = idempotency.once(
@@ -135,7 +135,7 @@ class Add(Mem0View):
                 self.workspace
             )
             answer: dict[str, Any] = {
-                "message": "The messages are in the log; a language model will remember them."
+                "message": "The messages are in the log; a language model will process them."
                 if waits is None
                 else f"The messages are in the log and wait for a language model: {waits}",
                 "status": "PENDING",
@@ -193,7 +193,7 @@ class Memories(Mem0View):
     parameters = {"POST": PAGING}
 
     def post(self, request: Request) -> Response:
-        """Return a page of them, newest first."""
+        """Return a page of a user's memories, newest first."""
         body = bodies.GetAllSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         asked = body.validated_data
@@ -208,7 +208,7 @@ class Memories(Mem0View):
 
 
 class AllMemories(Mem0View):
-    """All memories of a user at once."""
+    """All memories of a user together."""
 
     parameters = {"DELETE": (*bodies.ENTITIES, "filters")}
 
@@ -294,7 +294,7 @@ class Entities(Mem0View):
     parameters = {"GET": PAGING}
 
     def get(self, request: Request) -> Response:
-        """Return them with the numbers of their memories."""
+        """Return the users with the numbers of their memories."""
         users = MemoryUser.objects.filter(principal_of(request).reach()).order_by("user_id")
 
         def rows(start: int, end: int) -> list[dict[str, Any]]:
@@ -329,8 +329,8 @@ class Entity(Mem0View):
         """Erase the user, irreversibly; agents, runs and apps are only labels of memories."""
         if kind != "user":
             raise CannotBeMapped(
-                "Only users are entities: DELETE /v1/memories/ with a user_id and an agent_id,"
-                " run_id or app_id redacts these memories."
+                "Only users are entities. To redact the memories of an agent, a run or an app, use"
+                " DELETE /v1/memories/ with a user_id and the agent_id, run_id or app_id."
             )
         user = self.user_named(name)
         if user is None:
@@ -343,7 +343,7 @@ class Event(Mem0View):
     """The progress of an addition."""
 
     def get(self, request: Request, event_id: str) -> Response:
-        """Return its status, and the memories that resulted from it."""
+        """Return the status of the addition, and the memories that resulted from it."""
         self.refuse_others(event_id)
         try:
             return Response(events.one(self.workspace, event_id))
@@ -360,7 +360,7 @@ class Events(Mem0View):
         """Return the events, newest first."""
         if "user_id" not in request.query_params:
             raise CannotBeMapped(
-                "user_id: Events are listed for one user at a time, or returned one by one: GET"
+                "user_id: Send the user whose events to list, or get a single event with GET"
                 " /v1/event/{event_id}/."
             )
         user = self.user_named(request.query_params["user_id"])
@@ -410,7 +410,7 @@ def _created(asked: Mapping[str, Any]) -> dict[str, Any]:
                 following = datetime.date.fromisoformat(end) + datetime.timedelta(days=1)
             except (ValueError, OverflowError):
                 raise ValidationError(
-                    {"end_date": ["Send an existing day, such as 2026-03-01."]}
+                    {"end_date": ["Send a day that exists, such as 2026-03-01."]}
                 ) from None
             del operators["lte"]
             operators["lt"] = following.isoformat()
@@ -446,5 +446,5 @@ def _number(request: Request, name: str, *, default: int, most: int) -> int:
     text = request.query_params.get(name, str(default))
     number = int(text) if _WHOLE_NUMBER.fullmatch(text) else 0
     if not 1 <= number <= most:
-        raise serializers.ValidationError({name: [f"Send a number from 1 to {most}."]})
+        raise serializers.ValidationError({name: [f"Send a whole number from 1 to {most}."]})
     return number

@@ -159,7 +159,7 @@ def test_over_stdio_what_is_missing_is_said() -> None:
         ("http://127.0.0.1:1", "uac_0_x", "does not answer"),
         ("127.0.0.1", "uac_0_x", "does not answer"),
         ("http://[", "uac_0_x", "does not answer"),
-        ("{mcp}", "{good}", "the API has another URL"),
+        ("{mcp}", "{good}", "the API is served at another URL"),
         ("{web}", "uac_0_x", "The API key is unknown"),
     ],
 )

@@ -237,7 +237,10 @@ def test_why_no_calls_are_made_is_said(
 
     call(workspace, usage=Usage(input_tokens=9000, output_tokens=500))
     change(admin_client, workspace, llm_tokens_per_day="10000")
-    assert "calls stopped The budget (tokens a day) is 10,000: 9,500 are spent" in says()
+    assert (
+        "calls stopped The budget (tokens per day) is 10,000, of which 9,500 has been spent"
+        in says()
+    )
     assert "at most 10,000 tokens a day" in says()
 
     change(admin_client, workspace, llm_tokens_per_day="20000")
@@ -296,7 +299,7 @@ def test_a_key_stays_until_it_is_replaced_or_forgotten(
         ({"llm_base_url": "ollama"}, "llm_base_url", "begins with https://"),
         ({"llm_concurrency": "0"}, "llm_concurrency", "greater than or equal to 1"),
         ({"llm_tokens_per_day": "-5"}, "llm_tokens_per_day", "greater than or equal to 0"),
-        ({"llm_tokens_per_day": "10"}, "llm_tokens_per_day", "or 0 for no calls"),
+        ({"llm_tokens_per_day": "10"}, "llm_tokens_per_day", "or 0 to allow no calls"),
         ({"llm_cost_per_day": "1.234"}, "llm_cost_per_day", "no more than 2 decimal places"),
         ({"llm_cost_per_day": "NaN"}, "llm_cost_per_day", "Enter a number"),
         ({"new_llm_api_key": "sk-ä"}, "new_llm_api_key", "The key contains invalid characters"),

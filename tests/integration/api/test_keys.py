@@ -305,7 +305,7 @@ def test_the_command_makes_and_replaces_keys(user: MemoryUser, bob: MemoryUser) 
     ("arguments", "told"),
     [
         (["nowhere"], "no workspace 'nowhere'"),
-        (["W", "--user", "eve"], "no user eve"),
+        (["W", "--user", "eve"], r"These user_ids do not exist in workspace .*: eve\."),
         (["W", "--expires-days", "0"], "must be greater than 0"),
         (["W", "--replace", "012345678901"], "no valid key uac_012345678901_"),
         (["W", "--replace", "012345678901", "--scope", "read"], "--replace"),
@@ -324,7 +324,7 @@ def test_a_key_is_replaced_once_and_only_while_it_holds(workspace: Workspace) ->
     old, _ = create_key(workspace, "a")
     new, _ = replace_key(old)
 
-    with pytest.raises(NotReplaced, match=f"uac_{new.prefix}_… has taken its place"):
+    with pytest.raises(NotReplaced, match=f"uac_{new.prefix}_… has already replaced"):
         replace_key(old)
     ApiKey.objects.filter(pk=new.pk).update(revoked_at=timezone.now())
     replace_key(old)  # its successor is no more

@@ -53,8 +53,8 @@ def test_of_what_does_not_pass_more_is_refused_for_good(
     assert not refused.has_header("Retry-After")
     assert refused.json()["limit"] == "max_entries_per_user"
     assert refused.json()["detail"] == (
-        "This user's log has 2 entries: the quota is 2 (max_entries_per_user); the server's"
-        " operator can raise it."
+        "The number of entries in this user's log is 2, and the quota is 2 (max_entries_per_user)."
+        " The server's operator can raise it."
     )
     assert (str(workspace.public_id), "max_entries_per_user", 1) in set(refusals.counted())
 
@@ -95,7 +95,10 @@ def test_of_many_users_only_the_last_are_counted_one_by_one(
 
 @pytest.mark.parametrize(
     ("quota", "told"),
-    [({"max_entries": 4}, "have 4 entries"), ({"max_log_mib": 1}, "have 1.1 MiB")],
+    [
+        ({"max_entries": 4}, "entries in the logs of this workspace is 4,"),
+        ({"max_log_mib": 1}, "size of the logs of this workspace is 1.1 MiB,"),
+    ],
 )
 def test_the_logs_of_a_workspace_are_bounded_together(
     api: APIClient, user: MemoryUser, workspace: Workspace, quota: dict[str, int], told: str
@@ -139,7 +142,7 @@ def test_a_backlog_is_refused_for_a_moment_and_then_taken(
     assert refused.status_code == 429
     assert int(refused["Retry-After"]) == usage.PENDING_WAIT
     assert refused.json()["limit"] == "max_pending_entries"
-    assert "8 entries of this workspace are pending" in refused.json()["detail"]
+    assert "The number of pending entries of this workspace is 8," in refused.json()["detail"]
     assert taken.status_code == 202
     assert api.get("/v1/users/ada/").json()["entries"]["total"] == 9
 

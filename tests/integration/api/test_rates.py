@@ -59,7 +59,7 @@ def test_what_is_too_much_is_refused_and_told_when_to_come_back(
         "type": "urn:uac:problem:too-many-requests",
         "title": "Too Many Requests",
         "status": 429,
-        "detail": "This workspace may make 3 writes a minute (writes_per_minute): try again in"
+        "detail": "A rate limit of this workspace is exceeded (writes_per_minute: 3): try again in"
         f" {wait} s.",
         "limit": "writes_per_minute",
         "request_id": refused["X-Request-Id"],
@@ -144,7 +144,10 @@ def test_git_is_told_in_words(api: APIClient, user: MemoryUser, workspace: Works
 
     assert answers[1].status_code == 429
     assert 60 - (time.monotonic() - began) <= int(answers[1]["Retry-After"]) <= 60
-    assert "may make 1 costly requests a minute" in answers[1].content.decode()
+    assert (
+        "A rate limit of this workspace is exceeded (costly_per_minute: 1)"
+        in answers[1].content.decode()
+    )
 
 
 def test_entries_count_one_by_one_and_no_batch_is_too_large_for_a_full_rate(

@@ -91,11 +91,15 @@ def test_a_repeated_request_imports_once(api: APIClient, user: MemoryUser, worke
         pytest.param({"a//b.py": "x = 1"}, "not a valid path within a project", id="empty folder"),
         pytest.param({"a.txt": "x = 1"}, "not a Python file", id="another type"),
         pytest.param({".py": "x = 1"}, "not a valid path", id="no name"),
-        pytest.param({"/".join("a" * 12) + ".py": "x"}, "too deep", id="deep"),
-        pytest.param({f"m{n}.py": "" for n in range(501)}, "too many", id="many"),
+        pytest.param(
+            {"/".join("a" * 12) + ".py": "x"}, "is too long: a path may have at most", id="deep"
+        ),
+        pytest.param({f"m{n}.py": "" for n in range(501)}, "The project has 501 files", id="many"),
         pytest.param({"a.py": "#" * (2 * 1024 * 1024 + 1)}, "at most", id="large file"),
         pytest.param(
-            {f"m{n}.py": "#" * (1024 * 1024) for n in range(7)}, "the project has", id="large"
+            {f"m{n}.py": "#" * (1024 * 1024) for n in range(7)},
+            "The project has 7340032 bytes",
+            id="large",
         ),
         pytest.param({"a.py": 1}, "Send a string", id="no text"),
         pytest.param(["a.py"], "Send an object", id="a list"),

@@ -87,7 +87,7 @@ def test_calls_stop_when_the_tokens_are_spent_and_go_on_afterwards(
 
         assert len(server.requests) == 1
         assert raised.value.until == until
-        told = f"The budget (tokens a {time}) is 5,000: 4,500 are spent"
+        told = f"The budget (tokens per {time}) is 5,000, of which 4,500 has been spent"
         assert str(raised.value).startswith(told)
         assert f"{until:%Y-%m-%d} 00:00 UTC" in str(raised.value)
         assert told in str(llm_budgets.why_stopped(Workspace.objects.get(pk=workspace.pk)))
@@ -111,7 +111,9 @@ def test_calls_stop_when_the_money_is_spent(
         model = connect(server)
         model.complete(QUESTION)
 
-        with pytest.raises(BudgetExhausted, match=rf"cost a {time}\) is 0.05.*: 0.0450 are spent"):
+        with pytest.raises(
+            BudgetExhausted, match=rf"cost per {time}\) is 0.05.*, of which 0.0450 has been spent"
+        ):
             model.complete(QUESTION)
 
         assert len(server.requests) == 1
@@ -212,7 +214,7 @@ def test_no_more_calls_than_allowed_are_under_way(work: CallSession) -> None:
     other = Workspace.objects.create(name="other")
     first, _ = start(work), start(work)
 
-    with pytest.raises(TooManyCalls, match="2 calls of this workspace are under way"):
+    with pytest.raises(TooManyCalls, match=r"workspace has its maximum number of calls .*: 2 "):
         start(work)
     start(CallSession(workspace=other, purpose=LlmPurpose.STRUCTURE))
     end(first, 10)
@@ -232,7 +234,9 @@ def test_calls_that_hang_let_others_begin_but_never_more_than_allowed(
     for _ in range(begun):
         start(work)
 
-    with pytest.raises(TooManyCalls, match=f"{begun} calls? of this workspace"):
+    with pytest.raises(
+        TooManyCalls, match=rf"This workspace has its maximum number of calls .*: {begun} "
+    ):
         start(work)
     assert LlmCall.objects.count() == begun
 

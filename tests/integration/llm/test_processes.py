@@ -118,7 +118,7 @@ def test_a_budget_is_one_for_all_processes(caller: Caller, workspace: Workspace)
         assert sorted(output for output, _ in ended) == ["", *["Hello.\n"] * 3], ended
         assert len(server.requests) == 3
     refused = [errors for output, errors in ended if not output]
-    assert all("BudgetExhausted: The budget (tokens a day) is 15,000" in told for told in refused)
+    assert all("BudgetExhausted: The budget (tokens per day) is 15,000" in told for told in refused)
     assert LlmSpending.objects.get().input_tokens == 12_000
 
 

@@ -208,7 +208,7 @@ def test_what_is_deleted_is_redacted_with_what_it_read_before(call: Call) -> Non
     assert "coffee" not in str(history)
     redaction = entries(kind=EntryKind.REDACTION)[0]
     assert redaction.data is not None
-    assert redaction.data["reason"] == "deleted through the API of mem0"
+    assert redaction.data["reason"] == "deleted through the mem0 API"
     assert list(problems(redaction.user)) == []
 
 

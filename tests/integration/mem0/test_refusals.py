@@ -106,7 +106,12 @@ def test_an_update_that_cannot_be_mapped_says_why(call: Call, memory: str) -> No
         ("POST", "v3/memories/add/", None, ["messages: This field is required."]),
         ("POST", "v3/memories/add/", {}, ["messages"]),
         ("POST", "v3/memories/add/", {"user_id": "ada", "messages": []}, ["messages"]),
-        ("POST", "v3/memories/add/", {"messages": ADD["messages"]}, ["user_id: Name the user"]),
+        (
+            "POST",
+            "v3/memories/add/",
+            {"messages": ADD["messages"]},
+            ["user_id: Send the id of the user"],
+        ),
         ("POST", "v3/memories/add/", {**ADD, "user_id": "a b"}, ["user_id", "A-Z"]),
         ("POST", "v3/memories/add/", {**ADD, "user_id": 5}, ["user_id", "string"]),
         ("POST", "v3/memories/add/", {**ADD, "immutable": True}, ["immutable: Unknown field"]),

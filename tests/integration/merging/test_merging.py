@@ -578,10 +578,10 @@ def test_who_cannot_be_merged(user: MemoryUser, anon: MemoryUser) -> None:
     bob = create_user(user.workspace, "bob", metadata=None)
     foreign = create_user(Workspace.objects.create(name="other"), "eve", metadata=None)
     assert refused(user, user) == "ada cannot be merged into itself: name another user."
-    assert refused(user, foreign) == "eve is a user of another workspace."
+    assert refused(user, foreign) == "eve belongs to another workspace."
     told(anon, said("hello"))
     row = merging.merge(user, anon, by="key:x")
-    assert refused(bob, anon) == "anon-123 was merged into ada already."
+    assert refused(bob, anon) == "anon-123 was already merged into ada."
     assert refused(anon, bob) == "anon-123 was merged into ada: merge bob into that user."
     assert refused(anon, user) == "anon-123 was merged into ada: merge ada into that user."
     assert refused(bob, user) == (
@@ -600,7 +600,7 @@ def test_an_imported_project_is_not_lost_silently(user: MemoryUser, anon: Memory
         verdict={},
     )  # fmt: skip
 
-    with pytest.raises(MergeRefused, match="and its records are not in the log: export it"):
+    with pytest.raises(MergeRefused, match="and its records are not in the log: export"):
         merging.merge(user, anon, by="key:x")
 
     anon.refresh_from_db()

@@ -77,7 +77,7 @@ def test_an_untouched_memory_verifies(lived: MemoryUser) -> None:
         ("UPDATE memory_logentry SET kind = 'fact' WHERE seq = 2", "entry 2: its hash"),
         (
             "UPDATE memory_logentry SET redacted_at = now(), content = 'forged' WHERE seq = 2",
-            "entry 2: it is redacted and has content",
+            "entry 2: it is redacted but still has content",
         ),
         ("DELETE FROM memory_logentry WHERE seq = 2", "entry 2 is missing"),
         ("DELETE FROM memory_logentry WHERE seq = 4", "the log ends at entry 3"),

@@ -304,7 +304,7 @@ def test_a_spent_budget_is_named(ask: Ask, model: Model, workspace: Workspace) -
     server = model()
     Workspace.objects.filter(pk=workspace.pk).update(llm_tokens_per_day=0)
 
-    assert "budget (tokens a day) is 0" in ask()["completion"]["problem"]
+    assert "budget (tokens per day) is 0" in ask()["completion"]["problem"]
     assert (server.requests, runs_of_kind()) == ([], [])
 
 
@@ -315,7 +315,7 @@ def test_a_budget_that_is_spent_meanwhile_is_named(
     monkeypatch.setattr(llm_budgets, "why_stopped", lambda workspace: None)
     Workspace.objects.filter(pk=workspace.pk).update(llm_tokens_per_day=0)
 
-    assert "budget (tokens a day) is 0" in ask()["completion"]["problem"]
+    assert "budget (tokens per day) is 0" in ask()["completion"]["problem"]
     assert server.requests == []
 
 
@@ -448,8 +448,8 @@ def test_a_key_that_reads_may_do_it_and_no_other(
         ("", {"complete_by": "magic"}, "complete_by", "Choose one of words, model."),
         ("", {"complete_by": None}, "complete_by", "null"),
         ("", {"complete_by": ["model"]}, "complete_by", "list"),
-        ("?wait=soon", {}, "wait", "Give seconds from 0 to"),
-        ("?wait=1000", {"complete_by": "words"}, "wait", "Give seconds from 0 to"),
+        ("?wait=soon", {}, "wait", "Give a number of seconds from 0 to"),
+        ("?wait=1000", {"complete_by": "words"}, "wait", "Give a number of seconds from 0 to"),
     ],
     ids=str,
 )

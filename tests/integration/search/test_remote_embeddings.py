@@ -258,12 +258,12 @@ def test_when_the_budget_is_spent_words_go_on_and_vectors_come_the_next_day(
         say("My puppy sleeps", session_id="a")
         say("my kitten " * 5, session_id="b")
         assert search("puppy").meaning.problem is not None
-        with pytest.raises(EmbeddingFailed, match=r"budget \(tokens a day\) is 2"):
+        with pytest.raises(EmbeddingFailed, match=r"budget \(tokens per day\) is 2"):
             index_all(user)
         sent = len(server.requests)
         found = search("puppy sleeps")
         assert texts(found) == ["My puppy sleeps"]
-        assert "budget (tokens a day)" in (found.meaning.problem or "")
+        assert "budget (tokens per day)" in (found.meaning.problem or "")
         assert len(server.requests) == sent
         assert [one.name for one in alarms._of_embeddings()] == ["embeddings"]
 
@@ -495,7 +495,7 @@ def test_a_spent_budget_stops_the_searches_of_its_workspace_alone(
         sent = len(server.requests)
         of_other = find(other, "wheel")
 
-    assert "budget (tokens a day) is 40" in (first.meaning.problem or "")
+    assert "budget (tokens per day) is 40" in (first.meaning.problem or "")
     assert of_neighbour.meaning.problem == first.meaning.problem
     assert sent == 0
     assert of_other.meaning == Meaning(MODEL, 2, None)
@@ -1250,9 +1250,8 @@ def test_an_agent_reads_behind_a_context_what_it_had_no_room_for() -> None:
     told = agents._text_of({"text": "What is known.", "parts": parts, "meaning": None})
 
     assert told == (
-        "What is known.\n\n(Left out because of the size limit: 1 of the alerts, 3 of the records,"
-        " 12 of the"
-        " messages.)"
+        "What is known.\n\n(Lines left out because of the size limit: 1 of the alerts, 3 of the"
+        " records, 12 of the messages.)"
     )
 
 

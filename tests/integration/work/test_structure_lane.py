@@ -411,11 +411,11 @@ def test_how_it_stands_is_told_with_the_reason(
     settings.UAC_LLM_TOKENS_PER_DAY = 0
     state, _, _, reason = told()
     assert state == LaneState.STOPPED
-    assert reason.startswith("The budget (tokens a day) is 0: 0 are spent")
+    assert reason.startswith("The budget (tokens per day) is 0, of which 0 has been spent")
     settings.UAC_LLM_MODEL = ""
     assert told() == (
         *(LaneState.STOPPED, 1, None),
-        "No language model is configured: set UAC_LLM_MODEL, or choose one for the workspace.",
+        "No language model is configured: set UAC_LLM_MODEL, or choose a model for the workspace.",
     )
 
 

@@ -30,15 +30,15 @@ ENTRY_CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({**MESSAGE, "kind": LONG}, {"kind": "Choose one of"}),
     ({**MESSAGE, "kind": ""}, {"kind": "Choose one of"}),
     ({"role": "user", "content": "hi"}, {"kind": "required"}),
-    ({"kind": "message"}, {"content": "needs content"}),
-    ({"kind": "fact"}, {"content": "needs content"}),
+    ({"kind": "message"}, {"content": "needs `content`"}),
+    ({"kind": "fact"}, {"content": "needs `content`"}),
     ({**MESSAGE, "content": ""}, {"content": "blank"}),
     ({**MESSAGE, "content": "x" * (MAX_TEXT + 1)}, {"content": "1000000 characters"}),
     ({**MESSAGE, "contents": "x"}, {"contents": "Unknown field"}),
     ({**MESSAGE, "content ": "x", "Kind": 1}, {"content ": "Unknown", "Kind": "Unknown"}),
     ({**MESSAGE, "source": "key:me"}, {"source": "Unknown field"}),
-    ({**MESSAGE, "type": "Trip"}, {"type": "kind message has no type"}),
-    ({**MESSAGE, "retired": False}, {"retired": "kind message has no retired"}),
+    ({**MESSAGE, "type": "Trip"}, {"type": "kind message cannot have `type`"}),
+    ({**MESSAGE, "retired": False}, {"retired": "kind message cannot have `retired`"}),
     *(
         ({**MESSAGE, name: value}, {name: "Send a string"})
         for name in TEXTS
@@ -54,7 +54,7 @@ ENTRY_CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({**MESSAGE, "idempotency_key": "k" * 256}, {"idempotency_key": "255 characters"}),
     ({**MESSAGE, "idempotency_key": ""}, {"idempotency_key": "blank"}),
     *(
-        ({**MESSAGE, "occurred_at": value}, {"occurred_at": "date and time that exists"})
+        ({**MESSAGE, "occurred_at": value}, {"occurred_at": "date and time that exist"})
         for value in [
             "yesterday",
             "",
@@ -74,11 +74,11 @@ ENTRY_CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
             LONG,
         ]
     ),
-    ({**TRIP, "content": "x"}, {"content": "kind record has no content"}),
-    ({"kind": "record", "data": {}}, {"type": "needs type"}),
-    ({"kind": "record", "type": "Trip"}, {"data": "needs data"}),
-    ({"kind": "record"}, {"type": "needs type", "data": "needs data"}),
-    ({"kind": "record", "type": "Trip", "retired": True}, {"key": "needs key"}),
+    ({**TRIP, "content": "x"}, {"content": "kind record cannot have `content`"}),
+    ({"kind": "record", "data": {}}, {"type": "needs `type`"}),
+    ({"kind": "record", "type": "Trip"}, {"data": "needs `data`"}),
+    ({"kind": "record"}, {"type": "needs `type`", "data": "needs `data`"}),
+    ({"kind": "record", "type": "Trip", "retired": True}, {"key": "needs `key`"}),
     *(({**TRIP, "retired": value}, {"retired": "true or false"}) for value in ["yes", 1, 0, "t"]),
     *(({**TRIP, "data": value}, {"data": "an object"}) for value in NO_OBJECTS),
     *(
@@ -302,7 +302,7 @@ def test_what_belongs_elsewhere_is_told_where(
         ({"entries": [MESSAGE], "wait": 3}, "wait", ["Unknown field", "entries"]),
         ({"entries": [MESSAGE, 1]}, "entries", ["'1'", "Send an object, not an integer"]),
         ({"entries": [[MESSAGE]]}, "entries", ["'0'", "Send an object, not a list"]),
-        ({"entries": [MESSAGE, {"kind": "record"}, MESSAGE]}, "entries", ["'1'", "needs type"]),
+        ({"entries": [MESSAGE, {"kind": "record"}, MESSAGE]}, "entries", ["'1'", "needs `type`"]),
         ({"entries": [{"entries": [MESSAGE]}]}, "entries", ["'0'", "Unknown field"]),
     ],
     ids=brief,
