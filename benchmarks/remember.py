@@ -170,6 +170,8 @@ def main() -> None:
             "UAC_LLM_BASE_URL": ours.openai_url,
             "UAC_LLM_API_KEY": KEY,
             "UAC_STRUCTURE_ENTRIES": "1",
+            # Two questions, so that the tokens of finding facts are counted by themselves.
+            "UAC_LLM_COMBINE_STEPS": "false",
             "UAC_SANDBOX_RUNNER": "docker",
         }
         with running_system(llm_workers=1, environment=environment) as system:

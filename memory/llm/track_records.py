@@ -1,9 +1,11 @@
 """Track records: a language model whose proposals are refused, or undone, is stopped.
 
-A session is one attempt to bring some entries into a project. Its result is recorded on its first
-call when it ends: by the gate, in the transaction that stores what it accepts, or by the worker, if
-the model achieved nothing after the gate had refused its proposals. A session in which nothing was
-judged, or that was cut off (by the provider, a budget, a lost lease, a stop), does not count.
+A session is one attempt to bring some entries into a project. It begins with the question for
+edits, or with the question for facts if the edits came with them. Its result is recorded on its
+first call when it ends: by the gate, in the transaction that stores what it accepts, or by the
+worker, if the model achieved nothing after the gate had refused its proposals. A session in which
+nothing was judged, or that was cut off (by the provider, a budget, a lost lease, a stop), does not
+count.
 
 One user for whom the model fails, or who makes it fail on purpose, does not stop it for everybody:
 at most a fifth of the last sessions are one user's while other users have sessions, the mean over
@@ -21,7 +23,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from memory.llm import language_models
@@ -257,8 +259,8 @@ def stopped() -> list[tuple[Workspace, str, str]]:
 
 # -- Reading the record --------------------------------------------------------------------------
 
-# Identifies the first call of a session.
-_FIRST = {"purpose": LlmPurpose.STRUCTURE, "turn": 1, "attempt": 1}
+# Identifies the first call of a piece of work.
+_FIRST = {"turn": 1, "attempt": 1}
 
 
 def _limits(workspace: Workspace) -> EffectiveSettings:
@@ -272,8 +274,17 @@ def _kept(workspace: Workspace, model: str, limits: EffectiveSettings) -> str | 
 
 
 def _begun(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
-    """Select the first call of every session."""
-    return LlmCall.objects.filter(workspace=workspace, model=model, user__isnull=False, **_FIRST)
+    """Select the first call of every session; one that asked for facts only once it is judged.
+
+    Each condition is that of an index.
+    """
+    structuring = Q(purpose=LlmPurpose.STRUCTURE, **_FIRST)
+    return LlmCall.objects.filter(
+        structuring | Q(accepted__isnull=False),
+        workspace=workspace,
+        model=model,
+        user__isnull=False,
+    )
 
 
 def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:

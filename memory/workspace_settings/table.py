@@ -298,7 +298,10 @@ LANGUAGE_MODEL = Group("Language model", check="uac.E006", settings=(
     Setting("UAC_LLM_PRICES", "", "JSON, per million tokens:"
             ' `{"openai:gpt-5-mini": {"input": 0.25, "output": 2, "cache_read": 0.03}}`.'),
     Setting("UAC_LLM_WINDOW_CHARACTERS", 12_000, "Maximum number of characters of a user's log in"
-            " one prompt; the manifest and the instructions add some 10,000.", "characters", 1000),
+            " one prompt; the manifest and the instructions add some 15,000.", "characters", 1000),
+    Setting("UAC_LLM_COMBINE_STEPS", True, "Ask for the facts in messages and for the edits that"
+            " bring them into the project in one call. With `false` these are two questions, which"
+            " a weak model answers better."),
     Setting("UAC_GATE_SECONDS", 600.0, "How long the language model's worker waits for a sandbox"
             " worker to check the model's edits.", "seconds", 1),
     Setting("UAC_LLM_KEEP_CONTENT", False, "Keep prompts and answers, encrypted."),

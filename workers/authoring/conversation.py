@@ -36,10 +36,13 @@ NO_TOOL = (
 
 
 class Conversation:
-    """One piece of work under a lease: the conversation so far, and its outcome."""
+    """One piece of work under a lease: the conversation so far, and its outcome.
 
-    def __init__(self, work: CallSession, leased: LeasedWork) -> None:
-        self._model = MeteredModel(work)
+    `turns` is the number of answers that the model gave to other questions of the same work.
+    """
+
+    def __init__(self, work: CallSession, leased: LeasedWork, *, turns: int = 0) -> None:
+        self._model = MeteredModel(work, turns)
         self._leased = leased
         self._messages: list[Message] = []
         self._repetitions = 0
@@ -47,8 +50,17 @@ class Conversation:
         self.last_problem = "none"
 
     def tell(self, system: str, text: str) -> None:
-        """Begin with the system prompt and the question."""
-        self._messages = [System(system), User(text)]
+        """Put the system prompt and the question before everything else."""
+        self._messages = [System(system), User(text), *self._messages]
+
+    @property
+    def turns(self) -> int:
+        """The number of answers of the model in this piece of work."""
+        return self._model.turn
+
+    def recall(self, calls: Sequence[ToolCall]) -> None:
+        """Begin with tool calls that the model has made already; `answer` each of them."""
+        self._append(Assistant("", calls))
 
     def ask(self, tools: Sequence[Tool]) -> Sequence[ToolCall]:
         """Return the tools that the model calls next, perhaps none; `answer` each of them.

@@ -18,6 +18,7 @@ from memory.models.log import Outcome
 from memory.models.users import LaneName
 from memory.work import lanes, leases
 from workers.authoring import memorize, structure
+from workers.authoring.sandbox_runs import NotJudged, NotJudgedYet
 from workers.authoring.settling import NotSettled, settle
 from workers.llm.interface import CallFailed
 
@@ -31,7 +32,7 @@ BUDGET_AGAIN = datetime.timedelta(minutes=15)
 PASSING = (
     NotSettled,
     LanguageModelError,
-    structure.NotJudgedYet,
+    NotJudgedYet,
     leases.LeaseLost,
     DatabaseError,
     InterfaceError,
@@ -68,7 +69,7 @@ def _work_on(lane: Lane) -> None:
             lanes.release(lane)
     except leases.LeaseLost:
         logger.warning("lease_lost", user=user_pk)
-    except (LanguageModelError, NotSettled, structure.NotJudged) as failure:
+    except (LanguageModelError, NotSettled, NotJudged) as failure:
         # The operator or the staff decided this, so it is not a failure.
         willed = isinstance(failure, BudgetExhausted | track_records.Stopped)
         leases.fail(lane, str(failure), until=_again(failure, lane.attempts), counts=not willed)
@@ -79,35 +80,61 @@ def _work_on(lane: Lane) -> None:
 
 
 def _settle(lane: Lane) -> None:
-    """Memorize, then structure; entries that fail in one do not hold up the other."""
-    user = structure.newest(lane.user_id)
-    if structure.unjudged(user):
-        raise structure.NotJudgedYet("an earlier proposal has not been judged yet")
-    failure: NotSettled | None = None
+    """Memorize, then structure; entries that fail in one do not hold up the other.
+
+    Facts that come with their edits are structured before the next slice is memorized.
+    """
+    if structure.unjudged(structure.newest(lane.user_id)):
+        raise NotJudgedYet("an earlier proposal has not been judged yet")
+    memorizing: NotSettled | None = None
+    structuring: NotSettled | None = None
+
+    def remember(messages: Sequence[LogEntry]) -> None:
+        nonlocal structuring
+        first = memorize.memorize(lane, structure.newest(lane.user_id), messages)
+        # Without edits, the facts are structured in the end: also those on which it failed before.
+        structuring = _structure(lane, first) if first else None
+
     try:
         settle(
             functools.partial(memorize.pending, lane),
-            _patiently(lane, lambda messages: memorize.memorize(lane, user, messages)),
-            functools.partial(_reject, lane, user),
+            _patiently(lane, remember),
+            functools.partial(_reject, lane),
             most=memorize.MAX_MESSAGES,
             rounds=ROUNDS,
             attempt=lane.attempts,
         )
     except NotSettled as error:
-        failure = error
-    settle(
-        functools.partial(structure.pending, lane),
-        _patiently(
-            lane,
-            lambda entries: structure.structure(lane, structure.newest(user.pk), entries),
-        ),
-        functools.partial(_reject, lane, user),
-        most=structure.MAX_ENTRIES,
-        rounds=ROUNDS,
-        attempt=lane.attempts,
-    )
-    if failure is not None:
+        memorizing = error
+    if structuring is None:
+        structuring = _structure(lane)
+    if failure := structuring or memorizing:
         raise failure
+
+
+def _structure(lane: Lane, first: structure.FirstAnswer | None = None) -> NotSettled | None:
+    """Structure the pending facts and corrections; return why some are not settled, if any.
+
+    A first answer that the model has given already is used for the first window.
+    """
+    answers = [first]
+
+    def work(entries: Sequence[LogEntry]) -> None:
+        answer = answers.pop() if answers else None
+        structure.structure(lane, structure.newest(lane.user_id), entries, answer)
+
+    try:
+        settle(
+            functools.partial(structure.pending, lane),
+            _patiently(lane, work),
+            functools.partial(_reject, lane),
+            most=structure.MAX_ENTRIES,
+            rounds=ROUNDS,
+            attempt=lane.attempts,
+        )
+    except NotSettled as error:
+        return error
+    return None
 
 
 def _patiently(
@@ -141,10 +168,10 @@ def _advance(lane: Lane) -> None:
     lanes.advance(lane, rest[0].seq - 1 if rest else last)
 
 
-def _reject(lane: Lane, user: MemoryUser, reasons: Mapping[int, str]) -> None:
+def _reject(lane: Lane, reasons: Mapping[int, str]) -> None:
     """Reject entries that the model fails on while others pass, except any settled meanwhile."""
     with transaction.atomic():
-        MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        user = MemoryUser.objects.select_for_update(no_key=True).get(pk=lane.user_id)
         settled = log.outcomes(user, reasons)
         decisions = [
             Decision(seq, Outcome.REJECTED, why)

@@ -3,12 +3,17 @@
 A slice is what fits in one question: consecutive pending messages of one session. Its facts and the
 outcomes of its messages are written in one transaction, so a slice is memorized once, however often
 it is tried.
+
+If nothing else waits for edits, the same question asks for the edits that bring the facts into the
+project. They are the first answer of the structure session that follows; until then they are in
+memory only.
 """
 
+import itertools
 import re
 import zoneinfo
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -18,19 +23,23 @@ from django.db import transaction
 from memory import checkpoints, log
 from memory.canonical import canonical_json
 from memory.checkpoints import Decision
+from memory.json_schema import misfit
 from memory.llm.llm_calls import CallSession
 from memory.models import Lane, LogEntry, MemoryUser
 from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind, Outcome
 from memory.project import Record, RecordId
 from memory.work import lanes
-from workers.authoring import prompts
+from workers.authoring import prompts, structure
 from workers.authoring.conversation import Conversation
+from workers.authoring.predicted_numbers import edit_calls
+from workers.authoring.sandbox_runs import SandboxRuns
 from workers.authoring.settling import NotSettled
+from workers.authoring.tools import EDITS
 from workers.checkpointing.findings import Finding
 from workers.checkpointing.grounding import Source, claims_of, ungrounded
 from workers.checkpointing.wording import unsaid_texts
-from workers.llm.interface import Tool, ToolCall
+from workers.llm.interface import PromptTooLong, RequestRejected, Tool, ToolCall, Truncated
 
 logger = structlog.get_logger(__name__)
 
@@ -88,6 +97,18 @@ REMEMBER = Tool(
     },
 )
 
+# The same tool, where edits are asked for, too.
+REMEMBER_AND_EDIT = Tool(
+    REMEMBER.name,
+    "Submit all facts from these messages, and the edits that bring them into the project.",
+    {
+        **REMEMBER.parameters,
+        "properties": {**REMEMBER.parameters["properties"], "edits": EDITS},
+    },
+)
+# Calls that fail for these reasons may succeed if only the facts are asked for.
+TOO_MUCH_AT_ONCE = (Truncated, PromptTooLong, RequestRejected)
+
 _DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _RELATIVE = re.compile(
     r"\b(?:today|tonight|yesterday|tomorrow"
@@ -124,45 +145,115 @@ def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
     return slice_
 
 
-def memorize(lane: Lane, user: MemoryUser, messages: Sequence[LogEntry]) -> None:
+def memorize(
+    lane: Lane, user: MemoryUser, messages: Sequence[LogEntry]
+) -> structure.FirstAnswer | None:
     """Have the model find the facts of a slice, and append them.
 
+    Returns the edits that the model sent with them, if any, for the structure session that follows.
     Raises NotSettled if the model gives no acceptable facts, LeaseLost, and the errors of model
-    calls (LanguageModelError).
+    calls (LanguageModelError) and of sandbox runs (NotJudged).
     """
     work = CallSession(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE, user=user, lane=lane)
-    facts: list[Fact] = []
     known = _known(user)
-    context = _earlier(user, messages[0]), _lines(user, known)
     remembered = {fact.seq: _source(fact, fact.content or "") for fact in known}
-    for part in _parts(user, messages):
-        question = prompts.messages(user, part.text, *context)
-        facts += _facts_of(Conversation(work, lane), user, question, part.sources, remembered)
-    _commit(lane, user, messages, facts)
+    slice_ = _Slice(user, messages, _earlier(user, messages[0]), _lines(user, known), remembered)
+    parts = list(_parts(user, messages))
+    answer = None
+    if len(parts) == 1 and _may_combine(lane):
+        answer = _facts_with_edits(work, lane, slice_, parts[0])
+    if answer is None:
+        answer = _Answer([fact for part in parts for fact in _facts(work, lane, slice_, part)])
+    numbers = _commit(lane, user, messages, answer.facts)
     logger.info(
         "memorized",
         user=user.pk,
         messages=len(messages),
-        facts=len(facts),
-        derived=sum(bool(fact.derived) for fact in facts),
+        facts=len(answer.facts),
+        derived=sum(bool(fact.derived) for fact in answer.facts),
+        edits=len(answer.edits),
     )
+    appended = [seq for seq in numbers if seq is not None]
+    calls = edit_calls(answer.edits, user.last_seq + 1, numbers)
+    if not (appended and calls):
+        return None
+    return structure.FirstAnswer(calls, appended, work, answer.turns)
 
 
-def _facts_of(
-    conversation: Conversation,
-    user: MemoryUser,
-    question: str,
-    sources: Mapping[int, Source],
-    remembered: Mapping[int, Source],
-) -> list[Fact]:
+def _may_combine(lane: Lane) -> bool:
+    """Return whether to ask for edits, too: only if they would cover all that waits for edits."""
+    return bool(settings.UAC_LLM_COMBINE_STEPS) and not structure.pending(lane, 1, ())
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """What the questions about a slice have in common.
+
+    `earlier` and `known` show the session's previous messages and the remembered facts.
+    """
+
+    user: MemoryUser
+    messages: Sequence[LogEntry]
+    earlier: str
+    known: str
+    remembered: Mapping[int, Source]
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """Acceptable facts, the calls that sent edits with them, and how many answers it took."""
+
+    facts: Sequence[Fact]
+    edits: Sequence[ToolCall] = ()
+    turns: int = 0
+
+
+def _facts(work: CallSession, lane: Lane, slice_: _Slice, part: "_Part") -> Sequence[Fact]:
+    conversation = Conversation(work, lane)
+    question = prompts.messages(slice_.user, part.text, slice_.earlier, slice_.known)
     conversation.tell(prompts.MEMORIZE, question)
+    return _converse(conversation, REMEMBER, slice_, part.sources).facts
+
+
+def _facts_with_edits(
+    work: CallSession, lane: Lane, slice_: _Slice, part: "_Part"
+) -> _Answer | None:
+    """Ask for facts and edits; return None if the call fails though one for the facts may not."""
+    user = slice_.user
+    runs = SandboxRuns(lane, max(message.occurred_at for message in slice_.messages))
+    question = prompts.messages(
+        user,
+        part.text,
+        slice_.earlier,
+        slice_.known,
+        project=structure.describe_project(
+            user, runs, (message.content or "" for message in slice_.messages)
+        ),
+        first=user.last_seq + 1,
+    )
+    conversation = Conversation(work, lane)
+    conversation.tell(prompts.COMBINED, question)
+    try:
+        return _converse(conversation, REMEMBER_AND_EDIT, slice_, part.sources)
+    except NotSettled as failure:
+        if isinstance(failure.__cause__, TOO_MUCH_AT_ONCE):
+            return None
+        raise
+
+
+def _converse(
+    conversation: Conversation, tool: Tool, slice_: _Slice, sources: Mapping[int, Source]
+) -> _Answer:
+    """Return the first answer whose facts are acceptable."""
     for _ in range(MAX_TURNS):
-        calls = conversation.ask([REMEMBER])
+        sent = conversation.ask([tool])
+        calls = [_without_edits(call) for call in sent] if tool is REMEMBER_AND_EDIT else sent
         wrong = [call for call in calls if call.problem]
         facts = [fact for call in calls if not call.problem for fact in _read(call)]
-        findings = [] if wrong else list(_findings(user, facts, sources, remembered))
+        findings = [] if wrong else list(_findings(slice_.user, facts, sources, slice_.remembered))
         if calls and not wrong and not any(finding.blocking for finding in findings):
-            return facts
+            edits = [call for call in sent if call.arguments.get("edits")]
+            return _Answer(facts, edits, conversation.turns)
         for call in calls:
             told = call.problem or (
                 prompts.findings(findings)
@@ -174,6 +265,14 @@ def _facts_of(
         f"memorize: no acceptable facts in {MAX_TURNS} answers; last problem:"
         f" {conversation.last_problem}"
     )
+
+
+def _without_edits(call: ToolCall) -> ToolCall:
+    """Return the call with the facts alone: they are taken whatever is wrong with the edits."""
+    if "edits" not in call.arguments:
+        return call
+    arguments = {name: value for name, value in call.arguments.items() if name != "edits"}
+    return replace(call, arguments=arguments, problem=misfit(arguments, REMEMBER.parameters))
 
 
 def _read(call: ToolCall) -> list[Fact]:
@@ -246,7 +345,11 @@ def _form(
 
 def _commit(
     lane: Lane, user: MemoryUser, messages: Sequence[LogEntry], facts: Sequence[Fact]
-) -> None:
+) -> list[int | None]:
+    """Append the facts and settle the messages; return the facts' numbers in the log.
+
+    None stands for a fact that is not appended, since a product's agent has settled its messages.
+    """
     by_seq = {message.seq: message for message in messages}
     with transaction.atomic():
         MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
@@ -260,9 +363,10 @@ def _commit(
             for seq in sorted(mine)
         ]
         checkpoints.decide(lane, user, decisions)
-        drafts = _drafts([fact for fact in facts if mine & set(fact.sources)], by_seq)
-        if drafts:
-            log.append(user, drafts, source="memorize")
+        own = [bool(mine & set(fact.sources)) for fact in facts]
+        drafts = _drafts(list(itertools.compress(facts, own)), by_seq)
+        appended = iter(log.append(user, drafts, source="memorize") if drafts else [])
+    return [next(appended).seq if is_own else None for is_own in own]
 
 
 def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[log.Draft]:

@@ -17,6 +17,8 @@ MAX_CHANGES = 6
 _INSTRUCTIONS = Path(__file__).parent / "instructions"
 MEMORIZE = (_INSTRUCTIONS / "memorize.md").read_text()
 STRUCTURE = (_INSTRUCTIONS / "structure.md").read_text()
+# The question for facts with their edits. What is as in the question for edits comes first.
+COMBINED = "\n".join([STRUCTURE, MEMORIZE, (_INSTRUCTIONS / "combined.md").read_text()])
 ANSWER = (_INSTRUCTIONS / "answer.md").read_text()
 COMPLETE = (_INSTRUCTIONS / "complete.md").read_text()
 EARLIER_TURNS = (
@@ -25,37 +27,46 @@ EARLIER_TURNS = (
 )
 
 
-def messages(user: MemoryUser, text: str, earlier: str, facts: str) -> str:
-    """Return the question for a slice of messages, as lines of `entry`."""
-    parts = [f"Times are in {user.time_zone}."]
+def messages(
+    user: MemoryUser, text: str, earlier: str, facts: str, *, project: str = "", first: int = 0
+) -> str:
+    """Return the question for a slice of messages, as lines of `entry`.
+
+    If edits are asked for, too, `project` describes the project, and `first` is the number of the
+    first fact.
+    """
+    parts = [project or f"Times are in {user.time_zone}."]
     if facts:
         parts.append(f"Remembered before, newest last:\n{facts}")
     if earlier:
         parts.append(f"Earlier in this session, already remembered:\n{earlier}")
+    if project:
+        parts.append(
+            f"Your first fact is number {first}, the second {first + 1}, and so on: `edits` cite"
+            " these numbers."
+        )
     parts.append(f"Messages to remember:\n{text}")
     return "\n\n".join(parts)
 
 
-def entries(
-    user: MemoryUser,
-    newest: datetime.date,
-    manifest: str,
-    text: str,
-    *,
-    records: str = "",
-    alerts: str = "",
+def entries(project: str, text: str) -> str:
+    """Return the question for a window of entries, as lines of `entry`."""
+    return f"{project}\n\nEntries to bring into it:\n{text}"
+
+
+def project(
+    user: MemoryUser, newest: datetime.date, manifest: str, *, records: str = "", alerts: str = ""
 ) -> str:
-    """Return the question for a window of entries, as lines of `entry`; `newest` is their last day.
+    """Return what a question shows of a project; `newest` is the day of the newest entry.
 
     The current date is left out: a log may be imported years later. The parts that stay the same
-    from window to window come first, so that providers can cache them.
+    from question to question come first, so that providers can cache them.
     """
     parts = [
         f"The project:\n{manifest.strip() or 'It is empty.'}",
         f"Some of its records:\n{records}" if records else "",
         alerts,
         f"The newest entry is from {newest} ({newest:%A}); times are in {user.time_zone}.",
-        f"Entries to bring into it:\n{text}",
     ]
     return "\n\n".join(filter(None, parts))
 

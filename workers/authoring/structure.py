@@ -4,13 +4,14 @@ Its prompt is the manifest, a window of pending entries, and what it opens; none
 the history. It makes edits, which are proposed and judged like anybody's.
 """
 
+import functools
 import zoneinfo
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 from django.conf import settings
-from django.db import transaction
 
 from memory import users
 from memory.llm import track_records
@@ -19,11 +20,11 @@ from memory.models import Lane, LogEntry, MemoryUser, Run
 from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
-from memory.project import edit_to_json, manifest_text
-from memory.recall import retrieval
-from memory.work import lanes, leases, runs
+from memory.project import Outline, edit_to_json, manifest_text
+from memory.work import lanes
 from workers.authoring import prompts
 from workers.authoring.conversation import Conversation
+from workers.authoring.sandbox_runs import NotJudged, SandboxRuns
 from workers.authoring.settling import NotSettled
 from workers.authoring.tools import TOOLS
 from workers.authoring.workbench import ToolFailed, Workbench
@@ -50,12 +51,19 @@ MAX_MANIFEST_CHARACTERS = 20_000
 MAX_TOLD = 6000
 
 
-class NotJudged(Exception):
-    """No sandbox worker has judged the proposed edits; worth another attempt."""
+@dataclass(frozen=True)
+class FirstAnswer:
+    """The edits that a model sent with the facts that they bring into the project.
 
+    They are the `calls` of the tool `edit` with which a session on a window that has these `facts`
+    begins. `work` is the piece of work that they come from, which the session continues, and
+    `turns` the number of its answers so far.
+    """
 
-class NotJudgedYet(NotJudged):
-    """The edits may still be judged: asking the model again now would mean paying twice."""
+    calls: Sequence[ToolCall]
+    facts: Collection[int]
+    work: CallSession
+    turns: int
 
 
 def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
@@ -71,29 +79,55 @@ def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
     return window
 
 
-def structure(lane: Lane, user: MemoryUser, entries: Sequence[LogEntry]) -> None:
+def structure(
+    lane: Lane, user: MemoryUser, entries: Sequence[LogEntry], first: FirstAnswer | None = None
+) -> None:
     """Have the model bring the entries into the project, so that the gate accepts it.
 
+    A first answer that the model has given already is used if the entries include all its facts.
     Raises NotSettled if it produces nothing that passes, NotJudged, LeaseLost, and the errors of
     model calls (LanguageModelError).
     """
-    _Session(lane, user, entries).work()
+    if first and not {entry.seq for entry in entries}.issuperset(first.facts):
+        first = None
+    _Session(lane, user, entries, first).work()
+
+
+def describe_project(user: MemoryUser, runs: SandboxRuns, texts: Iterable[str]) -> str:
+    """Return what a question shows of the user's version: manifest, related records and alerts."""
+    bench = Workbench(user, functools.partial(runs.query, user))
+    newest = runs.at.astimezone(zoneinfo.ZoneInfo(user.time_zone)).date()
+    return prompts.project(
+        user,
+        newest,
+        _manifest(bench.outline),
+        records=bench.related(texts),
+        alerts=runs.alerts(user),
+    )
 
 
 class _Session:
     """One window of entries, from the question to the checkpoint."""
 
-    def __init__(self, lane: Lane, user: MemoryUser, entries: Sequence[LogEntry]) -> None:
-        self._work = CallSession(
-            workspace=user.workspace, purpose=LlmPurpose.STRUCTURE, user=user, lane=lane
-        )
-        self._conversation = Conversation(self._work, lane)
-        self._lane, self._user = lane, user
+    def __init__(
+        self,
+        lane: Lane,
+        user: MemoryUser,
+        entries: Sequence[LogEntry],
+        first: FirstAnswer | None,
+    ) -> None:
+        if first:
+            self._work = replace(first.work, purpose=LlmPurpose.STRUCTURE)
+        else:
+            self._work = CallSession(
+                workspace=user.workspace, purpose=LlmPurpose.STRUCTURE, user=user, lane=lane
+            )
+        self._conversation = Conversation(self._work, lane, turns=first.turns if first else 0)
+        self._first = first
+        self._user = user
         self._entries = entries
         self._considered = [entry.seq for entry in entries]
-        # Constraints run as of this moment, not as of the server's day: a log may be imported years
-        # later.
-        self._at = max(entry.occurred_at for entry in entries)
+        self._runs = SandboxRuns(lane, max(entry.occurred_at for entry in entries))
         self._bench = Workbench(user, self._query)
         self._judged = 0
         self._refusals = 0
@@ -113,16 +147,19 @@ class _Session:
             raise
 
     def _talk(self) -> None:
+        if self._first:
+            self._conversation.recall(self._first.calls)
+            self._carry_out_all(self._first.calls)
+            if self._done:
+                return
         self._conversation.tell(prompts.STRUCTURE, self._question())
         most = min(MAX_TURNS, BASE_TURNS + len(self._entries))
         for _ in range(most):
             if self._conversation.characters > MAX_CHARACTERS:
                 break
-            self._refused = False
-            for call in self._conversation.ask(TOOLS):
-                self._carry_out(call)
-                if self._done:
-                    return
+            self._carry_out_all(self._conversation.ask(TOOLS))
+            if self._done:
+                return
         raise NotSettled(
             f"structure: the model did not finish within {most} answers or {MAX_CHARACTERS:,}"
             f" characters; last problem: {self._conversation.last_problem}"
@@ -131,33 +168,16 @@ class _Session:
     def _question(self) -> str:
         zone = zoneinfo.ZoneInfo(self._user.time_zone)
         lines = [prompts.entry(entry, zone, _shown(entry)) for entry in self._entries]
-        newest = self._at.astimezone(zone).date()
-        return prompts.entries(
-            self._user,
-            newest,
-            self._manifest(),
-            "\n".join(lines),
-            records=self._bench.related(entry.content or "" for entry in self._entries),
-            alerts=self._alerts(),
-        )
+        texts = (entry.content or "" for entry in self._entries)
+        return prompts.entries(describe_project(self._user, self._runs, texts), "\n".join(lines))
 
-    def _manifest(self) -> str:
-        outline = self._bench.outline
-        if not outline.domains:
-            return ""
-        held = manifest_text(outline)
-        return _beginning(held, MAX_MANIFEST_CHARACTERS, "look_up searches all of it\n")
-
-    def _alerts(self) -> str:
-        """Return the alerts of the shown version, on the day of the newest entry.
-
-        The stored alerts may belong to an earlier version, and are those of the server's day.
-        """
-        if not retrieval.may_alert(self._user):
-            return ""
-        run = self._have_done(RunKind.PROPOSAL, {"edits": [], "dry_run": True})
-        verdict = (run.output or {}).get("verdict", {})
-        return prompts.alerts(verdict) if verdict.get("day") else ""
+    def _carry_out_all(self, calls: Iterable[ToolCall]) -> None:
+        """Carry out the calls of one answer, up to the one that commits."""
+        self._refused = False
+        for call in calls:
+            self._carry_out(call)
+            if self._done:
+                return
 
     def _carry_out(self, call: ToolCall) -> None:
         if call.problem:
@@ -234,7 +254,8 @@ class _Session:
         raise ToolFailed(_not_committed("\n".join([told, *self._follow_head()])))
 
     def _propose(self, *, commit: bool) -> Run:
-        return self._have_done(
+        return self._runs.complete(
+            self._user,
             RunKind.PROPOSAL,
             {
                 "edits": [edit_to_json(edit) for edit in self._bench.edits],
@@ -255,29 +276,7 @@ class _Session:
 
     def _query(self, code: str) -> Any:
         """Have a query run on the newest version, by a sandbox worker."""
-        run = self._have_done(RunKind.QUERY, {"code": code})
-        if run.outcome != RunOutcome.OK:
-            raise ToolFailed(f"The search failed: {(run.error or {})['message']}")
-        return (run.output or {})["value"]
-
-    def _have_done(self, kind: RunKind, input: dict[str, Any]) -> Run:
-        """Queue a run, unless the lane was lost: its content may then have been redacted."""
-        with transaction.atomic():
-            leases.check(self._lane)
-            run = runs.queue(
-                self._user,
-                kind,
-                RunTrigger.MODEL,
-                checkpoint=self._user.head,
-                instant=self._at,
-                input=input,
-            )
-        runs.wait(run, settings.UAC_GATE_SECONDS)
-        if run.status != RunStatus.DONE:
-            raise NotJudgedYet(
-                f"no sandbox worker finished run {run.pk} within {settings.UAC_GATE_SECONDS:g} s"
-            )
-        return run
+        return self._runs.query(self._user, code)
 
 
 def newest(user_pk: int) -> MemoryUser:
@@ -292,6 +291,13 @@ def unjudged(user: MemoryUser) -> Run | None:
         .exclude(status=RunStatus.DONE)
         .first()
     )
+
+
+def _manifest(outline: Outline) -> str:
+    if not outline.domains:
+        return ""
+    held = manifest_text(outline)
+    return _beginning(held, MAX_MANIFEST_CHARACTERS, "look_up searches all of it\n")
 
 
 def _shown(entry: LogEntry) -> str:

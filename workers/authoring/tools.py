@@ -79,6 +79,8 @@ EDIT = {
     "additionalProperties": False,
 }
 
+EDITS = {"type": "array", "items": EDIT, "minItems": 1}
+
 _OPEN_DOMAIN = Tool(
     "open_domain",
     "Read a domain's classes, and its collections with their newest records.",
@@ -121,7 +123,7 @@ TOOLS = (
         "Apply edits to the project in order. Each is an object with `op` and its fields.",
         _object(
             {
-                "edits": {"type": "array", "items": EDIT, "minItems": 1},
+                "edits": EDITS,
                 "finish": {
                     "type": "boolean",
                     "description": "Whether to `finish` at once if all of them are applied.",

@@ -42,6 +42,8 @@ _OUTSIDE = frozenset(
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 MAX_QUOTED = 80
 _FACTORS = frozenset({"*", "/", "//", "%", "**"})
+# Months of a year, hours of a day, minutes and seconds: as factors they convert units.
+_UNITS = frozenset({"12", "24", "60", "3600", "86400"})
 _INTEGER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _IGNORED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 
@@ -133,8 +135,8 @@ def _operand(
 def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
     """Return whether a token is a whole number that can be a boundary.
 
-    An index, the step of a loop or a factor of another number cannot: no test is expected for the
-    24 in `24 * 60`.
+    An index, a number of steps, a unit or a factor of another number cannot: no test is expected
+    for the 24 in `days * 24` or `24 * 60`.
     """
     token = tokens[place]
     if token.type != tokenize.NUMBER or not _INTEGER.fullmatch(token.string):
@@ -144,12 +146,26 @@ def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
     ]
     further, before, _, after, beyond = [one.string if one else "" for one in around]
     if token.string == "0" and not {before, after} & _COMPARING:
-        return False  # as in `count or 0`, which is neither a day nor an amount
+        return False  # as in `count or 0` or `max(0, count)`, which is neither a day nor an amount
     is_index = after == "]" and before in ("[", "-")
     is_factor = (after in _FACTORS and beyond[:1].isdigit()) or (
         before in _FACTORS and further[:1].isdigit()
     )
-    return not (is_index or is_factor or before in ("+=", "-="))
+    is_unit = token.string in _UNITS and not _FACTORS.isdisjoint((before, after))
+    is_step = before in ("+=", "-=") or _is_range_argument(tokens, place)
+    return not (is_index or is_factor or is_unit or is_step)
+
+
+def _is_range_argument(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
+    """Return whether a number is by itself an argument of `range`."""
+    if tokens[place - 1].string not in ("(", ",") or tokens[place + 1].string not in (")", ","):
+        return False
+    depth = 0
+    for one in range(place - 1, 0, -1):
+        depth += (tokens[one].string in _CLOSING) - (tokens[one].string in _OPENING)
+        if depth < 0:
+            return tokens[one - 1].string == "range"
+    return False
 
 
 def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:

@@ -46,12 +46,13 @@ class MeteredModel:
     """The model of a workspace, for one piece of work. See `interface.LanguageModel`.
 
     It holds no connection and no transaction between calls; each call reads the workspace's
-    settings again. Several threads must not use it at the same time.
+    settings again. Several threads must not use it at the same time. `turn` counts the answers of
+    the piece of work, including those before.
     """
 
-    def __init__(self, work: CallSession) -> None:
+    def __init__(self, work: CallSession, turn: int = 0) -> None:
         self._work = work
-        self._turn = 0
+        self.turn = turn
 
     def complete(
         self,
@@ -67,7 +68,7 @@ class MeteredModel:
         NotConfigured, BudgetExhausted, or TooManyCalls if the limit on concurrent calls leaves no
         room in time.
         """
-        self._turn += 1
+        self.turn += 1
         prompt = {
             "messages": [_message_json(message) for message in messages],
             "tools": [_tool_json(tool) for tool in tools],
@@ -85,7 +86,7 @@ class MeteredModel:
             call = self._admitted(
                 Attempt(
                     model=connection.name,
-                    turn=self._turn,
+                    turn=self.turn,
                     attempt=attempt,
                     prompt=prompt,
                     most=Usage(input_tokens=_tokens(prompt), output_tokens=most),
@@ -102,7 +103,7 @@ class MeteredModel:
 
     def _admitted(self, attempt: Attempt) -> LlmCall:
         """Write the attempt's row as soon as the limits allow one more call."""
-        patience = 1 if self._turn == 1 else PATIENCE
+        patience = 1 if self.turn == 1 else PATIENCE
         deadline = time.monotonic() + patience * settings.UAC_LLM_TURN_SECONDS
         while True:
             try:

@@ -67,7 +67,7 @@ def asked(
     question = (
         prompts.messages(USER, lines, before, before)
         if memorizing
-        else prompts.entries(USER, at.date(), "", lines)
+        else prompts.entries(prompts.project(USER, at.date(), ""), lines)
     )
     return {
         "model": NAME.partition(":")[2],

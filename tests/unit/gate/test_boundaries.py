@@ -20,8 +20,24 @@ LINES = {
     "ratio = today.year * 1.5": [],
     "x = trip.days or 0, range(0), today": [("or", "and")],
     "if (today - trip.on).days == 0: ...": [("0", "1")],
-    # Nobody tests a 25th hour.
-    "if now.hour * 60 + now.minute > 24 * 60: ...": [(">", ">="), ("60", "61")],
+    # Nobody tests a 25th hour, or with units that are none.
+    "if now.hour * 60 + now.minute > 24 * 60: ...": [(">", ">=")],
+    "if (now - taken.at).seconds // 3600 >= 24: ...": [(">=", ">"), ("24", "25")],
+    "hours = (today - trip.on).days * 24 % 60 / 12": [],
+    "if spent > 3 * usual and today.day % 7 == 2: ...": [
+        (">", ">="),
+        ("and", "or"),
+        ("3", "4"),
+        ("7", "8"),
+        ("2", "3"),
+    ],
+    # Neither a number of steps nor the least of an amount.
+    "for month in range(1, 13), range(0), range(0, 24, 2): x = today": [],
+    "for n in range(len(days) - 1), range(f(2), 3): x = today": [("1", "2"), ("2", "3")],
+    "left = max(0, limit - spent), min(spent, 0), today": [],
+    "if max(0, (trip.on - today).days) <= 30: ...": [("<=", "<"), ("30", "31")],
+    "last = trip.on + datetime.timedelta(days=30, hours=24), today": [("30", "31"), ("24", "25")],
+    "SOON = 24; x = today": [("24", "25")],
 }
 
 
