@@ -33,7 +33,7 @@ from memory.work import lanes
 from workers.authoring import prompts, structure
 from workers.authoring.conversation import Conversation
 from workers.authoring.predicted_numbers import edit_calls
-from workers.authoring.sandbox_runs import SandboxRuns
+from workers.authoring.sandbox_runs import NotJudged, SandboxRuns
 from workers.authoring.settling import NotSettled
 from workers.authoring.tools import EDITS
 from workers.checkpointing.findings import Finding
@@ -152,7 +152,7 @@ def memorize(
 
     Returns the edits that the model sent with them, if any, for the structure session that follows.
     Raises NotSettled if the model gives no acceptable facts, LeaseLost, and the errors of model
-    calls (LanguageModelError) and of sandbox runs (NotJudged).
+    calls (LanguageModelError).
     """
     work = CallSession(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE, user=user, lane=lane)
     known = _known(user)
@@ -218,18 +218,21 @@ def _facts(work: CallSession, lane: Lane, slice_: _Slice, part: "_Part") -> Sequ
 def _facts_with_edits(
     work: CallSession, lane: Lane, slice_: _Slice, part: "_Part"
 ) -> _Answer | None:
-    """Ask for facts and edits; return None if the call fails though one for the facts may not."""
+    """Ask for facts and edits; return None if that fails, but a call for the facts alone may not.
+
+    The project is shown with its alerts, so without sandbox workers the facts alone are asked for.
+    """
     user = slice_.user
     runs = SandboxRuns(lane, max(message.occurred_at for message in slice_.messages))
-    question = prompts.messages(
-        user,
-        part.text,
-        slice_.earlier,
-        slice_.known,
-        project=structure.describe_project(
+    try:
+        project = structure.describe_project(
             user, runs, (message.content or "" for message in slice_.messages)
-        ),
-        first=user.last_seq + 1,
+        )
+    except NotJudged as failure:
+        logger.warning("facts_without_edits", user=user.pk, error=str(failure))
+        return None
+    question = prompts.messages(
+        user, part.text, slice_.earlier, slice_.known, project=project, first=user.last_seq + 1
     )
     conversation = Conversation(work, lane)
     conversation.tell(prompts.COMBINED, question)

@@ -135,7 +135,7 @@ def _operand(
 def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
     """Return whether a token is a whole number that can be a boundary.
 
-    An index, a number of steps, a unit or a factor of another number cannot: no test is expected
+    An index, the step of a loop, a unit or a factor of another number cannot: no test is expected
     for the 24 in `days * 24` or `24 * 60`.
     """
     token = tokens[place]
@@ -152,20 +152,7 @@ def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
         before in _FACTORS and further[:1].isdigit()
     )
     is_unit = token.string in _UNITS and not _FACTORS.isdisjoint((before, after))
-    is_step = before in ("+=", "-=") or _is_range_argument(tokens, place)
-    return not (is_index or is_factor or is_unit or is_step)
-
-
-def _is_range_argument(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
-    """Return whether a number is by itself an argument of `range`."""
-    if tokens[place - 1].string not in ("(", ",") or tokens[place + 1].string not in (")", ","):
-        return False
-    depth = 0
-    for one in range(place - 1, 0, -1):
-        depth += (tokens[one].string in _CLOSING) - (tokens[one].string in _OPENING)
-        if depth < 0:
-            return tokens[one - 1].string == "range"
-    return False
+    return not (is_index or is_factor or is_unit or before in ("+=", "-="))
 
 
 def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:

@@ -31,9 +31,8 @@ LINES = {
         ("7", "8"),
         ("2", "3"),
     ],
-    # Neither a number of steps nor the least of an amount.
-    "for month in range(1, 13), range(0), range(0, 24, 2): x = today": [],
-    "for n in range(len(days) - 1), range(f(2), 3): x = today": [("1", "2"), ("2", "3")],
+    # A look-ahead, but not the least of an amount.
+    "for n in range(30), range(0): x = today": [("30", "31")],
     "left = max(0, limit - spent), min(spent, 0), today": [],
     "if max(0, (trip.on - today).days) <= 30: ...": [("<=", "<"), ("30", "31")],
     "last = trip.on + datetime.timedelta(days=30, hours=24), today": [("30", "31"), ("24", "25")],
