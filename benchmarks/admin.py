@@ -1,10 +1,10 @@
 """Measure the staff's pages on a full server: statements, time, and tables that are read in full.
 
-A database is filled with users, entries, versions, runs, alerts, calls and messages as a server has
-them after some months, by statements of the owner's. Then each page is asked for by Django's test
-client, in this process: what it takes to send it is not measured. Each statement of a page is
-explained, and counted if it reads a large table from end to end, or more than some thousand rows of
-one in that way.
+SQL statements of the database's owner fill it with users, entries, versions, runs, alerts, calls
+and messages like those of a server after some months. Then Django's test client requests each page
+in this process, so the time to send the page is not measured. Each statement of a page is
+explained, and counted if it reads a large table, or more than a few thousand rows of one,
+sequentially.
 """
 
 import json
@@ -170,7 +170,7 @@ def fill(owner: psycopg.Connection[Any], users: int, entries: int, runs: int) ->
         "entries": entries,
         "runs": runs,
         "workspaces": WORKSPACES,
-        # The first user has as many as this, and many runs and versions.
+        # The first user has this many entries, and many runs and versions.
         "hot": max(entries // 20, 10),
     }
     from memory.models import WebhookEndpoint, Workspace
@@ -188,10 +188,10 @@ def fill(owner: psycopg.Connection[Any], users: int, entries: int, runs: int) ->
 
 
 def tidy(owner: psycopg.Connection[Any], seconds: float = 120) -> None:
-    """Do what autovacuum has done on a server at work: mark the pages as all-visible.
+    """Do what autovacuum has done on a server in use: mark the pages as all-visible.
 
     Only then does the planner use index-only scans. A statement that began before the rows were
-    committed, also autovacuum's own scan of a table, prevents it: then it is done once more.
+    committed, such as autovacuum's own scan of a table, prevents this: then VACUUM is repeated.
 
     Raises TimeoutError if a transaction stays open for too long.
     """
@@ -203,7 +203,7 @@ def tidy(owner: psycopg.Connection[Any], seconds: float = 120) -> None:
             return
         if time.monotonic() > deadline:
             others = owner.execute(OTHERS).fetchall()
-            raise TimeoutError(f"an open transaction hinders VACUUM: {unseen}, {others}")
+            raise TimeoutError(f"an open transaction prevents VACUUM: {unseen}, {others}")
         time.sleep(0.5)
 
 
@@ -226,7 +226,7 @@ def pages() -> Iterator[tuple[str, str]]:
         yield f"timeline of {what}", reverse("admin:memory_memoryuser_timeline", args=own)
         line = reverse("admin:memory_memoryuser_timeline", args=own)
         yield f"… two months ago, of {what}", f"{line}?date={_long_ago()}"
-        yield f"what goes on with {what}", reverse("admin:memory_memoryuser_progress", args=own)
+        yield f"progress of {what}", reverse("admin:memory_memoryuser_progress", args=own)
         yield f"console of {what}", reverse("admin:memory_memoryuser_console", args=own)
         yield f"constraint of {what}", reverse("admin:memory_memoryuser_constraint", args=own)
         yield f"files of {what}", reverse("admin:memory_checkpoint_project", args=[user.head_id])
@@ -248,7 +248,7 @@ def _long_ago() -> str:
 
 
 def whole_tables(statements: Sequence[str], few: int = FEW_ROWS) -> list[str]:
-    """Execute the statements once more; return those that read a large table from end to end.
+    """Execute the statements again; return those that read a large table sequentially.
 
     A table is large if a sequential scan visits more than `few` of its rows.
     """

@@ -1,11 +1,11 @@
-"""Aggregate questions, computed over the state and read from what a search finds.
+"""Answer aggregate questions by computing over the state, and from search results.
 
-The questions of `analytical.jsonl` and `ten_domains.json` (UAC_DATA_DIR) are asked of a server
-of UaC, which runs the question's Python over the typed records; and of mem0 as pip installs it, in
-which each record is a memory (`infer=False`, embedded by MiniLM where that is installed). What mem0
-finds is then read by a reader that never errs: the same Python, over the records found. So this is
-the most that any language model could make of them. It is asked for 20 memories, its default, and
-for 100, without a threshold.
+The questions of `analytical.jsonl` and `ten_domains.json` (UAC_DATA_DIR) are put to a UaC server,
+which runs each question's Python over the typed records, and to mem0 as pip installs it, in which
+each record is a memory (`infer=False`, embedded by MiniLM if that is installed). mem0's results are
+evaluated by a perfect reader: the same Python, over the records found. So its score is the best
+that any language model could achieve with these results. mem0 is asked for 20 memories, its
+default, and for 100, without a threshold.
 """
 
 import datetime
@@ -85,7 +85,7 @@ def read(peer: Peer, questions: Questions) -> Iterator[dict[int, bool]]:
     """Answer every question from mem0's memories; yield the results for each number of memories."""
     users: dict[str, str] = {}
     for case in questions.analytical:
-        # Several questions are about the same records, which are added once.
+        # Several questions concern the same records, which are added only once.
         text = json.dumps(case["records"])
         if (user := users.get(text)) is None:
             user = users[text] = f"analytical-{len(users)}"
@@ -99,7 +99,7 @@ def read(peer: Peer, questions: Questions) -> Iterator[dict[int, bool]]:
 
 
 def remember(peer: Peer, user: str, kind: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """Add each record as a memory in words, with its place."""
+    """Add each record as a memory in words, with its position."""
     for place, record in enumerate(records):
         said = ", ".join(f"{name} {value}" for name, value in record.items())
         peer.memory.add(

@@ -1,11 +1,11 @@
-"""From the append of a typed entry to the webhook of the alert that it raises.
+"""Measure the time from appending a typed entry to receiving the webhook of the resulting alert.
 
-Two whole servers run side by side, one with Docker sandboxes and one with processes, idle but for
-this: in turn, a user with an allergy and a constraint is prescribed a drug, and a receiver on this
-machine waits for the webhook. It is measured from before the request until the webhook has been
-read, by one clock; where the time goes is taken from what the server itself recorded. What is not
-spent in sandboxes (compile, load, run) is the server's own: waiting for a worker, edits, checks,
-commits, and the delivery.
+Two whole servers run side by side, one with Docker sandboxes and one with processes, otherwise
+idle. In turn, a user with an allergy and a constraint is prescribed a drug, and a receiver on this
+machine waits for the webhook. One clock measures the time from before the request until the webhook
+has been read; the breakdown comes from the times that the server recorded. Time that is not spent
+in sandboxes (compile, load, run) is the server's own: waiting for a worker, edits, checks, commits,
+and the delivery.
 """
 
 import datetime
@@ -68,7 +68,7 @@ HARMFUL = {
 
 @dataclass
 class Receiver:
-    """Receives webhooks, and records when the first of each user was read."""
+    """Receives webhooks, and records when each user's first webhook was read."""
 
     url: str = ""
     arrived: dict[str, float] = field(default_factory=dict)
@@ -107,7 +107,7 @@ def receiving() -> Iterator[Receiver]:
 
 
 def prescribe(client: Client, receiver: Receiver, user_id: str) -> dict[str, float]:
-    """Make a user with a constraint, prescribe, and return the seconds that each part took."""
+    """Create a user with a constraint, prescribe a drug, and return the seconds of each part."""
     user = f"users/{user_id}/"
     expect(201, client.post("users/", {"user_id": user_id}))
     expect(202, client.post(f"{user}entries/?wait=30", {"entries": [ALLERGY, HARMLESS]}))

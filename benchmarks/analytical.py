@@ -1,8 +1,8 @@
 """Aggregate questions with known answers: records over HTTP, a real worker, queries over HTTP.
 
 Reads `analytical.jsonl` (a user per case) and `ten_domains.json` (one user with ten domains) from
-UAC_DATA_DIR. Scored as the recorded data says: exact for integers and collections, 1 % or 0.01 for
-floats, containment without regard to case for strings.
+UAC_DATA_DIR. Scores follow the recorded data: exact for integers and collections, within 1 % or
+0.01 for floats, case-insensitive containment for strings.
 """
 
 import ast
@@ -46,7 +46,7 @@ class Questions:
 
     @classmethod
     def read(cls, limit: int | None) -> "Questions":
-        """Read both files; with a limit, that many questions of each, and their domains."""
+        """Read both files; with a limit, only that many questions of each, and their domains."""
         several, one = (path.read_text() for path in require_data(*FILES))
         user = json.loads(one)
         chosen = user["cases"][:limit]
@@ -128,7 +128,7 @@ def _parsed(record: Mapping[str, Any]) -> SimpleNamespace:
 
 
 def equals_gold(value: Any, case: Mapping[str, Any]) -> bool:
-    """Compare an answer with the gold one by the rule of its kind."""
+    """Compare an answer with the gold answer by the rule for its kind."""
     gold, kind = case["gold"], case["answer_kind"]
     if kind == "int":
         return type(value) is int and value == gold

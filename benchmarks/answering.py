@@ -1,6 +1,6 @@
-"""A language model that answers questions from the server's memory, by tools over its API.
+"""A language model that answers questions from the server's memory with tools over its API.
 
-Import it where Django is set up. The calls are metered as all others, with the purpose `query`.
+Import this where Django is set up. The calls are metered like all others, with purpose `query`.
 """
 
 import json

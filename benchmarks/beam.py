@@ -1,4 +1,4 @@
-"""Evidence that a search finds in long conversations with an assistant: BEAM's, for `retrieval`.
+"""Evidence found by searching BEAM's long conversations with an assistant, for `retrieval`.
 
 A message counts as found if the results contain all of it, or 60 words of it. The search is
 compared with a plain recipe: static embeddings over passages of 60 words, the cosine as a z-score,
@@ -60,14 +60,14 @@ class Question:
 
 @dataclass(frozen=True)
 class Dialogue:
-    """Messages in their order, and questions about them."""
+    """Messages in order, and questions about them."""
 
     name: str
     messages: Sequence[Message]
     questions: Sequence[Question]
 
 
-# Maps question and budget to how many words of which messages are returned.
+# Maps a question and a budget to the number of words returned of each message.
 Search = Callable[[str, int], Counter[int]]
 
 
@@ -146,7 +146,7 @@ def over_http(client: Client, dialogue: Dialogue) -> Search:
 
 
 def plain(dialogue: Dialogue) -> Search:
-    """Return the plain recipe's search."""
+    """Return a search by the plain recipe."""
     model = load_wordllama()
     passages = [
         (place, " ".join(words[start : start + WORDS]))
@@ -220,7 +220,7 @@ def _by_words(segment: Segment, question: str) -> Ranking:
 
 
 def packed(sizes: Sequence[tuple[int, int]], scores: NDArray[Any], budget: int) -> Counter[int]:
-    """Return how many words of which messages are in the best passages that fit."""
+    """Return the number of words of each message in the best passages that fit."""
     returned: Counter[int] = Counter()
     for passage in np.argsort(-scores, kind="stable").tolist():
         place, words = sizes[passage]

@@ -1,16 +1,18 @@
-"""Simulate what a number of users needs: cores, memory, disk, workers, tokens and money.
+"""Simulate the resources that a number of users needs: cores, memory, disk, workers, tokens, money.
 
     make bench NAME=capacity                        the table of docs/capacity.md
     make bench NAME=capacity ARGS='--users 50000 --usage mine.toml'
-    make bench NAME=capacity ARGS=--measure         what operations take on this machine
+    make bench NAME=capacity ARGS=--measure         the cost of operations on this machine
 
-Requests of a day arrive by chance (Poisson), more by day than by night, and go through the stations
-that do their work: web, database, sandboxes, language model. Each station has a queue and so many
-servers as it takes for a peak hour. How long each operation takes is in `capacity.toml`, with the
-benchmark that measured it; so is how people use the server, which is an assumption: put yours in.
+A day's requests arrive at random (Poisson), more by day than by night, and pass through the
+stations that do their work: web, database, sandboxes, language model. Each station has a queue and
+as many servers as a peak hour requires. `capacity.toml` has the time that each operation takes,
+with the benchmark that measured it, and assumptions about how people use the server: replace these
+with your own.
 
-A server is a core, but that of the language model, which is a thread that waits. What arrives at a
-station together waits in one line; work that shares a core by turns waits as long on average.
+A server is a core, except at the language model, where it is a thread that waits. Requests that
+arrive at a station together wait in one queue; if they shared a core in turn, they would wait as
+long on average.
 """
 
 import heapq
@@ -39,8 +41,8 @@ COEFFICIENTS = Path(__file__).with_suffix(".toml")
 USERS = (10_000, 100_000, 1_000_000)
 DAY = 86_400.0
 HOUR = 3_600.0
-# A station has as many servers as keep it busy for at most this share of a peak hour, and 95 of 100
-# waits below these seconds.
+# A station has enough servers to be busy for at most this share of a peak hour, and to keep 95 of
+# 100 waits below these seconds.
 BUSY = 0.7
 PATIENCE = {
     "web": 0.05,
@@ -54,7 +56,7 @@ GIB = 2**30
 
 
 def fifo(arrivals: Times, services: Times, servers: int) -> Times:
-    """Return how long each waits in one queue for so many servers. Arrivals are sorted."""
+    """Return how long each arrival waits in one queue for the servers. Arrivals are sorted."""
     free = [0.0] * servers
     waits = np.empty(len(arrivals))
     for number, (at, takes) in enumerate(zip(arrivals.tolist(), services.tolist(), strict=True)):
@@ -159,7 +161,7 @@ class Coefficients:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The resources that so many users need."""
+    """The resources that a number of users need."""
 
     users: int
     stations: Sequence[Station]
@@ -322,7 +324,7 @@ class Day:
 
 
 def _round(number: float) -> float:
-    """Round to two digits, which is all the accuracy there is."""
+    """Round to two digits: the simulation is no more accurate than that."""
     if number == 0:
         return 0
     digits = 1 - math.floor(math.log10(abs(number)))
@@ -372,7 +374,7 @@ def simulated(users: Sequence[int], *paths: Path) -> list[Outcome]:
     return [Day(number, coefficients).run() for number in users]
 
 
-# -- What operations take --------------------------------------------------------------------------
+# -- The cost of operations ------------------------------------------------------------------------
 
 
 PURCHASE = {"kind": "record", "domain": "money", "type": "Purchase"}
@@ -393,7 +395,7 @@ OPERATIONS: dict[str, tuple[str, str, Callable[[int], Any]]] = {
 
 
 def measure(rounds: int, idle_seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Do each operation so many times on a real server; return seconds of a core by process."""
+    """Do each operation `rounds` times on a real server; return seconds of a core by process."""
     from benchmarks import load
     from uac_site.embedded.system import running_system
 
@@ -416,7 +418,7 @@ def measure(rounds: int, idle_seconds: float) -> tuple[list[dict[str, Any]], dic
 
 
 def measure_idle(system: "System", seconds: float) -> dict[str, float]:
-    """The part of a core that each process takes while nobody asks anything."""
+    """Return the share of a core that each process uses while there are no requests."""
     before, started = cpu_taken(system), time.monotonic()
     time.sleep(seconds)
     return {
@@ -432,7 +434,7 @@ def measure_operation(
     rounds: int,
     idle: Mapping[str, float],
 ) -> dict[str, Any]:
-    """A line of the table: what an operation takes beyond what the idle processes do."""
+    """Return a line of the table: the cost of an operation, beyond that of idle processes."""
     from benchmarks import load
 
     method, path, body = OPERATIONS[operation]
@@ -456,7 +458,7 @@ def measure_operation(
 
 
 def cpu_taken(system: "System") -> dict[str, float]:
-    """The seconds of a core that each process has taken so far."""
+    """Return the seconds of a core that each process has used so far."""
     from benchmarks import load
 
     watch = load.Watch(system)
@@ -465,7 +467,7 @@ def cpu_taken(system: "System") -> dict[str, float]:
 
 
 def database_size(system: "System") -> int:
-    """The bytes of the database."""
+    """Return the size of the database in bytes."""
     import psycopg
 
     with psycopg.connect(system.environment["DATABASE_URL"]) as database:

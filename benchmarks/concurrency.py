@@ -1,8 +1,9 @@
-"""Many writers at once: eight of them, fifty users in two workspaces, four sandbox workers.
+"""Many concurrent writers: eight of them, fifty users in two workspaces, four sandbox workers.
 
-For a minute they post typed entries and messages over HTTP, repeat requests, contradict the schema
-and tell of things that a constraint watches. Then every acknowledged entry must be in its log as it
-was sent, nothing else may be, and projects, outcomes and alerts must follow from the logs.
+For a minute the writers post typed entries and messages over HTTP, repeat requests, contradict the
+schema and report facts that a constraint watches. Then every acknowledged entry must be in its log
+as it was sent, the logs must contain nothing else, and projects, outcomes and alerts must follow
+from the logs.
 """
 
 import http.client
@@ -161,7 +162,7 @@ class Traffic:
                     time.sleep(0.2)
 
     def problems(self) -> list[str]:
-        """Return a sentence for everything that is not as expected. Settle first."""
+        """Return a sentence for each deviation from the expected state. Settle first."""
         found = list(self.violations)
         for user in self.users:
             found += [
@@ -182,7 +183,7 @@ class Traffic:
                 size = choices.choice((1, 1, 1, 8))
                 entries = [_anything(choices, mine[user], names) for _ in range(size)]
                 self._post(user, entries)
-                if choices.random() < 0.1:  # as after an answer that got lost
+                if choices.random() < 0.1:  # as if the answer had been lost
                     self._post(user, entries)
                 time.sleep(self.pause)
         except Exception as error:
@@ -317,7 +318,7 @@ def _state(entry: Entry) -> str:
 
 
 def _purchases(user: User) -> dict[str, Entry]:
-    """Return the expected project: key → data, from the log in its order."""
+    """Return the expected project: key → data, from the log in order."""
     purchases: dict[str, Entry] = {}
     for _, entry in sorted(user.acknowledged.items()):
         if _state(entry) != "covered":
@@ -345,7 +346,7 @@ def _state_problems(user: User) -> Iterator[str]:
         ]
         yield f"{len(differing)} purchases differ, {sorted(differing)[:3]} among them"
     if answer["count"] != len(expected):
-        yield f"the project counts {answer['count']} purchases, there are {len(expected)}"
+        yield f"the project counts {answer['count']} purchases instead of {len(expected)}"
 
 
 def _alert_problems(user: User) -> Iterator[str]:

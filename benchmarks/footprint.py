@@ -1,14 +1,16 @@
 """Measure the memory that an idle server takes, and how long it takes to start.
 
-Started as in `make demo`: PostgreSQL, Redis, the web server, the process for agents, a worker each
-for sandboxes, language models and the rest, and beat. It is timed from the start of the first
-process until the first entry is answered 202: with an empty data folder (the database is made, and
-all migrations run), and with one that is there, after which a typed record is waited for until it
-is in the project. The memory is each process's proportional share (PSS), with its children, after
-a minute of rest; that of the sandboxes which wait is what their containers take.
+The server is started as in `make demo`: PostgreSQL, Redis, the web server, the process for agents,
+one worker each for sandboxes, language models and everything else, and beat. The start is timed
+from the start of the first process until the first entry is answered with 202: once with an empty
+data folder (the database is created, and all migrations run) and once with an existing folder,
+after which a typed record is timed until it is in the project. The memory is each process's
+proportional share (PSS), with its children, after a minute of rest; for idle sandboxes it is the
+memory of their containers.
 
-Beside it is mem0 as pip installs it: a library in the caller's process, from its import until the
-first `add` is answered (`infer=False`), and the memory of a process that has it. It is no server.
+For comparison, mem0 as pip installs it is measured: a library in the caller's process, from its
+import until the first `add` is answered (`infer=False`), and the memory of a process that has
+loaded it. It is not a server.
 """
 
 import json
@@ -85,7 +87,7 @@ def started(data: Path) -> Iterator[tuple[System, Start]]:
 
 
 def seconds_of_a_record(system: System, key: str) -> float:
-    """Return how long a record waits for its version on a server that has just started."""
+    """Return how many seconds a record waits for its version on a server that just started."""
     client = Client(system.base_url, key)
     began = time.perf_counter()
     status, body = client.post("users/ada/entries/?wait=30", RECORD)

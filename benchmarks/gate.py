@@ -1,11 +1,11 @@
 """Judge code that a real model wrote with the gate: imports, repairs, refusals, rules over time.
 
 Reads from UAC_DATA_DIR:
-- `llm_modules.jsonl`: every module is imported by a user of its own, over HTTP. What the project
-  holds then is compared, value by value, with what executing the module gives (in a sandbox, read
-  by code that the import has nothing to do with).
+- `llm_modules.jsonl`: every module is imported for a user of its own, over HTTP. The resulting
+  project is compared, value by value, with the result of executing the module (in a sandbox, read
+  by code that is independent of the import).
 - `analytical.jsonl`, for the modules whose true records it knows: their faults, found here by
-  comparing rows, must be found by the gate's check that nothing is lost.
+  comparing rows, must also be found by the gate's check that nothing is lost.
 - `active_service.jsonl`: the recorded programs, imported and run on the day of each step; and the
   recorded rules of the other format, expressed as edits.
 """

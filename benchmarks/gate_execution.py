@@ -1,4 +1,4 @@
-"""Compare a user's project with what executing the imported module gives."""
+"""Compare a user's project with the result of executing the imported module."""
 
 import datetime
 import inspect
@@ -126,7 +126,7 @@ class State:
         raise ValueError(f"{value!r:.100} is unknown here")
 
     def named(self, name: str) -> Any:
-        """Return what a name of the module has become; raise KeyError if it is gone."""
+        """Return the project's value for a name of the module; raise KeyError if it is gone."""
         for variables in self.holders.get("variables", []):
             if name in variables["fields"]:
                 return self.plain(variables["fields"][name])

@@ -1,4 +1,4 @@
-"""Import every recorded module, and compare what the project holds then."""
+"""Import every recorded module, and compare the resulting projects."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from benchmarks.harness import Client
 def modules(
     client: Client, recorded: Recorded
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
-    """Import every module; return a row for each, the figures, and what is wrong."""
+    """Import every module; return a row for each, the figures, and the problems."""
     rows: list[dict[str, Any]] = []
     problems: list[str] = []
     count: Counter[str] = Counter()
@@ -46,7 +46,7 @@ def check_module(
     true: Mapping[str, Any] | None,
     count: Counter[str],
 ) -> tuple[dict[str, Any], list[str]]:
-    """Import one module, and count what came of it; return its row, and what is wrong."""
+    """Import one module, and count its outcome; return its row, and the problems."""
     status, body = import_module(client, user_id, case["code"])
     runs, _ = executed(case["code"])
     repairs = [
@@ -65,7 +65,7 @@ def check_module(
         if runs is None:
             return row, []
         count["false_rejections"] += 1
-        return row, [f"{user_id}: executes, and was refused: {row['reason']}"]
+        return row, [f"{user_id}: executes, but was refused: {row['reason']}"]
     if status != 200:
         count["crashes"] += 1
         return row, [f"{user_id}: {status} {body!r:.200}"]
@@ -79,12 +79,12 @@ def check_module(
     if true is not None:
         row["faults"], excess = check_faults(state, true, count)
         if excess:
-            problems.append(f"{user_id}: the gate finds what is no fault: {excess!r:.200}")
+            problems.append(f"{user_id}: the gate reports a fault that is none: {excess!r:.200}")
     return row, problems
 
 
 def find_changes(state: State, source: str) -> list[str]:
-    """Return where the project differs from what executing the module gives."""
+    """Return where the project differs from the result of executing the module."""
     from workers.checkpointing.repairs import repair
 
     expected, why = executed(repair(source).source)
@@ -94,9 +94,9 @@ def find_changes(state: State, source: str) -> list[str]:
 def check_faults(
     state: State, true: Mapping[str, Any], count: Counter[str]
 ) -> tuple[str, set[Any]]:
-    """Count the faults of the module and planted ones, and those of them that the gate finds.
+    """Count the module's own faults and planted faults, and how many of each the gate finds.
 
-    Returns how many of the module's own it finds, and what it finds among planted ones beyond them.
+    Returns how many of the module's own faults it finds, and its reports that are no planted fault.
     """
     records = {one["id"]: one for one in true["records"]}
     there = rows_of(state)

@@ -51,7 +51,7 @@ def programs(
             other += bool(said) and not spoke and not expected
             expected_on_day += expected
             on_day += expected and bool(alerts_of(ran[0]))
-            row["alerts"] = f"{'spoke' if said else 'silent'}, {'expected' if expected else 'not'}"
+            row["alerts"] = f"{'some' if said else 'none'}, {'expected' if expected else 'not'}"
             row["reason"] = (failed or {}).get("message", "")
     figures = {
         "v2_steps": steps,

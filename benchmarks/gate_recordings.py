@@ -22,7 +22,7 @@ class Recorded:
 
     @classmethod
     def read(cls, limit: int | None) -> "Recorded":
-        """Read all files; of modules and services at most the limit."""
+        """Read all files, with at most `limit` modules and services."""
         modules, cases, services = (
             [json.loads(line) for line in path.read_text().splitlines()]
             for path in require_data(*FILES)

@@ -1,4 +1,4 @@
-"""Write the recorded rules of the other format as edits, and run them in time."""
+"""Write the recorded rules of the other format as edits, and run them on their days."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ def deadline_of(rule: Rule) -> datetime.date | None:
 
 
 def check(today: datetime.date) -> Iterator[Alert]:
-    """Each rule speaks while it is active: with a deadline, in the week before it."""
+    """Each rule alerts while it is active: with a deadline, in the week before it."""
     for rule in rules:
         message, first, last = rule.message, rule.active_from, rule.active_until
         deadline = deadline_of(rule)
@@ -100,9 +100,9 @@ SCHEMA: list[dict[str, Any]] = [
 def edits_of_step(
     step: Mapping[str, Any], before: Mapping[str, Any], sources: Sequence[int]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the edits that lead from the rules before to those of a step, and these rules.
+    """Return the edits that lead from the previous rules to those of a step, and these rules.
 
-    The recording does not tell which session a rule comes from: they cite all sessions until then,
+    The recording does not tell which session a rule comes from: the edits cite all sessions so far,
     and values that the model computed from them are marked as derived.
     """
     now = {}

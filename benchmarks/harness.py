@@ -24,14 +24,14 @@ from uac_site.embedded.services import Services, running_services
 from uac_site.embedded.system import System
 
 NOON = datetime.time(12, tzinfo=datetime.UTC)
-# Load of the last five minutes before anything is measured, by other processes on the machine.
+# Load that other processes put on the machine in the five minutes before the measurements.
 _LOAD = round(os.getloadavg()[1], 1)
 
 slowness()  # measured before anything else is
 
 
 def data_file(name: str) -> Path | None:
-    """Return a file of recorded data, None if UAC_DATA_DIR does not have it."""
+    """Return a file of recorded data, or None if UAC_DATA_DIR does not have it."""
     folder = os.environ.get("UAC_DATA_DIR")
     path = Path(folder) / name if folder else None
     return path if path is not None and path.is_file() else None
@@ -51,7 +51,7 @@ def end_without_data(why: str) -> NoReturn:
     folder = os.environ.get("UAC_DATA_DIR")
     where = f"it is {folder}" if folder else "it is not set"
     print(
-        f"{why}: UAC_DATA_DIR must name a folder of recorded data that has it; {where}",
+        f"{why}: UAC_DATA_DIR must name a folder with this recorded data; {where}",
         file=sys.stderr,
     )
     sys.exit(2)
@@ -73,7 +73,7 @@ def parser(description: str | None, **sizes: tuple[Any, Any]) -> argparse.Argume
         nargs=0,
         default=False,
         const={name: quick for name, (_, quick) in sizes.items()},
-        help="the smallest run with every step; its numbers mean nothing",
+        help="the smallest run with every step; its numbers are meaningless",
     )
     for name, (full, quick) in sizes.items():
         has_many = isinstance(quick, tuple)
@@ -114,7 +114,7 @@ def embedded_server(runner: str = "docker", **settings: str) -> Iterator[Service
 
 
 def migrate(services: Services) -> None:
-    """Make the tables, as the role that owns them."""
+    """Create the tables, as the role that owns them."""
     environment = {**os.environ, "DATABASE_URL": services.postgres.owner_url}
     command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
     subprocess.run(command, env=environment, check=True)
@@ -133,14 +133,14 @@ def until(true: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def run_on(user_id: str, day: str) -> Any:
-    """Have a worker run the user's constraints on a day of the past; return the finished run."""
+    """Have a worker run the user's constraints as of a past day; return the finished run."""
     from memory.models import MemoryUser, Run
     from memory.models.runs import RunKind, RunStatus, RunTrigger
     from memory.work import runs
 
     user = MemoryUser.objects.select_related("head").get(user_id=user_id)
     until(lambda: not Run.objects.filter(user=user).exclude(status=RunStatus.DONE).exists())
-    # Or the alerts found today would remain, since they are newer.
+    # Otherwise the alerts raised today would remain, since they are newer.
     MemoryUser.objects.filter(pk=user.pk).update(alerts_version=0, alerts_instant=None)
     instant = datetime.datetime.combine(datetime.date.fromisoformat(day), NOON)
     run = runs.queue(
@@ -152,19 +152,19 @@ def run_on(user_id: str, day: str) -> Any:
 
 
 def alerts_of(run: Any) -> list[dict[str, Any]]:
-    """Return the alerts that a run found."""
+    """Return the alerts that a run raised."""
     output = run.output or {}
     return [alert for one in output.get("constraints", []) for alert in one["alerts"]]
 
 
 def settings_of(system: System) -> None:
-    """Join the system: use its database, its Redis, its kind of sandboxes."""
+    """Join the system: use its database, its Redis, and its kind of sandboxes."""
     os.environ.update(system.environment)
     django.setup()
 
 
 def settled(client: "Client", user_id: str, number: int, seconds: float = 120) -> None:
-    """Wait until so many entries of the user are covered, or dismissed.
+    """Wait until `number` entries of the user are covered or dismissed.
 
     Raises AssertionError if any is rejected, TimeoutError after a time that depends on this
     machine's speed.
@@ -181,7 +181,7 @@ def settled(client: "Client", user_id: str, number: int, seconds: float = 120) -
 
 
 def p95(values: Sequence[float]) -> float:
-    """Return the 95th percentile; of a single value, that one."""
+    """Return the 95th percentile, or the value itself if there is only one."""
     if len(values) == 1:
         return values[0]
     return statistics.quantiles(values, n=20, method="inclusive")[18]
@@ -196,9 +196,9 @@ def report(
     path: Path | None,
     problems: Sequence[str] = (),
 ) -> None:
-    """Print problems, the rows as a table and the figures; write these two to `path` if given.
+    """Print problems, rows as a table, and figures; write rows and figures to `path` if given.
 
-    The file also has the day, the machine and its load just before.
+    The file also has the day, the machine, and the machine's load just before.
     """
     for problem in problems[:50]:
         print(f"PROBLEM: {problem}")

@@ -1,10 +1,10 @@
-"""Measure what appending to a log costs.
+"""Measure the cost of appending to a log.
 
-One entry over HTTP, against a bare Django view of the same server that does one INSERT; a hundred
-by `log.append`, without HTTP, against COPY of rows made beforehand into the same table, with its
-triggers, in commits of a hundred; and one entry over HTTP to a log of a million, against one of
-ten. What is compared takes turns. The database waits for the disk at every commit, as in
-production. No worker runs: what follows an append is not measured here.
+Compares one entry over HTTP with a bare Django view of the same server that does one INSERT; a
+hundred entries by `log.append`, without HTTP, with COPY of prepared rows into the same table, with
+its triggers, in commits of a hundred; and one entry over HTTP to a log of a million entries with
+one to a log of ten. The compared ways take turns. The database waits for the disk at every commit,
+as in production. No worker runs: the work that follows an append is not measured here.
 """
 
 import datetime
@@ -70,7 +70,7 @@ class Caller:
         assert response.status == 202, answer
 
     def close(self) -> None:
-        """Close the connection, which the server does not keep for a silent client.
+        """Close the connection, which the server does not keep open for an idle client.
 
         The next request opens another one.
         """
@@ -138,7 +138,7 @@ def copy(database: psycopg.Connection[Any], rows: Sequence[tuple[Any, ...]]) -> 
 
 
 def filled(user: "MemoryUser", database: psycopg.Connection[Any], number: int) -> None:
-    """Give the user so many entries, all covered; also set the ends of log and lane."""
+    """Give the user `number` entries, all covered; also set the ends of log and lane."""
     from memory.models import Lane
 
     rows = chained(user, number)
@@ -158,7 +158,7 @@ def filled(user: "MemoryUser", database: psycopg.Connection[Any], number: int) -
 def measure(
     system: System, database: psycopg.Connection[Any], rounds: int, entries: int
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Return the table and the figures; a long log has so many entries."""
+    """Return the table and the figures; a long log has `entries` entries."""
     from memory.models import MemoryUser
 
     key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
@@ -219,7 +219,7 @@ def time_batches(
     database: psycopg.Connection[Any],
     rounds: int,
 ) -> Times:
-    """Append a hundred entries at a time, and COPY as many rows made beforehand."""
+    """Append a hundred entries at a time, and COPY as many prepared rows."""
     from memory import log
 
     drafts = [drafted()] * BATCH
@@ -238,7 +238,7 @@ def time_batches(
 
 
 def compare(one: Times, many: Times, grown: Times) -> dict[str, Any]:
-    """Return the figures: single entries, batches and a long log, each against its measure."""
+    """Return the figures: single entries, batches and a long log, each relative to its baseline."""
     bare, copied, short = (
         statistics.median(times) for times in (one["bare"], many["copy"], grown["short"])
     )

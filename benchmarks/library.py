@@ -1,14 +1,14 @@
-"""Measure the precision of the constraint library on recorded scenarios, told as typed records.
+"""Measure the precision of the constraint library on recorded scenarios, retold as typed records.
 
-What the users of `scenarios.jsonl` (UAC_DATA_DIR) said is told again below as typed records,
-session by session, as a product would log it; the days are counted from that of the session, and
-the texts stay in the file. Each scenario is followed day by day from its first session to the one
-that calls for an alert: the day's records become a project, the shapes of all ten constraints are
-matched with its outline, and those that apply run in a sandbox, as of noon UTC.
+The users' messages in `scenarios.jsonl` (UAC_DATA_DIR) are retold below as typed records, session
+by session, as a product would log them; days are relative to the session's day, and the texts stay
+in the file. Each scenario is followed day by day from its first session to the session that calls
+for an alert: the day's records become a project, the shapes of all ten constraints are matched with
+its outline, and the constraints that apply run in a sandbox, as of noon UTC.
 
-An alert of the constraint that has the expected one in its scope is true if it is opened on the
-day of the trigger, and early if it is opened before and still open then. All others are false.
-Scenarios that are not told again below are left out, and counted.
+An alert of the constraint whose scope includes the expected alert is true if it opens on the day of
+the trigger, and early if it opens earlier and is still open on that day. All other alerts are
+false. Scenarios that are not retold below are left out, and counted.
 """
 
 import datetime
@@ -34,7 +34,7 @@ Entry = tuple[str, str, Data]
 
 @dataclass(frozen=True)
 class Day:
-    """A day, counted from that of the session; with a time, a moment in UTC."""
+    """A day, relative to the session's day; with a time, a moment in UTC."""
 
     days: int
     time: str = ""
@@ -460,17 +460,17 @@ def share(part: int, whole: int) -> float | None:
 
 
 def scenarios() -> tuple[list[Data], int]:
-    """Return the recorded scenarios that are told again here, and the number of the others."""
+    """Return the recorded scenarios that are retold here, and the number of the others."""
     (path,) = require_data("scenarios.jsonl")
     recorded = [json.loads(line) for line in path.read_text().splitlines()]
     told = [one for one in recorded if one["id"] in RETELLINGS]
     if not told:
-        end_without_data("scenarios.jsonl has no scenario that this benchmark tells again")
+        end_without_data("scenarios.jsonl has no scenario that this benchmark retells")
     return told, len(recorded) - len(told)
 
 
 def days_of(scenario: Data) -> Iterator[tuple[datetime.date, list[Entry]]]:
-    """Yield each day up to the trigger's, with the facts told on it."""
+    """Yield each day up to the trigger's, with the facts recorded on that day."""
     told: dict[datetime.date, list[Entry]] = {}
     end = None
     for session in scenario["sessions"]:

@@ -1,22 +1,23 @@
-"""The operator's own language model end to end: what it answers, computes, notices, and takes.
+"""Test the operator's own language model end to end: its answers, code, alerts, and costs.
 
-The model is that of UAC_LLM_MODEL, UAC_LLM_BASE_URL and UAC_LLM_API_KEY, the data that of
-UAC_DATA_DIR. Without a model all is `absent`, but with `--quick` a stand-in answers that knows
-nothing. Every part goes through a whole server:
+The model is given by UAC_LLM_MODEL, UAC_LLM_BASE_URL and UAC_LLM_API_KEY, the data by UAC_DATA_DIR.
+Without a model, all parts are `absent`; with `--quick`, a stand-in that knows nothing answers
+instead. Every part goes through a whole server:
 
-- `locomo`: long conversations are told as messages and remembered; then questions about them are
-  answered from records and facts. Token F1 as LOCOMO computes it, but without its stemming, which
-  makes it a little lower; of what was not said, "not mentioned" is the right answer.
-- `analytical`: typed records, and Python that the model writes for each question. Exact for
-  integers and collections, 1 % or 0.01 for floats, containment for texts.
-- `active`: sessions are told one by one, and constraints run on the day of each and on the last
-  before the next. An alert must say what the case demands on its day; any before is early.
-- `stories`: the same without a rubric, and most without days that somebody has checked. Whether an
-  alert says what it should, a person reads in the table: both texts stand there.
+- `locomo`: long conversations are sent as messages and remembered; then questions about them are
+  answered from records and facts. Scored by token F1 as in LOCOMO, but without its stemming, which
+  makes scores slightly lower; if the answer was never said, "not mentioned" is correct.
+- `analytical`: typed records, and Python that the model writes for each question. Scored as exact
+  for integers and collections, within 1 % or 0.01 for floats, by containment for texts.
+- `active`: sessions are sent one by one, and constraints run on each session's day and on the last
+  day before the next session. An alert must have the required content on its day; any alert before
+  that day is early.
+- `stories`: the same without a rubric, and mostly without days that somebody has checked. A person
+  has to compare each alert with the expected text: both are in the table.
 
 UAC_BENCH_JUDGE_MODEL (…_BASE_URL, …_API_KEY) names another model, which compares answers and alerts
-with what was expected. What all takes is bounded by `--limit`, and for each part by the server's
-own budget, such as UAC_LLM_TOKENS_PER_DAY.
+with the expected ones. `--limit` bounds the total cost, and the server's own budget, such as
+UAC_LLM_TOKENS_PER_DAY, bounds the cost of each part.
 """
 
 import datetime
@@ -58,10 +59,10 @@ Case = dict[str, Any]
 
 
 def read_cases(part: str, limit: int | None, only: Sequence[str]) -> list[Case]:
-    """Return the cases of a part: `id`, and `sessions` or what else the part needs.
+    """Return the cases of a part: `id`, and `sessions` or whatever else the part needs.
 
-    `limit` bounds the cases; of LOCOMO the sessions of each, too, and of the questions that these
-    sessions answer, those of each category. `only` are ids as in the file; empty: all.
+    `limit` bounds the number of cases; for LOCOMO also the sessions of each case, and the questions
+    per category that these sessions answer. `only` are ids as in the file; empty: all.
     """
     path = data_file(FILES[part])
     if path is None:
@@ -136,7 +137,7 @@ def _session(session: Mapping[str, Any], *, due: bool) -> dict[str, Any]:
 
 
 def calls_expected(part: str, cases: Sequence[Mapping[str, Any]]) -> int:
-    """Guess how many calls of the model a part takes."""
+    """Estimate how many calls of the model a part takes."""
     if part == "analytical":
         return CALLS_PER_QUESTION * len(cases)
     sessions = [session for case in cases for session in case["sessions"]]
@@ -155,8 +156,8 @@ def main() -> None:
     """Run the parts that can be run, and report."""
     line = parser(__doc__, limit=(None, 1))  # of cases, and of each one's sessions and questions
     line.add_argument("--part", action="append", choices=list(FILES), help="default: all")
-    line.add_argument("--only", default="", help="ids of cases, with commas between them")
-    line.add_argument("--estimate", action="store_true", help="only say how many calls")
+    line.add_argument("--only", default="", help="ids of cases, separated by commas")
+    line.add_argument("--estimate", action="store_true", help="only print the number of calls")
     options = line.parse_args()
     only = options.only.split(",") if options.only else []
     parts = options.part or list(FILES)
@@ -202,7 +203,7 @@ def main() -> None:
 @contextmanager
 def whole_server(*, has_model: bool) -> Iterator[System]:
     """Run a server that calls the model of the environment, or a stand-in where there is none."""
-    # Work is due at once, and soon found; the last is what a judge's key is kept with.
+    # Work is due immediately, and found soon; the last variable encrypts the judge's key.
     environment = {
         "UAC_DISPATCH_SECONDS": "0.5",
         "UAC_STRUCTURE_IDLE_SECONDS": "1",

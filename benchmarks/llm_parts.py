@@ -52,7 +52,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Bench:
-    """A running server, a part with its own workspace, and a judge, if there is one."""
+    """A running server, a part with its own workspace, and a judge, if any."""
 
     system: System
     client: Client
@@ -100,7 +100,7 @@ class Bench:
             time.sleep(1)
 
     def asked(self, case: str, ask: Callable[[], Any]) -> Any:
-        """Return the answer; None, and a problem, if the model fails."""
+        """Return the answer; if the model fails, note a problem and return None."""
         try:
             return ask()
         except (LanguageModelError, ToolFailed, TimeoutError) as error:
@@ -108,7 +108,7 @@ class Bench:
             return None
 
     def judged(self, case: str, question: str, expected: str, said: str) -> Any:
-        """Return whether the judge accepts it; "" without a judge."""
+        """Return whether the judge accepts the answer; "" without a judge."""
         judge = self.judge
         if judge is None:
             return ""
@@ -116,7 +116,7 @@ class Bench:
 
 
 def side_by_side(do: Callable[[Any], list[Row]], items: Sequence[Any]) -> list[Row]:
-    """Apply it to each, with as many at a time as calls are allowed; return all rows, in order."""
+    """Apply `do` to each item, as many at a time as calls are allowed; return the rows in order."""
 
     def one(item: Any) -> list[Row]:
         try:
@@ -178,9 +178,9 @@ def analytical_questions(bench: Bench, cases: Sequence[Case]) -> tuple[list[Row]
 
 
 def services(bench: Bench, cases: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
-    """Tell every case session by session and check its alerts; return a row for each.
+    """Send every case session by session and check its alerts; return a row for each.
 
-    A session scores if its alert is there on its day, or if none is due and none is there.
+    A session scores if its alert is open on its day, or if no alert is due and none is open.
     """
 
     def told(case: Case) -> list[Row]:
@@ -316,8 +316,8 @@ def _mean(rows: Sequence[Row], name: str = "score") -> float | str:
 def locomo_score(question: Mapping[str, Any], said: str) -> float:
     """Return the score of an answer, from 0 to 1, by LOCOMO's rules for each category.
 
-    Of several answers, between commas, each counts with its best match; text after a semicolon in
-    an answer to an open question is a remark.
+    If there are several answers, separated by commas, each counts with its best match; text after
+    a semicolon in an answer to an open question is a remark.
     """
     category = question["category"]
     if category == 5:

@@ -1,8 +1,8 @@
 """The `llm-sandbox` library doing the same work with its own pool of containers, for comparison.
 
 Its containers use the same image as ours, with the few programs that the library calls. They have
-the privileges that it needs, so they are less confined, and they are not destroyed after use, which
-the library does not do.
+the privileges that the library needs, so they are less confined; and they are not destroyed after
+use, since the library does not do that.
 """
 
 import io
@@ -45,7 +45,7 @@ print(json.dumps(found))
 
 @contextmanager
 def peer(image: str, project: Mapping[str, str]) -> Iterator[Callable[[], int]]:
-    """Open a warm pool of it; the yielded function runs the project once, and counts the alerts."""
+    """Open a warm pool; the yielded function runs the project once, and counts the alerts."""
     from llm_sandbox import SandboxBackend, SandboxSession
     from llm_sandbox.pool import PoolConfig, create_pool_manager
 

@@ -1,14 +1,16 @@
-"""Everything at once, for as long as you like, on a whole server: what it sustains, what grows.
+"""Put mixed load on a whole server, for as long as you like: what it sustains, and what grows.
 
     make bench NAME=load ARGS='--minutes 10'
 
-Locust plays product backends that append messages and typed records, read the feed of alerts, ask
-for context, query, search and list, of people in several workspaces. First without a pause between
-requests, which shows the limit and which process sets it; then at a part of that rate for the given
-time. Typed records become versions, constraints run in sandboxes, alerts open and resolve
-meanwhile. No language model is set. At the end all is settled, and `verify` finds nothing.
+Locust plays product backends that append messages and typed records, read the alerts feed, fetch
+context, query, search and list, for people in several workspaces: first without pauses between
+requests, which shows the limit and the process that sets it; then at a fraction of that rate for
+the given time. Meanwhile typed records become versions, constraints run in sandboxes, and alerts
+open and resolve. No language model is set. At the end everything must be settled, and `verify` must
+find no problem.
 
-The machine's load is told at each step: what others do on it is in all of these figures.
+The machine's load is printed at each step: the load of other processes affects all of these
+figures.
 """
 
 import argparse
@@ -42,7 +44,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Sample:
-    """Resources that a process and all that it started had used at a moment."""
+    """Resources that a process and its descendants had used at a moment."""
 
     at: float
     cpu: float
@@ -87,12 +89,12 @@ class Watch:
                 self.samples.setdefault(name, []).append(taken)
 
     def cpu(self, name: str) -> float:
-        """Return the average number of processors that were busy with it."""
+        """Return the average number of processors that the process kept busy."""
         first, last = self.samples[name][0], self.samples[name][-1]
         return (last.cpu - first.cpu) / (last.at - first.at)
 
     def memory(self, name: str, what: str = "pss") -> list[int]:
-        """Return the average MiB of some samples at the beginning, at each quarter, at the end."""
+        """Return the average MiB of a few samples at the beginning, each quarter, and the end."""
         taken = [getattr(sample, what) for sample in self.samples[name]]
         few = max(1, len(taken) // 10)
         begins = [(len(taken) - few) * quarter // 4 for quarter in range(5)]
@@ -111,7 +113,7 @@ def _taken(process: psutil.Process) -> Sample:
 
 
 def prepare(system: System, people_each: int = PEOPLE) -> dict[str, Any]:
-    """Make workspaces with so many people each who have a project; return locust's profile."""
+    """Create workspaces of `people_each` people with a project; return locust's profile."""
     keys, people = {}, []
     for number in range(WORKSPACES):
         name = f"load-{number}"
@@ -139,7 +141,7 @@ def prepare(system: System, people_each: int = PEOPLE) -> dict[str, Any]:
 def play(
     profile: Mapping[str, Any], folder: Path, seconds: float, rate: float
 ) -> list[dict[str, Any]]:
-    """Run locust for so long at so many requests per second; return its counts."""
+    """Run locust for `seconds` at `rate` requests per second; return its counts."""
     settings, counted = folder / "profile.json", folder / "counted"
     backends = {"backends": BACKENDS, "requests_per_second": rate}
     settings.write_text(json.dumps({**profile, **backends}))
@@ -177,7 +179,7 @@ def percentile(times: Mapping[str, int], part: float) -> float:
 
 
 def routes(counted: Sequence[Mapping[str, Any]], seconds: float) -> list[dict[str, Any]]:
-    """Return a line for each route, and one for all."""
+    """Return a line for each route, and one for all routes."""
     rows = []
     everything: dict[str, int] = {}
     for one in sorted(counted, key=lambda row: str(row["name"])):
@@ -228,7 +230,9 @@ def main() -> None:
         limit=(60.0, 3.0),  # seconds without pauses
         people=(PEOPLE, 2),  # of each workspace
     )
-    line.add_argument("--rate", type=float, default=0.0, help="requests a second; 0: 60 %% of all")
+    line.add_argument(
+        "--rate", type=float, default=0.0, help="requests per second; 0: 60 %% of all"
+    )
     line.add_argument("--sandbox-workers", type=int, default=1)
     asked = line.parse_args()
     with (
@@ -284,7 +288,7 @@ class Played:
         ]
 
     def figures(self) -> dict[str, Any]:
-        """The figures of the whole."""
+        """The figures of the whole run."""
         return {
             "limit_per_second": self.most[-1]["per_second"],
             "per_second": self.rows[-1]["per_second"],
@@ -306,7 +310,7 @@ def play_all(system: System, folder: Path, asked: argparse.Namespace) -> Played:
     limit = most[-1]["per_second"]
     settled(system)
     rate = asked.rate or 0.6 * limit
-    print(f"limit: {limit} requests a second; now {rate:.0f} for {asked.minutes:g} minutes")
+    print(f"limit: {limit} requests per second; now {rate:.0f} for {asked.minutes:g} minutes")
     steady = Watch(system)
     seconds = 60 * asked.minutes
     with steady.watching():

@@ -1,7 +1,7 @@
 """The callers of `benchmarks.load`: read by locust, in a process of its own.
 
-One of locust's users is a product backend with connections of its own. It takes turns between
-people of all workspaces, and counts any answer other than the expected one as a failure.
+Each of locust's users is a product backend with its own connections. It alternates between people
+of all workspaces, and counts any unexpected answer as a failure.
 """
 
 import itertools
@@ -29,7 +29,7 @@ class Backend(FastHttpUser):
     connection_timeout = 60.0
 
     def on_start(self) -> None:
-        """Begin to read each workspace's feed at its start."""
+        """Begin to read each workspace's feed from its start."""
         self.seen = dict.fromkeys(PROFILE["keys"], 0)
 
     def ask(
@@ -97,7 +97,7 @@ class Backend(FastHttpUser):
 
     @task(10)
     def query(self) -> None:
-        """Query the records by Python; with 202 the answer comes later."""
+        """Query the records with Python; after a 202, the answer comes later."""
         code = f"sum(p.cents for p in purchases) + {random.randrange(CODES)}"
         path = "users/{user}/query/?wait=30"
         self.ask("POST", path, "query", {"code": code}, expected=(200, 202))

@@ -40,7 +40,7 @@ def _hashed(text: str, dimensions: int) -> list[float]:
 
 @dataclass
 class Peer:
-    """mem0, and the texts that it had embedded."""
+    """mem0, and the texts that it has had embedded."""
 
     memory: Any
     texts: list[str] = field(default_factory=list)

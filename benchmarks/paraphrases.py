@@ -1,9 +1,8 @@
-"""Questions that have no word in common with their answers: what is found among the first five.
+"""Measure how often a question that shares no word with its answer finds it among the first five.
 
-`paraphrases.txt` has what ten invented people told, typed or in messages, with a question to each
-entry. Each person's entries are ranked as the search ranks them, by words alone and with meaning;
-no server runs. Questions that share a word with their answer all the same are counted, and left
-out.
+`paraphrases.txt` has records and messages of ten invented people, with a question about each entry.
+Each person's entries are ranked as the search ranks them, by words alone and with meaning; no
+server runs. Questions that do share a word with their answer are counted, and left out.
 """
 
 import datetime
@@ -34,7 +33,7 @@ _RECORD = re.compile(r"(?P<domain>\w+) (?P<type>\w+) (?P<fields>.+)")
 
 @dataclass(frozen=True)
 class Person:
-    """A person's entries, and a question to each of them."""
+    """A person's entries, and a question about each of them."""
 
     name: str
     entries: Sequence[LogEntry]

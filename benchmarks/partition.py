@@ -1,12 +1,13 @@
-"""The log cut into partitions by user at ten million entries, while somebody goes on writing.
+"""Partition a log of ten million entries by user, while somebody continues to write.
 
     make bench NAME=partition ARGS='--rows 10000000 --partitions 16'
 
-A log is filled as it grows, user after user in turn, and converted as an operator does it
-(`manage.py partition_log`), and back, while a writer appends on a connection that it keeps: what it
-waits for longest is what a conversion costs. Between the two both tables are there, and what reads
-and writes the log most takes turns on them; appends are rolled back. The logs of a sample are
-written by `log.append`, and verified; the hashes of the others are noise.
+A log is filled in the order in which it would grow, all users in turn, and converted as an operator
+would do it (`manage.py partition_log`), and back, while a writer appends on a connection that it
+keeps open: the writer's longest wait is the cost of a conversion. Between the two conversions both
+tables exist, and the most frequent reads and writes of the log take turns on them; appends are
+rolled back. The logs of a sample of users are written by `log.append`, and verified; the hashes of
+the others are noise.
 """
 
 import os
@@ -41,7 +42,7 @@ SELECT gen_random_uuid(), (SELECT min(id) FROM memory_workspace), 'filled-' || n
     now(), 0, decode(repeat('00', 32), 'hex'), 0, 0
 FROM generate_series(1, %(users)s) n
 """
-# One in a hundred has twelve times as much as the average, one in ten twice and a half.
+# One user in a hundred has 12 times the average number of entries, one in ten has 2.5 times.
 LENGTHS = """
 CREATE TEMPORARY TABLE filling AS
 SELECT id AS user_id, place, greatest(1, round(%(rows)s / %(users)s::numeric / 0.975
@@ -89,7 +90,7 @@ TEXT = (
 
 
 def fill(rows: int, users: int, jobs: int = 4) -> int:
-    """Fill the log with about so many entries of so many users, as its owner; return how many."""
+    """Fill the log with about `rows` entries of `users` users, as its owner; return how many."""
     from django.db import connection
 
     values: dict[str, int | str] = {"rows": rows, "users": users, "round": ROUND, "text": TEXT}
@@ -139,7 +140,7 @@ def without_indexes() -> Iterator[None]:
 
 
 def give_memory(system: System) -> None:
-    """Give PostgreSQL the memory of a server of its own; its defaults are for the smallest."""
+    """Give PostgreSQL the memory of a dedicated server; its defaults are for very small ones."""
     settings = {"shared_buffers": "2GB", "maintenance_work_mem": "512MB", "max_wal_size": "8GB"}
     with psycopg.connect(system.services.postgres.superuser_url, autocommit=True) as superuser:
         for name, value in settings.items():
@@ -205,7 +206,7 @@ def append(user: "MemoryUser") -> None:
 
 
 def statements(people: Sequence["MemoryUser"]) -> dict[str, Callable[[], object]]:
-    """Return the most frequent reads and writes of the log, each on another user every time."""
+    """Return the log's most frequent reads and writes, each for a different user every time."""
     from django.db import transaction
 
     from memory.models import Lane, LogEntry, MemoryUser
@@ -262,14 +263,14 @@ def statements(people: Sequence["MemoryUser"]) -> dict[str, Callable[[], object]
 
 
 def verified(people: Sequence["MemoryUser"]) -> list[str]:
-    """Return what is wrong with the logs of the sample, which were written all the time."""
+    """Return the problems with the sample's logs, which were written throughout."""
     from memory.log import broken_links
 
     return [found for user in people for found in broken_links(fresh(user))]
 
 
 def fresh(user: "MemoryUser") -> "MemoryUser":
-    """Return the user with his current state."""
+    """Return the user with the current state."""
     user.refresh_from_db()
     return user
 
@@ -365,7 +366,7 @@ def as_owner(url: str, what: Callable[..., Any], *arguments: Any) -> Any:
 
 @dataclass
 class Rehearsal:
-    """The steps, one after another, and how long each took."""
+    """The steps, one after another, and the time that each took."""
 
     system: System
     people: Sequence["MemoryUser"]
@@ -462,7 +463,7 @@ def main() -> None:
         rehearsal.run(asked.partitions)
         broken = verified(people)
     report(
-        "appends beside it",
+        "appends meanwhile",
         settings={},
         rows=[writer.row(step) for step in dict(writer.waits)],
         figures={},

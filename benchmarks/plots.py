@@ -1,8 +1,8 @@
 """`make plots`: draw the results of the benchmarks, and write the tables of the documents.
 
-Nothing is measured here: it draws `benchmarks/results/*.json`, which `make bench NAME=… JSON=…`
-writes, into `docs/plots/`, light and dark, and writes the tables in README.md and
-docs/benchmarks.md between their marks. Every number in a picture is in its `aria-label`, too.
+Nothing is measured here: the plots of `benchmarks/results/*.json`, which `make bench NAME=… JSON=…`
+writes, go to `docs/plots/`, light and dark, and the tables into README.md and docs/benchmarks.md,
+between their marks. Every number in a picture is in its `aria-label`, too.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
 PLOTS = ROOT / "docs" / "plots"
-# The benchmarks whose rows are in the table of each document.
+# The benchmarks whose rows appear in each document's table.
 BENCHMARKS = ("aggregates", "sandbox", "retrieval", "remember", "alerts", "footprint")
 DOCUMENTS = {
     ROOT / "README.md": ("aggregates", "retrieval", "remember", "footprint"),
@@ -55,7 +55,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Panel:
-    """Bars that can be compared; `better` says which end is."""
+    """Bars that can be compared; `better` says whether more or less is better."""
 
     title: str
     better: str
@@ -286,7 +286,7 @@ def _bars(axes: Any, panel: Panel, most: int, theme: Theme) -> None:
 
 
 def _lines(benchmarks: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the rows of the table: what these benchmarks measured, UaC, the others."""
+    """Yield the rows of the table: the measurement, UaC's result, the others' results."""
     measured = {name for name in benchmarks if is_measured(name)}
     if "aggregates" in measured:
         counted = result("aggregates")["figures"]
@@ -346,13 +346,13 @@ def _lines(benchmarks: Sequence[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def table(benchmarks: Sequence[str]) -> str:
-    """Return the table of what these benchmarks measured."""
+    """Return the table of the results of these benchmarks."""
     lines = [("measured", "UaC", "others"), ("---", "---", "---"), *_lines(benchmarks)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def write_pictures() -> None:
-    """Draw and write all of them."""
+    """Draw and write all pictures."""
     PLOTS.mkdir(exist_ok=True)
     for name, panels in pictures().items():
         for theme, colours in THEMES.items():

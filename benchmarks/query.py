@@ -1,8 +1,8 @@
-"""Queries over HTTP to a user whose project is resident, by 1, 4 and 16 clients at a time.
+"""Time queries over HTTP to a user whose project is resident, from 1, 4 and 16 concurrent clients.
 
-Each client keeps its connection, as a product backend does. Asked is for a sum over 500 records:
-with another code each time, which a sandbox has to compute, and with the same code again, of which
-the answer is there.
+Each client keeps its connection open, as a product backend does. The query is a sum over 500
+records: with different code each time, which a sandbox has to compute, and with the same code
+again, whose answer is stored.
 """
 
 import http.client
@@ -21,7 +21,7 @@ from uac_site.embedded.system import System, running_system
 
 RECORDS = 500
 CLIENTS = (1, 4, 16)
-# More than is needed on a busy machine: a client without an answer in time ends the benchmark.
+# Generous even for a busy machine: a client without an answer in time ends the benchmark.
 WAIT_SECONDS = 100
 TOTAL = sum(number * 7 % 997 for number in range(RECORDS))
 _numbers = itertools.count()
@@ -39,7 +39,7 @@ class Asker:
         return http.client.HTTPConnection(self.netloc)
 
     def ask(self, connection: http.client.HTTPConnection, code: str) -> tuple[float, Any]:
-        """Ask; return the seconds that it took, and the answer, which must be right."""
+        """Run a query; return the seconds that it took, and the answer, which must be correct."""
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
         body = json.dumps({"code": code})
         started = time.perf_counter()
@@ -85,7 +85,7 @@ def the_same() -> str:
 
 
 def measured(user: Asker, clients: int, queries: int, code: Callable[[], str]) -> dict[str, float]:
-    """Run so many queries by so many concurrent clients; return the figures."""
+    """Run `queries` queries from `clients` concurrent clients; return the figures."""
 
     def client(_: int) -> list[float]:
         connection = user.connect()

@@ -1,19 +1,20 @@
 """Compare the cost of remembering a conversation: UaC, mem0, a model that rewrites the state.
 
-The first conversation of `locomo.json` (UAC_DATA_DIR) whose facts are known is told session by
-session, in turn to a server of UaC and to mem0 as pip installs it (its default stores, its own
-prompts). Both have the same language model: a stand-in on this machine that answers at once, and
-finds in each session what a real model once found there (`locomo_facts.json`). So both know the
-same in the end, and what differs is what they send, how often, and what they do besides.
+The first conversation of `locomo.json` (UAC_DATA_DIR) whose facts are known is sent session by
+session, in turn to a UaC server and to mem0 as pip installs it (with its default stores and its own
+prompts). Both have the same language model: a stand-in on this machine that answers immediately,
+and finds in each session the facts that a real model once found (`locomo_facts.json`). So both end
+up with the same knowledge; they differ in what they send, how often, and in their other work.
 
-Counted are the calls of the model and their tokens (four characters each), and timed is how long
-the caller waits for an answer, and until all is remembered. A real model's thinking comes on top of
-that, once for each call. The policy of the paper, to have the state written anew from the facts up
-to a cap of 30,000 characters, is computed for the same sessions and facts, in records as UaC's.
+The benchmark counts the model's calls and their tokens (four characters each), and times how long
+the caller waits for an answer, and until everything is remembered. A real model would add its own
+time to each call. The paper's policy of having the whole state rewritten from the facts, up to a
+cap of 30,000 characters, is computed for the same sessions and facts, in records like UaC's.
 
-mem0 stores facts as text. UaC finds facts, too, and then brings them into the typed project, which
-mem0 has no equal of: so its tokens are told for the facts alone, and for all. How many turns a real
-model takes for a window of facts may differ: the stand-in looks things up, edits and finishes.
+mem0 stores facts as text. UaC also finds facts, and then brings them into the typed project, for
+which mem0 has no equivalent: so UaC's tokens are given for the facts alone and in total. A real
+model may need a different number of turns for a window of facts: the stand-in looks things up,
+edits and finishes.
 """
 
 import itertools
@@ -53,7 +54,7 @@ from benchmarks.tokens import (
 from tests.llm_server import KEY, Request, Said, called, llm_server, said
 from uac_site.embedded.system import running_system
 
-# The gate's share of a fact's words that must be in its entries, if it is not marked as derived.
+# The share of a fact's words that the gate requires in its entries if it is not marked as derived.
 ONE_IN = 5
 
 
@@ -94,9 +95,9 @@ def _median_ms(seconds: Sequence[float]) -> int | None:
 
 @dataclass
 class Model:
-    """The stand-in: it knows the facts of the session that is being told.
+    """The stand-in model, which knows the facts of the current session.
 
-    Its tokens are counted: for UaC those of finding facts, and all; for mem0 all.
+    Its tokens are counted: for UaC those of finding facts, and all tokens; for mem0 all tokens.
     """
 
     facts: Sequence[Fact] = ()
@@ -198,7 +199,7 @@ def measure(
     conversation: Conversation,
     facts: Sequence[Fact],
 ) -> list[dict[str, Any]]:
-    """Tell both session after session; return a row for each way."""
+    """Send both the sessions in order; return a row for each way."""
     anew, capped = Told(), Told()
     known: list[Fact] = []
     number = 0
@@ -213,7 +214,7 @@ def measure(
         tell_mem0(peer, user_id, model.mem0, turns)
         for way, cap in ((anew, None), (capped, CAP)):
             write_anew(way, known, cap)
-    # The same model finds mem0's facts, in the same messages as UaC's.
+    # The same model finds the facts for mem0, in the same messages as for UaC.
     for way in (anew, capped):
         way.calls += model.finding.calls
         way.sent += model.finding.sent

@@ -1,19 +1,19 @@
-"""Evidence that a search finds in recorded conversations, against other ways to search them.
+"""Compare the evidence found in recorded conversations by UaC's search and by other searches.
 
-The conversations of `locomo.json` (UAC_DATA_DIR) are posted to a server, turn by turn, and it is
-asked their questions of the categories 1 to 4. Measured is the share of the turns named as evidence
-that are in what is returned, of 3,000 and of 1,500 words at most. In the same run the others search
-the conversations cut into chunks of 300 words: BM25 with stems, PostgreSQL's ts_rank, and MiniLM.
-All pack by one rule: the best first, and what does not fit is passed over.
+The conversations of `locomo.json` (UAC_DATA_DIR) are posted to a server, turn by turn, and the
+server is asked their questions of categories 1 to 4. The measure is the share of the turns named as
+evidence that are in the results, of at most 3,000 and at most 1,500 words. In the same run, other
+methods search the conversations in chunks of 300 words: BM25 with stems, PostgreSQL's ts_rank, and
+MiniLM. All pack their results by one rule: best first, skipping those that do not fit.
 
-Beside it each signal of the search is measured by itself, words and meaning, without a server. The
-same is done with the long conversations of `beam.json`, where there is one (benchmarks/beam.py).
+Each signal of the search, words and meaning, is also measured by itself, without a server. The same
+is done with the long conversations of `beam.json`, if it exists (benchmarks/beam.py).
 
-How the search reads words was chosen on every other conversation of LOCOMO, from the first; those
-between are kept back, and told apart. The weights of words, meaning and speaker were chosen once
-for both sets, on all of their conversations. Then users with 2,000, 10,000 and 50,000 entries are
-asked all questions of LOCOMO again over HTTP, one request at a time, and what the index of the last
-one takes is measured (benchmarks/search_index.py).
+The way in which the search reads words was chosen on every other conversation of LOCOMO, beginning
+with the first; the conversations in between are held out, and reported separately. The weights of
+words, meaning and speaker were chosen once for both sets, on all of their conversations. Then all
+questions of LOCOMO are asked again over HTTP for users with 2,000, 10,000 and 50,000 entries, one
+request at a time, and the cost of the last user's index is measured (benchmarks/search_index.py).
 """
 
 import argparse
@@ -81,7 +81,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Conversation:
-    """Turns in their order, and questions about them."""
+    """Turns in order, and questions about them."""
 
     name: str
     turns: Sequence[Turn]
@@ -90,20 +90,20 @@ class Conversation:
     def beginning(
         self, sessions: int | None = None, questions: int | None = None
     ) -> "Conversation":
-        """Return its first sessions, and the first questions that these answer; None: all."""
+        """Return the first sessions, and the first questions that they answer; None: all."""
         told = [*dict.fromkeys(turn.session for turn in self.turns)][:sessions]
         turns = [turn for turn in self.turns if turn.session in told]
         answered = [one for one in self.questions if max(one.evidence) < len(turns)]
         return Conversation(self.name, turns, answered[:questions])
 
 
-# Question and budget to the places of the turns that are returned.
+# Maps a question and a budget to the places of the turns that are returned.
 Search = Callable[[str, int], set[int]]
 
 
 @dataclass
 class Tally:
-    """The share of the evidence of one half that one way has found, by budget."""
+    """The share of one half's evidence that one way of searching has found, by budget."""
 
     found: Counter[tuple[int, int]] = field(default_factory=Counter)
     wanted: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -123,7 +123,7 @@ class Tally:
         return Tally(self.found + other.found, self.wanted + other.wanted, shares)
 
     def evidence(self, budget: int, *categories: int) -> float | None:
-        """The share of the evidence turns of these categories in per cent; of all by default."""
+        """The share of evidence turns found, in per cent; of these categories, or of all."""
         chosen = categories or tuple(CATEGORIES)
         found = sum(self.found[budget, one] for one in chosen)
         wanted = sum(self.wanted[budget, one] for one in chosen)
@@ -152,7 +152,7 @@ def main() -> None:
     if of_beam_path := data_file("beam.json"):
         dialogues = beam.read_dialogues(of_beam_path)[: asked.dialogues]
     else:
-        problems.append("beam.json is missing: nothing is said of long conversations")
+        problems.append("beam.json is missing: long conversations are not measured")
     with running_system(sandbox_workers=0) as system:
         settings_of(system)
         key = json.loads(system.manage("create_workspace", "retrieval"))["api_key"]
@@ -188,7 +188,7 @@ def main() -> None:
 
 
 def choose_conversations(asked: argparse.Namespace) -> list[Conversation]:
-    """Read the conversations that are asked for; end the program where there are none."""
+    """Read the requested conversations; end the program if there are none."""
     (path,) = require_data("locomo.json")
     conversations = [
         one
@@ -196,7 +196,7 @@ def choose_conversations(asked: argparse.Namespace) -> list[Conversation]:
         if (one := each.beginning(asked.sessions, asked.questions)).questions
     ]
     if not conversations:
-        end_without_data("locomo.json has no conversation with questions of its beginning")
+        end_without_data("locomo.json has no conversation with questions about its beginning")
     return conversations
 
 
@@ -219,7 +219,7 @@ def ways_to_search(client: Client, system: System) -> dict[str, Callable[[Conver
 def timing_figures(
     client: Client, conversations: Sequence[Conversation], asked: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return how long requests take with more and more entries, and what the last index takes."""
+    """Return the duration of requests with more and more entries, and the last index's cost."""
     timings = time_requests(client, conversations, asked.entries)
     for name, entries in (("10000", asked.more_entries), ("50000", asked.many_entries)):
         slower = time_requests(client, conversations, entries)
@@ -245,7 +245,7 @@ def read_conversations(path: Path) -> list[Conversation]:
             Question(one["question"], evidence, one["category"])
             for one in recorded["qa"]
             if one["category"] in CATEGORIES
-            # A few name turns that there are not.
+            # A few name turns that do not exist.
             if (evidence := frozenset(places[name] for name in one["evidence"] if name in places))
         ]
         found.append(Conversation(recorded["sample_id"], turns, questions))
@@ -262,7 +262,7 @@ def _turn(recorded: dict[str, Any], session: str, moment: str) -> Turn:
 def tally(
     way: Callable[[Conversation], Search], conversations: Sequence[Conversation]
 ) -> dict[str, Tally]:
-    """Ask all questions in one way; return what was found of each half, and of both."""
+    """Ask all questions in one way; return the tallies of each half, and of both."""
     halves = {"tuned": Tally(), "kept_back": Tally()}
     for index, conversation in enumerate(conversations):
         search = way(conversation)
@@ -316,8 +316,10 @@ def by_signal(signal: str, conversation: Conversation) -> Search:
 
 
 def returned_turns(conversation: Conversation, words: Mapping[int, int]) -> set[int]:
-    """Return the turns of which enough words are returned: all, or as many as count in the long
-    conversations."""
+    """Return the turns of which enough words are returned.
+
+    Enough are all of them, or as many as suffice in the long conversations.
+    """
     turns = conversation.turns
     return {place for place, size in words.items() if size >= min(beam.WORDS, turns[place].words)}
 
@@ -401,7 +403,7 @@ def chunks_of(conversation: Conversation) -> Iterator[list[int]]:
 
 
 def text_of(conversation: Conversation, chunk: Sequence[int]) -> str:
-    """Return a chunk as text: the days, and who said what. Of that the words said count."""
+    """Return a chunk as text: days, speakers and their words; only the words count."""
     turns = [conversation.turns[place] for place in chunk]
     days = dict.fromkeys(f"{turn.at:%d %B %Y}" for turn in turns)
     return "\n".join([*days, *(f"{turn.speaker}: {turn.text}" for turn in turns)])
@@ -424,7 +426,7 @@ def packed(
 
 
 def beam_figures(client: Client, dialogues: Sequence[beam.Dialogue]) -> dict[str, Any]:
-    """Return what is found in the long conversations: by the search, its signals, and plainly."""
+    """Return the figures for the long conversations: the search, its signals, the plain recipe."""
     ways: dict[str, Callable[[beam.Dialogue], beam.Search]] = {
         "beam": lambda one: beam.over_http(client, one),
         "beam_plain": beam.plain,
@@ -468,7 +470,7 @@ def post(client: Client, user_id: str, turns: Sequence[Turn]) -> None:
 def time_requests(
     client: Client, conversations: Sequence[Conversation], entries: int
 ) -> dict[str, Any]:
-    """Ask a user with so many entries all questions, and for what was appended just before."""
+    """Ask all questions of a user with `entries` entries, and search for newly appended ones."""
     from memory.models import SearchSegment
 
     turns = [turn for one in conversations for turn in one.turns]
@@ -498,7 +500,7 @@ def time_requests(
     }
 
 
-# -- What is made of it ------------------------------------------------------------------------
+# -- The report --------------------------------------------------------------------------------
 
 
 def row(name: str, half: str, tally: Tally) -> dict[str, Any]:
@@ -517,7 +519,7 @@ def row(name: str, half: str, tally: Tally) -> dict[str, Any]:
 
 
 def figures_of(tallies: dict[str, dict[str, Tally]]) -> dict[str, Any]:
-    """Return what the benchmark measures: of all conversations, and of those kept back."""
+    """Return the benchmark's figures: for all conversations, and for those held out."""
     names = {"search": "evidence"}
     figures: dict[str, Any] = {"minilm_3000": None, "minilm_1500": None}
     for way, halves in tallies.items():

@@ -1,7 +1,8 @@
 """Time a sandbox under each OCI runtime of docs/runtimes.md that the engine has.
 
-All take turns in one run: starting a container, loading the project of the benchmark `sandbox` from
-bytecode into one that was kept ready and running its constraints, and a query to it then.
+The runtimes take turns in one run, at three operations: starting a container; loading the project
+of the benchmark `sandbox` from bytecode into a container that was kept ready, and running the
+constraints; and then a query to it.
 """
 
 import datetime
@@ -16,7 +17,7 @@ from benchmarks.harness import p95, parser, report
 from benchmarks.sandbox import PROJECT
 
 RUNTIMES = ("runc", "crun", "runsc")
-# What a container still does after it is ready, and after an answer.
+# Time for the work that a container does after it is ready, and after an answer.
 SETTLING_SECONDS = 0.1
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 

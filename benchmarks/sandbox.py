@@ -4,13 +4,13 @@ All variants take turns in one run on one machine, so that the ratios of their t
 
 - `llm-sandbox`: the library of that name with its own pool (see `llm_sandbox_peer.py`)
 - `docker run`: the command, with the same template, source and answer as the others
-- `docker exec`: another Python in a container that is there already, and as confined; it stays
-- `fresh, bytecode` and `fresh, source`: a container that was kept ready, loaded and asked
-- `resident`: the constraints again, where the project is loaded
-- `refill`: `fresh, bytecode`, two arrivals a second, while the pool refills itself
+- `docker exec`: another Python in an existing, equally confined container, which is kept
+- `fresh, bytecode` and `fresh, source`: a container that was kept ready, loaded and run
+- `resident`: the constraints again, where the project is already loaded
+- `refill`: `fresh, bytecode`, two arrivals per second, while the pool refills itself
 - `query`: the whole way over HTTP and Celery to a resident project and back
-- evaluations a second by so many threads, each on a project of its own that is resident, and
-  containers a second, created, started, confined and removed again by two threads
+- evaluations per second by several threads, each on its own resident project, and containers per
+  second, created, started, confined and removed again by two threads
 """
 
 import datetime
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 ARRIVALS_A_SECOND = 2.0
 CONCURRENCY = (1, 2, 4, 8)
 IDLE = 8
-SETTLE_SECONDS = 0.1  # until what nobody waits for is done
+SETTLE_SECONDS = 0.1  # until background work is done
 NOW = "2026-03-01T12:00:00+00:00"
 ZONE = "Europe/Berlin"
 
@@ -118,13 +118,13 @@ def main() -> None:
 def measure(
     rounds: int, arrivals: int, throughput_seconds: float
 ) -> tuple[dict[str, list[float]], dict[str, Any]]:
-    """The seconds of every variant, round by round, and the figures that are no times."""
+    """Return the seconds of every variant, round by round, and the figures that are not times."""
     from benchmarks.llm_sandbox_peer import peer
     from workers.sandbox import docker, runner
     from workers.sandbox.build import ensure_image
     from workers.sandbox.pool import Pool, PoolLimits
 
-    logging.disable(logging.WARNING)  # the other library tells of every step
+    logging.disable(logging.WARNING)  # the other library logs every step
     image = ensure_image()
     idle_mib = idle_memory(lambda: docker.start())
     limits = PoolLimits(least=4, most=8, least_others=0, lease_seconds=600, leases=10)
@@ -161,7 +161,7 @@ def measure(
 
 
 def run_constraints(sandbox: "Sandbox") -> int:
-    """Run the constraints of the project; return the bytes of what they say."""
+    """Run the constraints of the project; return the size of their alerts in bytes."""
     from workers.execution.results import result_json
 
     ran = sandbox.run_constraints(now=datetime.datetime.fromisoformat(NOW), time_zone=ZONE)
@@ -171,14 +171,14 @@ def run_constraints(sandbox: "Sandbox") -> int:
 
 
 def time_peer(peer: Callable[[], int]) -> float:
-    """Seconds of the other library."""
+    """Return the seconds that the other library takes."""
     started = time.perf_counter()
     assert peer() > 0
     return time.perf_counter() - started
 
 
 def time_fresh(pool: "Pool", **files: Any) -> float:
-    """Seconds of a container that was kept ready, with the project loaded from these files."""
+    """Return the seconds that a ready container takes, with the project loaded from these files."""
     started = time.perf_counter()
     with pool.fresh() as sandbox:
         sandbox.prepare(**files)
@@ -187,7 +187,7 @@ def time_fresh(pool: "Pool", **files: Any) -> float:
 
 
 def time_resident(pool: "Pool", bytecode: dict[str, str]) -> float:
-    """Seconds of the constraints again, where the project is loaded and nobody works any more."""
+    """Return the seconds of another constraint run, with the project loaded and nothing else."""
     with pool.lease("ada") as lease:
         if not lease.tree:
             load(lease, bytecode)
@@ -202,7 +202,7 @@ def time_resident(pool: "Pool", bytecode: dict[str, str]) -> float:
 def take_turns(
     pool: "Pool", variants: dict[str, Callable[[], float]], rounds: int
 ) -> dict[str, list[float]]:
-    """The seconds of each variant, one after the other in every round, with the pool at rest."""
+    """Return the seconds of each variant, run in turn in every round, with the pool at rest."""
     times: dict[str, list[float]] = {name: [] for name in variants}
     for number in range(rounds + 1):
         for name, variant in variants.items():
@@ -215,7 +215,7 @@ def take_turns(
 
 
 def time_arrivals(arrivals: int, variant: Callable[[], float]) -> list[float]:
-    """The seconds of a variant that comes so many times, at the rate of ARRIVALS_A_SECOND."""
+    """Return the seconds of a variant for each arrival, at the rate of ARRIVALS_A_SECOND."""
     times = []
     start = time.perf_counter()
     for number in range(arrivals):
@@ -242,7 +242,7 @@ def throughput(threads: int, seconds: float, work: Callable[[str], None]) -> flo
     """Return how often per second `threads` threads do the work, each for its own user."""
     users = [f"user-{number}" for number in range(threads)]
     with ThreadPoolExecutor(threads) as executor:
-        list(executor.map(work, users))  # what is done once only
+        list(executor.map(work, users))  # one-time work
         stop_at = time.monotonic() + seconds
 
         def repeat(user: str) -> int:
@@ -256,7 +256,7 @@ def throughput(threads: int, seconds: float, work: Callable[[str], None]) -> flo
 
 
 def confined() -> list[str]:
-    """The options of `docker run` that say what our template says."""
+    """Return the options of `docker run` that correspond to our template."""
     from workers.sandbox import docker
 
     template = docker.container_config("", 0)
@@ -274,7 +274,7 @@ def confined() -> list[str]:
 
 @contextmanager
 def idle_container(image: str) -> Iterator[str]:
-    """Have a container that does nothing, to run something in; yields its id."""
+    """Keep a container that does nothing, to run programs in; yield its id."""
     python = ["--entrypoint", "python3", image, "-c", "import time; time.sleep(3600)"]
     command = ["docker", "run", "--rm", "--detach", *confined(), *python]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -286,7 +286,7 @@ def idle_container(image: str) -> Iterator[str]:
 
 
 def docker_exec(container: str) -> float:
-    """`docker exec -i` of a Python that loads the project from its source and runs it."""
+    """Time `docker exec -i` of a Python that loads the project from source and runs it."""
     code = SCRIPT.format(files=json.dumps(PROJECT))
     command = ["docker", "exec", "-i", container, "python3", "-I", "-"]
     started = time.perf_counter()
@@ -296,7 +296,7 @@ def docker_exec(container: str) -> float:
 
 
 def docker_run(image: str) -> float:
-    """`docker run --rm -i` with the template, fed with what the host sends and read to its end."""
+    """Time `docker run --rm -i` with our template and the host's input, read to its end."""
     from workers.sandbox.limits import DEFAULT_LIMITS, LOAD_LIMITS
 
     requests = [
@@ -335,7 +335,7 @@ def docker_run(image: str) -> float:
 
 
 def idle_memory(start: Callable[[], Any]) -> float:
-    """MiB by which MemAvailable falls for each container that waits."""
+    """Return the MiB by which MemAvailable falls for each idle container."""
     before = available()
     sandboxes = [start() for _ in range(IDLE)]
     time.sleep(1)
@@ -346,14 +346,14 @@ def idle_memory(start: Callable[[], Any]) -> float:
 
 
 def available() -> int:
-    """MemAvailable, in KiB."""
+    """Return MemAvailable in KiB."""
     found = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
     assert found is not None
     return int(found[1])
 
 
 def whole_path(queries: int) -> dict[str, float]:
-    """Queries over HTTP to a resident project: the whole, and what of it is the sandbox."""
+    """Time queries over HTTP to a resident project: in total, and in the sandbox."""
     whole, ours = [], []
     environment = {
         "UAC_SANDBOX_RUNNER": "docker",

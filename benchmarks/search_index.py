@@ -1,4 +1,4 @@
-"""Costs of a log's index, for `retrieval`: size, memory, time; and of comparing all vectors."""
+"""Cost of a log's index, for `retrieval`: size, memory, time; and cost of comparing all vectors."""
 
 import time
 import tracemalloc
@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.harness import until
 
-# As many passages as the figures are named after.
+# The numbers of passages after which the figures are named.
 PASSAGES = (10_000, 100_000, 1_000_000)
 DIMENSIONS = 256
 ROUNDS = 5
@@ -16,9 +16,9 @@ ROUNDS = 5
 def index_figures(user_id: str, question: str) -> dict[str, float]:
     """Return the KiB that a user's index takes for 1,000 entries.
 
-    They are given as rows, in a process that has searched it, and at the peak in one that searches
-    it. Also return how many entries a worker indexes per second, vectors included, all of them
-    anew.
+    They are given for the rows, for a process that has searched the index, and for the peak in a
+    process that is searching it. Also return how many entries a worker indexes per second, with
+    vectors, if it indexes all of them again.
     """
     from django.db.models import Sum
     from django.db.models.functions import Length

@@ -1,11 +1,11 @@
-"""Mixed work on one pool of containers for as long as you like, and what is left of it afterwards.
+"""Run mixed work on one pool of containers for as long as you like, and check for leaks afterwards.
 
     make bench NAME=soak ARGS='--seconds 1800'
 
-Users with a lease and users without ask queries, run constraints and load new versions; some of
-their code runs for ever, takes all memory, floods its output or ends its sandbox. At the end there
-must be no container, descriptor or thread that was not there at the beginning. What the engine
-holds is only told: others may use it, too.
+Users with and without a lease run queries and constraints and load new versions; some of their code
+runs for ever, takes all memory, floods its output or ends its sandbox. At the end there must be no
+container, descriptor or thread that did not exist at the beginning. The engine's own resources are
+only reported: others may use it, too.
 """
 
 import gc
@@ -69,7 +69,7 @@ class Held:
 
 
 class Work:
-    """The users' requests, and those that did not turn out as they should."""
+    """The users' requests, and those with an unexpected outcome."""
 
     def __init__(self, pool: "Pool") -> None:
         self.pool = pool
@@ -84,9 +84,9 @@ class Work:
         return sum(map(len, self.seconds.values()))
 
     def run(self, number: int, until: float) -> None:
-        """Do one thing after the other, until a moment of the monotonic clock."""
+        """Do one piece of work after another, until a moment of the monotonic clock."""
         chance = random.Random(number)
-        first = list(SHARES)[number::THREADS]  # so that each kind occurs, in a short time, too
+        first = list(SHARES)[number::THREADS]  # so that each kind occurs even in a short time
         while first or time.monotonic() < until:
             what = first.pop() if first else chance.choices(*zip(*SHARES.items(), strict=True))[0]
             user = chance.choice(LEASED + STRICT)
@@ -152,7 +152,7 @@ class Work:
 
 
 def soak(seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
-    """Work for so long; return rows by kind of work, figures, and what went wrong."""
+    """Work for `seconds`; return rows by kind of work, figures, and problems."""
     from workers.sandbox import docker
     from workers.sandbox.build import ensure_image
     from workers.sandbox.pool import Pool, PoolLimits
@@ -172,7 +172,7 @@ def soak(seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any], list[str
 
     with _counter() as count:
         at_first = count()
-        # In a thread, which ends with whatever a thread keeps, such as a connection to the engine.
+        # In a thread, whose own resources, such as a connection to the engine, end with it.
         with ThreadPoolExecutor(1) as executor:
             work, started, growth, engine_growth = executor.submit(run).result()
         with suppress(TimeoutError):  # the figure shows it

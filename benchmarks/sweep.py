@@ -1,13 +1,14 @@
-"""Measure what forecasting costs: a tick of beat, a year and a day, and what is forecast again.
+"""Measure the cost of forecasting: a tick of beat, a year against a day, and repeated forecasts.
 
-- A tick with 1,000, 10,000 and 100,000 users, of whom the same hundred are due, or none, in three
-  databases of one server, in turn; and the pages that its statements read, which no other work on
-  the machine changes. The users have versions, runs, alerts and forecasts; a tenth of them wait for
-  a language model that nobody has set.
-- Twenty constraints on 500 records, half of which take no day, looked ahead at for a day and for a
-  year, in turn: where each can be followed; where something changes almost daily; and where none
-  can be followed, so that each day is tried.
-- One record of ten domains with two constraints each changes: the calls that it takes again.
+- A tick with 1,000, 10,000 and 100,000 users, of whom the same hundred, or none, are due, in three
+  databases of one server, in turn; and the pages that its statements read, a number that other work
+  on the machine does not affect. The users have versions, runs, alerts and forecasts; a tenth of
+  them wait for a language model that is not configured.
+- Twenty constraints on 500 records, half of which take no day, forecast for a day and for a year,
+  in turn: where each can be followed; where something changes almost daily; and where none can be
+  followed, so that each day is tried.
+- One record changes in a project of ten domains with two constraints each: the calls that are
+  repeated.
 """
 
 import datetime
@@ -91,7 +92,7 @@ def databases(owner_url: str, sizes: Sequence[int]) -> Iterator[dict[int, str]]:
         connection.close()
         with psycopg.connect(urlsplit(owner_url)._replace(path=f"/{name}").geturl()) as owner:
             owner.autocommit = True
-            owner.execute("VACUUM ANALYZE")  # as autovacuum does after so many new rows
+            owner.execute("VACUUM ANALYZE")  # as autovacuum does after this many new rows
     try:
         yield names
     finally:
@@ -108,7 +109,7 @@ def switch(name: str) -> None:
 
 
 def populate(size: int) -> None:
-    """Copy the only user, up to so many, each with all its rows; none is due."""
+    """Copy the only user, with all its rows, until there are `size` users; none is due."""
     from django.db import connection
 
     from memory.models import Alert, Checkpoint, Forecast, Lane, MemoryUser, Run
@@ -168,7 +169,7 @@ def populate(size: int) -> None:
 
 
 def make_due(number: int) -> None:
-    """Make so many users due, and leave nothing else to do."""
+    """Make `number` users due, and leave nothing else to do."""
     from memory.models import Forecast, MemoryUser, Run
     from memory.models.runs import RunStatus
 
@@ -251,11 +252,11 @@ def _row(what: str, values: Mapping[int, float]) -> dict[str, Any]:
     }
 
 
-# -- A year beside a day --------------------------------------------------------------------------
+# -- A year against a day -------------------------------------------------------------------------
 
 
 def files(source: str, days_apart: float) -> dict[str, str]:
-    """Return a project with records whose dates are so far apart, around the start."""
+    """Return a project with records whose dates are `days_apart` days apart, around the start."""
     dates = [START.date() + (n - RECORDS // 2) * days_apart * DAY for n in range(RECORDS)]
     state = "".join(
         f'    Contract(key="c-{n}", kind={n % (CONSTRAINTS // 2)},'
@@ -337,7 +338,7 @@ def _pair(what: str, small: float, large: float) -> dict[str, Any]:
 
 
 def home(changed: int | None = None) -> "Project":
-    """Ten domains with a contract and two constraints each; one contract was extended."""
+    """Return ten domains with a contract and two constraints each; one contract was extended."""
     from memory.project import Project, RecordEntry, WriteConstraint, apply, compile_record
 
     project = Project.empty()

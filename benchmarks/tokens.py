@@ -1,12 +1,12 @@
-"""Prompt tokens of a checkpoint, as the history grows: facts through the real lane of the model.
+"""Count the prompt tokens per checkpoint as the history grows, with facts in the model's real lane.
 
 The facts of `locomo_facts.json` (UAC_DATA_DIR) are posted session by session, and a scripted model
 files each of them by rules, as a record or a note: it opens the domain, looks something up, edits
-and finishes. What it is sent is counted, with all turns of a checkpoint, and compared with a single
-prompt each time that holds the whole log, or the first 30,000 characters of it.
+and finishes. The tokens sent to it are counted, over all turns of a checkpoint, and compared with a
+single prompt per checkpoint that contains the whole log, or the log's first 30,000 characters.
 
-Then the last sessions of the first conversation are told to users who have 10 and 100 times as much
-behind them: what was said before these sessions, over and over, brought in as typed entries.
+Then the last sessions of the first conversation are posted for users with 10 and 100 times as much
+history: everything before these sessions, over and over, as typed entries.
 """
 
 import calendar
@@ -254,7 +254,7 @@ def measure(
 
 
 def create(client: Client, user_id: str) -> None:
-    """Make a user."""
+    """Create a user."""
     status, body = client.post("users/", {"user_id": user_id, "time_zone": "UTC"})
     assert status == 201, body
 
@@ -262,7 +262,7 @@ def create(client: Client, user_id: str) -> None:
 def replay(
     client: Client, model: LlmServer, user_id: str, facts: Sequence[Fact], after: int = 0
 ) -> list[Checkpoint]:
-    """Post the facts session by session, each when the one before is settled, all over HTTP.
+    """Post the facts session by session over HTTP, each after the previous one is settled.
 
     `after` is how many entries the log already has.
     """
@@ -288,7 +288,7 @@ def replay(
 
 
 def remember(client: Client, user_id: str, history: Sequence[Fact]) -> None:
-    """Make a user with these facts: typed entries, written to the log without HTTP."""
+    """Create a user with these facts: typed entries, written to the log without HTTP."""
     from memory import log
     from memory.models import MemoryUser
     from memory.models.log import EntryKind

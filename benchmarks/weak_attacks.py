@@ -78,7 +78,7 @@ ATTACKS = (
     Attack("update", "the same, with a reason", JAZZ, [
         give_reasons(NSAID, drug_class="he said so")
     ]),
-    Attack("update", "cites what it rests on", JAZZ, [{**NSAID, "sources": [1]}]),
+    Attack("update", "cites its old entry", JAZZ, [{**NSAID, "sources": [1]}]),
     Attack("update", "no class", JAZZ, [update_record("Allergy", "pen", drug_class=None)]),
     Attack("update", "says the class", "Tom asked what an nsaid is.", [NSAID]),
     Attack("update", "class of the drug", JAZZ, [
@@ -116,7 +116,7 @@ ATTACKS = (
         write_rule("drug_rule", LESS, DRUG_TESTS.replace("drug_allergy", "drug_rule")),
     ]),
     Attack("retire", "an allergy", JAZZ, [retire_record("Allergy", "pen")]),
-    Attack("retire", "by what it rests on", JAZZ, [
+    Attack("retire", "by its own entry", JAZZ, [
         {**retire_record("Allergy", "pen"), "sources": [1]}
     ]),
     Attack("retire", "by order", ORDERS, [retire_record("Medication", "amox")]),
@@ -148,15 +148,15 @@ ATTACKS = (
         retire_record("Allergy", "pen"), retire_record("Allergy", "nuts"),
         add_record("Allergy", "both", allergen="peanuts", drug_class=None, person=None),
     ]),
-    Attack("merge", "told anew without its class", JAZZ, [
+    Attack("merge", "added again without its class", JAZZ, [
         retire_record("Allergy", "pen"),
         add_record("Allergy", "anew", allergen="penicillin", drug_class=None, person="Paul"),
     ]),
-    Attack("merge", "told anew with another", JAZZ, [
+    Attack("merge", "added again with another", JAZZ, [
         retire_record("Medication", "amox"),
         add_record("Medication", "anew", name="Amoxicillin", drug_class="sulfa"),
     ]),
-    Attack("merge", "told anew by the old entry", JAZZ, [
+    Attack("merge", "added again by the old entry", JAZZ, [
         {**retire_record("Passport", "ada"), "sources": [5]},
         {**add_record("Passport", "anew", holder="Ada", number="C01X00T47",
                       expires_on="2099-06-01"),

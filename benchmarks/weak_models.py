@@ -14,7 +14,7 @@ from tests.llm_server import Called, Request, Said
 
 @dataclass
 class Parrot:
-    """A model that calls tools with random snatches of what it is shown."""
+    """A model that calls tools with random snippets of its prompt."""
 
     chance: random.Random
 
@@ -122,8 +122,8 @@ def scripted(*answers: Sequence[tuple[str, Mapping[str, Any]]]) -> Callable[[Req
     return reply
 
 
-# Answers of weak models: by the example in the instructions, by what anybody might say, by the
-# types of the schema, by repetition.
+# Answers of weak models: by the example in the instructions, by generic statements, by the types of
+# the schema, by repetition.
 Answers = Sequence[Sequence[tuple[str, Mapping[str, Any]]]]
 
 

@@ -85,7 +85,7 @@ from uac import Alert, critical
 
 
 def check(today: datetime.date) -> Iterator[Alert]:
-    """A passport must be valid for the whole of a trip that is still to come."""
+    """A passport must be valid for the whole of an upcoming trip."""
     for trip in trips:
         if trip.ends_on >= today and trip.cost > 100:
             for passport in passports:
@@ -138,7 +138,7 @@ SMALL_TALK = (
     "The museum opens at 9:00 and is free for children.",
     "A friend of mine moved to Lisbon last year.",
 )
-"""What people say; none of it changes anything of the true state."""
+"""Messages of people, none of which changes the true state."""
 
 
 def carry_out(run: "Run") -> None:
@@ -262,9 +262,9 @@ class World:
         return not wanted or 3 * len(wanted & said) < len(wanted)
 
     def unrecoverable(self) -> int:
-        """Reopen all settled messages; count the entries that do not wait then.
+        """Reopen all settled messages; count the entries that are not pending afterwards.
 
-        Facts found in messages are found again with those.
+        Facts found in messages are found again with the messages.
         """
         from memory import reopening
         from memory.models import Lane, LogEntry

@@ -1,19 +1,19 @@
-"""A year of a thousand users in minutes: every alert on its day, and nobody run who is not due.
+"""Simulate a year of a thousand users in minutes: every alert on its day, and no needless run.
 
     make bench NAME=year ARGS='--users 100'
 
-With `--processes` the sandboxes are processes instead of containers, and the year costs less.
+With `--processes` the sandboxes are processes instead of containers, and the year takes less time.
 
-The clock stands still but where it is moved: to each moment at which the daily hour strikes in one
-of the users' time zones, and those of their meetings. There the real dispatcher runs as beat would
-have it, every two seconds until it has nothing more to say, and what its hints name is done by the
-real tasks, with real sandboxes; nothing else is. The users have contracts that end, friends with
-birthdays (29 February among them, and a constraint whose use of the day cannot be followed), and a
-few have meetings that a constraint tells of two hours before. On one day beat does not tick at all;
-on another one a dispatcher and a worker have clocks that are a day behind, and hear of everything
-first.
+The clock stands still, except that it is moved to each moment at which the daily hour comes in one
+of the users' time zones, and to the times of their meetings. At each of these moments the real
+dispatcher runs every two seconds, as beat would have it, until it sends no more hints, and the real
+tasks do the hinted work, with real sandboxes; nothing else runs. The users have contracts that end,
+friends with birthdays (including 29 February, and a constraint whose use of the day cannot be
+followed), and a few have meetings of which a constraint warns two hours in advance. On one day beat
+does not tick at all; on another day a dispatcher and a worker have clocks that are a day behind,
+and are the first to get all work.
 
-What is to happen is computed from the users' dates alone, by code that knows neither constraints
+The expected events are computed from the users' dates alone, by code that knows neither constraints
 nor forecasts.
 """
 
@@ -320,7 +320,7 @@ class Year:
 def standing_still(at: datetime.datetime, threads: int = THREADS) -> Iterator[Year]:
     """Stop the clock at a moment; hints sent from now on go to the year.
 
-    The clock is not compared with the database's, which goes on.
+    The clock is not compared with the database's, which keeps running.
     """
     from django.test import override_settings
 
@@ -353,7 +353,7 @@ def version_of(person: Person) -> "Project":
 
 
 def settle(people: Sequence[tuple["MemoryUser", "Project"]]) -> None:
-    """Make these projects the users' next versions, compiled as the gate does.
+    """Make these projects the users' next versions, compiled as the gate does it.
 
     Then have their constraints run.
     """
@@ -434,7 +434,7 @@ def join(workspace: "Workspace", people: Sequence[Person]) -> None:
 def simulate(
     workspace: "Workspace", users: int, days: int, threads: int = THREADS
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
-    """Let so many users live for so many days; return rows by constraint, figures and problems."""
+    """Simulate `users` users for `days` days; return rows by constraint, figures and problems."""
     from memory.models import Forecast
 
     started = time.monotonic()
@@ -476,7 +476,7 @@ def live(
     ticks: Sequence[datetime.datetime],
     behind: datetime.date,
 ) -> list[Event]:
-    """Move the clock from tick to tick, with clocks that are late on one day; return the events."""
+    """Move the clock from tick to tick, with clocks a day behind once; return the events."""
     happened: list[Event] = []
     last_seq = 0
     for tick in ticks:
@@ -509,7 +509,7 @@ def compare_with_dates(
     for person in people:
         events, runs = person.expected(ticks)
         wanted += events
-        # Half of the horizon after it was made, a forecast is made anew.
+        # A forecast is made again when half of its horizon has passed.
         renewals = int((ticks[-1] - person.joins) / (182.5 * DAY))
         runs_too_many += max(0, ran[person.name] - runs - renewals)
     return wanted, runs_too_many
@@ -521,7 +521,7 @@ def rows_by_constraint(
     missing: Counter[Event],
     unwanted: Counter[Event],
 ) -> list[dict[str, Any]]:
-    """A line for each constraint: its users, and its events by kind."""
+    """Return a line for each constraint: its users, and its events by kind."""
     return [
         {
             "constraint": name,
@@ -573,7 +573,7 @@ def main() -> None:
     line.add_argument("--processes", action="store_true", help="sandboxes without containers")
     asked = line.parse_args()
     logging.disable(logging.INFO)
-    # So that all who join on one day are still there when their forecasts are made.
+    # So that all who join on one day still exist when their forecasts are made.
     os.environ.update(UAC_SANDBOX_LEASES="40", UAC_SANDBOX_LEASE_SECONDS="20")
     with embedded_server("process" if asked.processes else "docker") as services:
         from memory.models import Workspace

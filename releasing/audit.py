@@ -1,9 +1,9 @@
-"""Look up known vulnerabilities of everything in the lock files.
+"""Look up known vulnerabilities in all packages of the lock files.
 
     python -m releasing.audit requirements.lock …
 
-Exit status: 0 if none is; 1 if one is; 3 if that could not be looked up, of all or of some.
-pip-audit by itself calls what it could not look up free of vulnerabilities.
+Exit status: 0 if none is known; 1 if one is; 3 if some or all packages could not be looked up.
+pip-audit alone reports packages that it could not look up as free of vulnerabilities.
 """
 
 import json
@@ -27,7 +27,7 @@ class Verdict:
 
 
 def judge(report: Mapping[str, Any] | None, error: str = "") -> Verdict:
-    """Judge pip-audit's JSON report; None if it made none, because of this error."""
+    """Judge pip-audit's JSON report, which is None if this error kept it from making one."""
     packages: Sequence[Mapping[str, Any]] = (report or {}).get("dependencies", ())
     found = [
         f"{one['name']} {one['version']}: {flaw['id']}, fixed in {flaw['fix_versions']}"
@@ -38,7 +38,7 @@ def judge(report: Mapping[str, Any] | None, error: str = "") -> Verdict:
     if found:
         return Verdict(FOUND, "\n".join(["VULNERABLE:", *found]))
     if not packages or skipped:
-        which = f"{len(skipped)} of {len(packages)} packages" if packages else "any package"
+        which = f"{len(skipped)} of {len(packages)} packages" if packages else "all packages"
         reason = error or f"the advisory service does not know {', '.join(skipped[:3])}, …"
         return Verdict(
             NOT_LOOKED,
@@ -49,7 +49,7 @@ def judge(report: Mapping[str, Any] | None, error: str = "") -> Verdict:
 
 
 def audit(locks: Sequence[str]) -> Verdict:
-    """Run pip-audit on everything in these lock files."""
+    """Run pip-audit on all packages of these lock files."""
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "report.json"
         command = [sys.executable, "-m", "pip_audit", "--disable-pip", "--progress-spinner=off"]

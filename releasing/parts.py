@@ -1,4 +1,4 @@
-"""List the parts that an image is made of, as found in it (SBOM, CycloneDX)."""
+"""List the packages found in an image (SBOM, CycloneDX)."""
 
 import json
 import re
@@ -42,7 +42,7 @@ class Parts:
 
 
 def parts_of(image: str) -> Parts:
-    """Look into an image; raise CalledProcessError if it has no Python."""
+    """Return the packages in an image; raise CalledProcessError if it has no Python."""
     command = [
         "docker",
         "run",
@@ -68,12 +68,12 @@ def locked(text: str) -> set[tuple[str, str]]:
 
 
 def strangers(parts: Parts, lock: Collection[tuple[str, str]]) -> list[str]:
-    """Return the installed Python packages that are not as in the lock file."""
+    """Return the installed Python packages that differ from the lock file's."""
     return sorted(f"{name}=={version}" for name, version in set(parts.python) - set(lock))
 
 
 def bill(image: str, version: str, parts: Parts) -> str:
-    """Return the list, as CycloneDX 1.6 in JSON."""
+    """Return the list of packages as CycloneDX 1.6 in JSON."""
     bom = Bom()
     name = image.partition(":")[0]
     bom.metadata.component = Component(name=name, version=version, type=ComponentType.CONTAINER)

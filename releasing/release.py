@@ -1,7 +1,7 @@
-"""Makes a release, as `python -m releasing.release [--pre]`: docs/releasing.md.
+"""Make a release, as `python -m releasing.release [--pre]`: docs/releasing.md.
 
-All images of this checkout, with a list of the parts of each and checksums, in dist/. `--pre` makes
-them to be tried, whatever there is still to be done for a release.
+Builds all images of this checkout into dist/, with a list of the packages in each image, and
+checksums. `--pre` builds them for a trial, whatever still has to be done for a release.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def git(*arguments: str) -> str:
 def problems(
     version: str, changelog: str, *, changed: str = "", tags: Collection[str] = ()
 ) -> list[str]:
-    """Return what has to be done, in words, before this version can be released.
+    """Return the tasks, in words, that have to be done before this version can be released.
 
     `changed` is git's list of uncommitted changes; `tags` are those of other commits.
     """
@@ -60,13 +60,13 @@ def problems(
     if released[:1] != [version]:
         newest = released[0] if released else "none"
         found.append(
-            f"CHANGELOG.md: its newest release is {newest}, pyproject.toml says {version}: put what"
-            f" is under Unreleased under '## [{version}] - YYYY-MM-DD', or set the version."
+            f"CHANGELOG.md: the newest release is {newest}, but pyproject.toml says {version}: move"
+            f" the changes under Unreleased to '## [{version}] - YYYY-MM-DD', or set the version."
         )
     elif not re.search(r" - \d{4}-\d\d-\d\d$", dated[version]):
         found.append(f"CHANGELOG.md: give the date of {version}: '## [{version}] - YYYY-MM-DD'.")
     if sections.get("Unreleased", "").strip():
-        found.append(f"CHANGELOG.md: move what is still under Unreleased to {version}.")
+        found.append(f"CHANGELOG.md: move the changes still under Unreleased to {version}.")
     if changed:
         found.append(f"Commit or discard these changes:\n{changed}")
     if f"v{version}" in tags:
@@ -121,10 +121,10 @@ def make(version: str) -> None:
 
 
 def main() -> int:
-    """Make a release from the command line; see the module."""
+    """Make a release from the command line; see the module's docstring."""
     parser = argparse.ArgumentParser(description="Make a release: docs/releasing.md.")
     parser.add_argument(
-        "--pre", action="store_true", help="build images for trial, whatever is missing"
+        "--pre", action="store_true", help="build images for a trial, whatever is missing"
     )
     options = parser.parse_args()
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -141,7 +141,7 @@ def main() -> int:
         if not options.pre:
             return 1
     make(version)
-    print(f"dist/ has the images of {version}, their parts and SHA256SUMS.")
+    print(f"dist/ contains the images of {version}, their package lists and SHA256SUMS.")
     if not found:
         print(f"Now: git tag --annotate v{version} --message 'Version {version}'")
     return 0

@@ -1,9 +1,9 @@
-"""Looks for secrets in what is committed.
+"""Look for secrets in the committed files.
 
     python -m releasing.secret_scan [--renew]
 
-Every finding is known: in `.secrets.baseline`, with "is_secret": false, by whoever looked at it.
-`--renew` enters new findings there without a judgement, and takes out those that are gone.
+Every finding must be in `.secrets.baseline`, marked "is_secret": false by whoever reviewed it.
+`--renew` adds new findings without a verdict, and removes those that are gone.
 """
 
 import argparse
@@ -58,13 +58,14 @@ def scan(files: Sequence[str], known: Path = BASELINE) -> tuple[SecretsCollectio
         if secret.is_secret is not False
     ]
     problems += [
-        f"{name}: {kind}: no longer there" for name, value, kind in judged.keys() - there.keys()
+        f"{name}: {kind}: no longer in the file"
+        for name, value, kind in judged.keys() - there.keys()
     ]
     return found, sorted(problems)
 
 
 def main() -> int:
-    """Scan from the command line; see the module."""
+    """Scan from the command line; see the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--renew", action="store_true")
     options = parser.parse_args()
@@ -72,7 +73,7 @@ def main() -> int:
     if options.renew:
         told = {**json.loads(BASELINE.read_text()), "results": found.json()}
         BASELINE.write_text(json.dumps(told, indent=2) + "\n")
-    sys.stdout.write("\n".join([*problems, f"{len(problems)} findings to review\n"]))
+    sys.stdout.write("\n".join([*problems, f"findings to review: {len(problems)}\n"]))
     return bool(problems)
 
 

@@ -57,13 +57,13 @@ class Limits:
         """Read limits from a request; raise ValueError unless all are present and positive."""
         names = {one.name: one.type for one in fields(cls)}
         if not isinstance(values, dict) or values.keys() != names.keys():
-            raise ValueError(f"limits are {', '.join(sorted(names))}")
+            raise ValueError(f"the limits must be {', '.join(sorted(names))}")
         for name, value in values.items():
             whole = names[name] is int
             if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-                raise ValueError(f"the limit {name} is no number")
+                raise ValueError(f"the limit {name} is not a number")
             if value <= 0:
-                raise ValueError(f"the limit {name} is not above zero")
+                raise ValueError(f"the limit {name} must be above zero")
         return cls(**values)
 
 

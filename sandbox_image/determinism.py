@@ -3,9 +3,9 @@
 Otherwise the same code could return a different result next time or on another machine. For the
 same reason, a moment without a time zone is in UTC wherever this runs.
 
-The static policy refuses both where it sees them. What it does not see fails here, with the same
-advice, instead of giving a result that nobody can repeat. Like the policy, this is no security
-boundary: it can be bypassed, but only within a sandbox, which is such a boundary.
+The static policy refuses both where it sees them. Code that the policy overlooks fails here, with
+the same advice, instead of giving a result that nobody can repeat. Like the policy, this is not a
+security boundary: it can be bypassed, but only within a sandbox, which is such a boundary.
 """
 
 import ctypes
@@ -77,8 +77,8 @@ def _time_without_clocks() -> ModuleType:
 def _refuse_clock(name: str) -> Callable[..., NoReturn]:
     def refuse(*arguments: object, **options: object) -> NoReturn:
         raise ClockError(
-            f"{name}() reads the clock: use today or now instead, which a query has and the check"
-            " of a constraint takes as its parameter"
+            f"{name}() reads the clock: use today or now instead; a query has both, and the check"
+            " of a constraint takes one of them as its parameter"
         )
 
     return refuse
@@ -109,7 +109,7 @@ _arithmetic = decimal.DefaultContext.copy()
 
 def _seed(self: random.Random, a: Any = None, version: int = 2) -> None:
     if a is None:
-        raise ChanceError("random numbers without a seed differ from run to run: name a seed")
+        raise ChanceError("random numbers without a seed differ from run to run: give a seed")
     _real_seed(self, a, version)
 
 

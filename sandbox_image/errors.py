@@ -109,7 +109,7 @@ def _comparison_fix(error: BaseException, message: str) -> str:
     if type(error) is not TypeError:
         return ""
     if message == "can't compare datetime.datetime to datetime.date":
-        return ": compare the moment's .date(), or with a moment"
+        return ": compare the moment's .date(), or compare with a moment"
     if not (found := _NO_ORDER.fullmatch(message)):
         return ""
     left, right = found.groups()
@@ -134,7 +134,7 @@ def _attributes(owner: object) -> tuple[str, set[str]]:
         fields = {field.name for field in dataclasses.fields(kind)}
         return f"fields of {kind.__name__}", fields | own
     if _is_domain(owner):
-        return "names in it", set(vars(owner))
+        return "names in this domain", set(vars(owner))
     return "", set()
 
 

@@ -1,6 +1,6 @@
 """Evaluate the loaded project: queries, constraints, tests, dumps.
 
-Everything here runs in the forked child, beside the user's code.
+Everything here runs in the forked child, together with the user's code.
 """
 
 import ast
@@ -503,12 +503,12 @@ class Evaluation:
         if (place := self._places().get(id(record))) is None:
             raise NotAValueError(
                 f"the evidence {type(record).__name__} {record.key!r} is not a record of the"
-                " state: name the records themselves, not copies of them"
+                " state: use the records themselves, not copies of them"
             )
         if not protocol.are_sources(record.sources) or not isinstance(record.key, str):
             raise NotAValueError(
                 f"the evidence {type(record).__name__} {record.key!r} has sources that are not"
-                " numbers of entries, or a key that is not a text: leave both as they are"
+                " entry numbers, or a key that is not a text: do not change them"
             )
         domain, collection = place
         return {

@@ -53,13 +53,13 @@ class Horizon:
         """
         begin, last = (datetime.datetime.fromisoformat(one) for one in (start, end))
         if begin.tzinfo is None or last.tzinfo is None or last < begin:
-            raise ValueError("a horizon is two moments with their offsets, the earlier one first")
+            raise ValueError("a horizon must be two moments with offsets, the earlier one first")
         return cls(begin.astimezone(datetime.UTC), last.astimezone(datetime.UTC), time_zone)
 
 
 @dataclass
 class Timeline:
-    """The changes in a constraint's findings, known up to `until`, or for good if it is None."""
+    """The changes in a constraint's findings, known up to `until`, or for ever if it is None."""
 
     findings: list[Told] = field(default_factory=list)
     changes: list[dict[str, Any]] = field(default_factory=list)

@@ -83,9 +83,9 @@ class _Reader:
         """Return a scalar as it is, or a list of the kind of value and its parts."""
         self._values += 1
         if self._values > MAX_VALUES:
-            raise ResultLimitError(f"the project holds more than {MAX_VALUES} values")
+            raise ResultLimitError(f"the project contains more than {MAX_VALUES} values")
         if depth > MAX_DEPTH:
-            raise ResultLimitError(f"a value is nested more than {MAX_DEPTH} deep")
+            raise ResultLimitError(f"a value is nested more than {MAX_DEPTH} levels deep")
         kind = type(value)
         if value is None or kind is bool:
             return value

@@ -247,7 +247,7 @@ def _from_bytecode(path: str, text: str) -> File:
     except (ValueError, EOFError, TypeError, zlib.error) as error:
         raise BadRequestError(f"the bytecode of {path[:200]} is damaged: {error}") from None
     if not isinstance(code, CodeType):
-        raise BadRequestError(f"the bytecode of {path[:200]} is no code")
+        raise BadRequestError(f"the bytecode of {path[:200]} is not code")
     return File(path, code, None)
 
 

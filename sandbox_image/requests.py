@@ -43,7 +43,7 @@ class Files:
         Raises BadRequestError, KeyError or ValueError if the request is not valid.
         """
         if not isinstance(request, dict):
-            raise BadRequestError("files are an object")
+            raise BadRequestError("files must be an object")
         return cls(
             request={name: request[name] for name in ("sources", "bytecode", "removed", "limits")},
             sources=_texts(request["sources"]),
@@ -174,20 +174,20 @@ def _selected(files: Collection[str], folder: str, request: dict[str, Any]) -> l
 def _bindings(value: object) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """Return path → parameter → the collections whose records it gets: see `workspace.py`."""
     if not isinstance(value, dict):
-        raise BadRequestError("bindings are an object")
+        raise BadRequestError("bindings must be an object")
     for bound in value.values():
         if not isinstance(bound, dict):
-            raise BadRequestError("the bindings of a constraint are an object")
+            raise BadRequestError("the bindings of a constraint must be an object")
     return value
 
 
 def _texts(value: object) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise BadRequestError("files are an object of texts")
+        raise BadRequestError("files must be an object of texts")
     return value
 
 
 def _paths(value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(path, str) for path in value):
-        raise BadRequestError("paths are a list of texts")
+        raise BadRequestError("paths must be a list of texts")
     return value

@@ -67,7 +67,7 @@ PRIVATE_DESCRIPTORS = 10
 def main() -> None:
     """Serve the host on standard input and output until it leaves."""
     prepare()
-    sys.path.remove(str(Path.cwd()))  # where it was started from: no business of user code
+    sys.path.remove(str(Path.cwd()))  # the folder it was started from is not for user code
     serve(*take_descriptors())
 
 

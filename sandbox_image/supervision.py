@@ -151,7 +151,7 @@ class Supervisor:
             if time.monotonic() >= deadline:
                 over = failure(
                     "timeout",
-                    f"not run: the {limits.total_seconds:g} s of the request were used up",
+                    f"not run: the request's {limits.total_seconds:g} s were used up",
                 )
                 report.results += [{**over, "item": work["item"]} for work in pending]
                 break
@@ -312,7 +312,7 @@ class Supervisor:
             if progress.is_complete and results.at_end and len(printed) < READ_BYTES:
                 break  # it closed its pipe, so this is everything: its exit is not waited for
         if progress.failed is None and progress.is_complete and results.rest:
-            progress.fail_protocol("it wrote more than that")
+            progress.fail_protocol("more data follows it")
         if progress.failed is None and progress.is_complete:
             self._done.append(pid)
             last = progress.answers[-1]
@@ -495,7 +495,7 @@ def _ended_early(status: int, limits: Limits) -> dict[str, Any]:
         return failure("killed", f"the code ended its process with status {code}")
     number = os.WTERMSIG(status)
     if number == signal.SIGXCPU:
-        return failure("timeout", f"used more than {limits.cpu_seconds} s of CPU")
+        return failure("timeout", f"used more than {limits.cpu_seconds} s of CPU time")
     try:
         name = signal.Signals(number).name
     except ValueError:  # most real-time signals have none

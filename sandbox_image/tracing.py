@@ -1,4 +1,4 @@
-"""Moments that record how they are used, so that it is known how long the answers hold.
+"""Moments that record how they are used, so that it is known how long the answers stay valid.
 
 A constraint that gets such a `now` or `today` computes as with the real one. Every use of it (a
 comparison, a difference, the hour) notes how far off the next instant is at which the answer could

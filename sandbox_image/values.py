@@ -63,7 +63,7 @@ class _Encoder:
     def encode(self, value: object, depth: int) -> Any:
         if depth < 0:
             raise ResultLimitError(
-                f"the result is nested more than {self.max_depth} deep, or contains itself"
+                f"the result is nested more than {self.max_depth} levels deep, or contains itself"
             )
         kind = type(value)
         if value is None or kind is bool:
@@ -124,7 +124,7 @@ class _Encoder:
 
     def text(self, value: Any) -> str:
         if not isinstance(value, str):
-            raise NotAValueError(f"{_described(value)} stands where a text is expected")
+            raise NotAValueError(f"{_described(value)} was found where a text is expected")
         self.spend(len(value) + 2)
         if not protocol.is_storable(value):
             raise NotAValueError(
@@ -156,9 +156,7 @@ class _Encoder:
         names = [field.name for field in dataclasses.fields(value)]
         own = [name for name in names if name not in ("key", "sources")]
         if not protocol.are_sources(value.sources):
-            raise NotAValueError(
-                f"the sources of {value.key!r} are not a tuple of numbers of entries"
-            )
+            raise NotAValueError(f"the sources of {value.key!r} are not a tuple of entry numbers")
         self.spend(8 * len(value.sources) + 2)
         return {
             "$record": self.text(type(value).__name__),

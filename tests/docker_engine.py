@@ -27,7 +27,7 @@ COMMAND = ("unshare", "--net", "dockerd")
 class Engine:
     """A dockerd and its children, with folders, sockets and a network namespace of their own.
 
-    Start it from the main thread of the process: it ends with its starter.
+    Start it from the main thread: it exits when the thread that started it exits.
     """
 
     def __init__(

@@ -48,14 +48,14 @@ class StaffSite(admin.AdminSite):
         return super().index(request, {"home": home.context(request), **(extra_context or {})})
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """Log staff in; make those who fail too often wait."""
+        """Log staff in; make anyone who fails too often wait."""
         from uac_site.login import LoginForm  # models can be imported only once the apps are loaded
 
         self.login_form = LoginForm
         return super().login(request, extra_context)
 
     def autocomplete_view(self, request: HttpRequest) -> HttpResponse:
-        """Refuse: no field of ours uses it, and it would show the content of rows."""
+        """Refuse autocompletion: our fields do not use it, and it would show rows' content."""
         raise PermissionDenied
 
     def password_change(
@@ -96,7 +96,7 @@ class StaffSite(admin.AdminSite):
     def get_app_list(
         self, request: HttpRequest, app_label: str | None = None
     ) -> list[dict[str, Any]]:
-        """Put our sections first; the accounts of the staff come last."""
+        """Put our sections first and the staff's accounts last."""
         apps = super().get_app_list(request, app_label)
         if app_label is not None:
             return apps

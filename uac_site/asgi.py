@@ -1,6 +1,6 @@
 """The ASGI entry point of the process `mcp`: agents, and the stream of events.
 
-Like the WSGI one, it refuses to start if the system checks find an error.
+Like the WSGI entry point, it refuses to start if the system checks find an error.
 """
 
 from uac_site.wsgi import application as wsgi

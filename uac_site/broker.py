@@ -1,7 +1,7 @@
 """Redis as Celery's broker, with queues of limited length.
 
-Messages are hints: a hint that has waited for long is worthless, since the dispatcher finds the
-work. So if nobody takes the messages, the oldest are dropped.
+Messages are hints: a hint that has waited for long is worthless, since the dispatcher finds its
+work anyway. So if nobody takes the messages, the oldest are dropped.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from typing import Any
 
 from kombu.transport import redis
 
-# The maximum number of messages per priority in a queue: they take some megabytes.
+# Maximum number of messages per priority in a queue; this many take a few megabytes.
 MAX_WAITING = 10_000
 # A process trims a queue whenever it has put this many messages into it.
 EVERY = 100

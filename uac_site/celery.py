@@ -14,7 +14,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 
 
 class TracedTask(Task):  # type: ignore[type-arg] # at run time it takes none
-    """A task that continues the trace of the hint's sender, when it is its workspace's turn."""
+    """A task that waits for its workspace's turn, and continues the trace of the hint's sender."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the task, unless the hint has to wait."""
@@ -55,6 +55,6 @@ def _keep_django_logging(**kwargs: Any) -> None:
 def _begin(**kwargs: Any) -> None:
     from uac_site.checks import refuse_unsafe_start
 
-    # Celery logs exceptions of receivers and goes on; SystemExit is not caught.
+    # Celery logs exceptions of receivers and continues; SystemExit is not caught.
     refuse_unsafe_start("worker")
     tracing.start("worker")  # before a pool of processes is forked

@@ -1,7 +1,8 @@
 """System checks: every process refuses to start with unsafe production settings.
 
-They run with every `manage.py` command, and at the start of the web process and of every worker;
-the one that queries the database runs at those starts and with `check --deploy --database default`.
+They run with every `manage.py` command, and at the start of the web process and of every worker.
+The check that queries the database runs only at these starts and with `check --deploy --database
+default`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +31,7 @@ EXAMPLES = {
     "REDIS_URL": "redis://:password@host:6379/0",
 }
 TAG = "uac"
-# Each returns what is wrong with settings, by name, apart from the ranges of numbers.
+# Each returns the problems with settings, by name, except for numbers that are out of range.
 VALIDATORS = (
     sandbox_limits.validate_server_settings,
     language_models.validate_server_settings,
@@ -56,7 +57,7 @@ def refuse_unsafe_start(kind: timeouts.Kind) -> None:
         call_command("check", tags=[TAG], deploy=True, databases=["default"])
     except SystemCheckError as error:
         raise SystemExit(str(error)) from None
-    except Exception as error:  # Celery would log it and go on
+    except Exception as error:  # Celery would log it and continue
         raise SystemExit(f"The startup checks could not run: {error!r}") from error
 
 
@@ -72,13 +73,13 @@ def _always() -> Iterator[CheckMessage]:
     if not _secret_key():
         yield Error(
             "SECRET_KEY is not set: it signs sessions and keys the hashes of API keys.",
-            hint="Set SECRET_KEY, or SECRET_KEY_FILE to the path of a file that holds it: at least"
-            " 50 random characters.",
+            hint="Set SECRET_KEY to at least 50 random characters, or SECRET_KEY_FILE to the path"
+            " of a file that contains them.",
             id="uac.E011",
         )
     if settings.UAC_ENVIRONMENT not in ENVIRONMENTS:
         yield Error(
-            f"UAC_ENVIRONMENT is {settings.UAC_ENVIRONMENT!r}.",
+            f"UAC_ENVIRONMENT is {settings.UAC_ENVIRONMENT!r}, which is not an environment.",
             hint=f"Set it to one of: {', '.join(ENVIRONMENTS)}.",
             id="uac.E001",
         )
@@ -88,27 +89,27 @@ def _always() -> Iterator[CheckMessage]:
     ):
         if not value or value == "django.db.backends.dummy":
             yield Error(
-                f"{name} is not set, or not a URL of its kind.",
-                hint=f"Set {name}, or {name}_FILE to the path of a file that holds it: a URL such"
-                f" as {EXAMPLES[name]}.",
+                f"{name} is not set, or is not a URL of its kind.",
+                hint=f"Set {name} to a URL such as {EXAMPLES[name]}, or {name}_FILE to the path of"
+                " a file that contains it.",
                 id="uac.E002",
             )
     engine = settings.DATABASES.get("default", {}).get("ENGINE", "")
     if engine and engine not in ("uac_site.database", "django.db.backends.dummy"):
         yield Error(
-            f"DATABASE_URL selects {engine}.",
+            f"DATABASE_URL selects the database engine {engine}.",
             hint="UaC runs on PostgreSQL only: use a postgres:// URL.",
             id="uac.E003",
         )
     if settings.UAC_SANDBOX_RUNNER not in ("docker", "process", "auto"):
         yield Error(
-            f"UAC_SANDBOX_RUNNER is {settings.UAC_SANDBOX_RUNNER!r}.",
+            f"UAC_SANDBOX_RUNNER is {settings.UAC_SANDBOX_RUNNER!r}, which is not a runner.",
             hint="Set it to docker, or to auto or process on a development machine.",
             id="uac.E004",
         )
     if settings.DATABASE_POOLER not in ("", "transaction"):
         yield Error(
-            f"DATABASE_POOLER is {settings.DATABASE_POOLER!r}.",
+            f"DATABASE_POOLER is {settings.DATABASE_POOLER!r}, which is not supported.",
             hint="Set it to transaction, or leave it empty: a session pooler needs no setting.",
             id="uac.E019",
         )
@@ -117,7 +118,7 @@ def _always() -> Iterator[CheckMessage]:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Return what is wrong with the server's settings, by the name of each invalid one."""
+    """Return the problems with the server's settings, by the name of each invalid setting."""
     found = overrides.validate_server_settings()
     for validate in VALIDATORS:
         found |= {name: f"{name}: {problem}" for name, problem in validate().items()}
@@ -147,13 +148,13 @@ def _production() -> Iterator[CheckMessage]:
         )
     if not settings.ALLOWED_HOSTS or "*" in settings.ALLOWED_HOSTS:
         yield Error(
-            f"ALLOWED_HOSTS is {settings.ALLOWED_HOSTS!r}.",
+            f"ALLOWED_HOSTS is {settings.ALLOWED_HOSTS!r}: it must name the hosts in production.",
             hint="List the host names that this server answers to, separated by commas.",
             id="uac.E012",
         )
     if settings.UAC_SANDBOX_RUNNER in ("process", "auto"):
         yield Error(
-            f"UAC_SANDBOX_RUNNER={settings.UAC_SANDBOX_RUNNER} can run people's code without a"
+            f"UAC_SANDBOX_RUNNER={settings.UAC_SANDBOX_RUNNER} can run users' code without a"
             " container.",
             hint="Use docker in production; process and auto are for development machines.",
             id="uac.E013",
@@ -243,5 +244,5 @@ def check_database(
 def check_broker(
     *, app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **kwargs: object
 ) -> list[CheckMessage]:
-    """Check that Redis is there, accepts writes, and evicts nothing."""
+    """Check that Redis answers, accepts writes, and evicts nothing."""
     return list(service_checks.of_redis()) if "default" in (databases or ()) else []

@@ -12,10 +12,10 @@ HEAD = """\
 
 Generated from `memory/workspace_settings/table.py`: `python -m uac_site.configuration`
 
-Settings are variables of the environment. Each may also be given as `NAME_FILE`, the path of a file
-that holds the value; an empty file counts as none. No process starts with a value out of range.
-Where a field is named, a workspace may override the setting in the admin; a field that is left
-empty inherits it.
+Settings are environment variables. Each may also be given as `NAME_FILE`, the path of a file that
+contains the value; an empty file counts as no value. No process starts with a value out of range.
+Where a field is named, a workspace may override the setting in the admin; an empty field inherits
+the setting.
 """
 COLUMNS = """\
 | variable | default | unit | range | field | meaning |
@@ -57,7 +57,7 @@ def _bounds(setting: Setting) -> str:
 
 
 def _value(value: Any) -> str:
-    """Return a value as it is written in the variable."""
+    """Return a value in the form in which the variable is written."""
     if isinstance(value, list):
         return ",".join(map(_value, value))
     if isinstance(value, bool):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from django.http import HttpRequest, HttpResponse
 
 # No inline script or style, no frame, no plugin, no other server. Data for scripts goes into
-# `json_script` or attributes; Django's style sheets embed images of some hundred bytes.
+# `json_script` or attributes; Django's style sheets embed images of a few hundred bytes.
 POLICY = "; ".join(
     [
         "default-src 'self'",

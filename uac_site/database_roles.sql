@@ -4,7 +4,7 @@
 --
 --   uac_owner    owns the database and every table; `manage.py migrate` runs as it
 --   uac_runtime  the privileges the server needs; migrations grant them table by table
---   uac          what the server and its workers run as: a member of uac_runtime that owns nothing,
+--   uac          the role of the server and its workers: a member of uac_runtime that owns nothing,
 --                so that the database itself can refuse to change what is append-only
 \set ON_ERROR_STOP on
 
@@ -19,8 +19,8 @@ ALTER ROLE uac_runtime NOLOGIN NOCREATEDB NOSUPERUSER NOCREATEROLE NOREPLICATION
 ALTER ROLE uac LOGIN NOCREATEDB NOSUPERUSER NOCREATEROLE NOREPLICATION NOBYPASSRLS
     PASSWORD :'server_password';
 GRANT uac_runtime TO uac;
--- The log of the database quotes nobody: no statement of the server's that failed, and no key that
--- is there already. The server's own log says which it was.
+-- The database's log must not quote users' data, so it omits the server's failed statements and the
+-- values of duplicate keys. The server's own log identifies such failures.
 ALTER ROLE uac SET log_min_error_statement = 'panic';
 ALTER ROLE uac SET log_error_verbosity = 'terse';
 

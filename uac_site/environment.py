@@ -9,7 +9,7 @@ from memory.workspace_settings import table
 
 
 class FilesWithoutLineEnd(FileAwareMapping):  # type: ignore[misc] # it has no types
-    """The environment, where `NAME_FILE` names a file that holds the value of `NAME`.
+    """The environment, where `NAME_FILE` names a file that contains the value of `NAME`.
 
     Editors and `echo` end a file with a line end, which is not part of the value. An empty file
     counts as missing.

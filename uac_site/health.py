@@ -19,17 +19,17 @@ def live(request: HttpRequest) -> HttpResponse:
 
 
 def ready(request: HttpRequest) -> HttpResponse:
-    """Answer 200 if the database answers, else 503; name what does not.
+    """Answer 200 if the database answers, else 503; name the services that do not answer.
 
-    The answer is 404 while this process is told to drain, which makes balancers send nothing new.
-    Redis carries wake-up notifications only: without it requests are still taken, so it is reported
-    and does not take the server out of rotation.
+    The answer is 404 once this process is told to drain, so that load balancers send it no new
+    requests. Redis carries wake-up notifications only: without Redis, requests are still accepted,
+    so its failure is reported but does not take the server out of rotation.
     """
     if request.method not in _ASKED:
         return _not_allowed(request)
     report = {"database": "ok", "redis": "ok"}
     if settings.UAC_DRAIN_FILE and Path(settings.UAC_DRAIN_FILE).exists():
-        return answer(404, "This process is draining: use another one.")
+        return answer(404, "This process is draining: use another process.")
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
@@ -45,6 +45,8 @@ def ready(request: HttpRequest) -> HttpResponse:
 
 
 def _not_allowed(request: HttpRequest) -> HttpResponse:
-    response = answer(405, f"This address does not take {request.method}; it takes GET, HEAD.")
+    response = answer(
+        405, f"This endpoint does not accept {request.method}; it accepts GET and HEAD."
+    )
     response["Allow"] = ", ".join(_ASKED)
     return response

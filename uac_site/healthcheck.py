@@ -1,7 +1,7 @@
 """Check the health of a process in this container, as `healthcheck.py [URL]`: status 0 if healthy.
 
-The URL is http://HOST:PORT/PATH, or unix:SOCKET, which is asked for /_ping. This script is run by
-its path and imports nothing from the server, so that it costs little.
+The URL is http://HOST:PORT/PATH, or unix:SOCKET, from which /_ping is requested. This script is run
+by its path and imports nothing from the server, so that it costs little.
 """
 
 import http.client
@@ -24,7 +24,7 @@ class OverSocket(http.client.HTTPConnection):
 
 
 def main() -> int:
-    """Ask the URL on the command line, or whether the web process is ready."""
+    """Request the URL on the command line, or check whether the web process is ready."""
     url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000/readyz"
     connection: http.client.HTTPConnection
     if url.startswith("unix:"):

@@ -37,7 +37,7 @@ class LoginForm(AdminAuthenticationForm):
         }
         if any(rates.left_of(*limit, key, take=False) < 1 for limit, key in keys.items()):
             raise ValidationError(
-                "Too many attempts to log in have failed. Wait a minute, then try again.",
+                "Too many failed login attempts. Wait a minute, then try again.",
                 code="too_many",
             )
         try:

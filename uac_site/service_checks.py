@@ -1,6 +1,6 @@
 """Check the database and Redis before a process begins, and say what is wrong with them.
 
-Each problem is reported with the setting that leads to it, and what to do about it.
+Each problem is reported with the setting that causes it and the way to fix it.
 """
 
 from collections.abc import Iterator
@@ -22,19 +22,19 @@ starting: Kind | None = None
 # Phrases in the errors of PostgreSQL or its client → the cause of each error.
 _CAUSES = {
     "password authentication failed": "The name or the password is wrong.",
-    "no password supplied": "The URL has no password: postgres://uac:password@host:5432/uac.",
+    "no password supplied": "Put a password in the URL: postgres://uac:password@host:5432/uac.",
     "does not exist": "Create the roles and the database with uac_site/database_roles.sql.",
-    "resolve host": "The host name is wrong, or cannot be resolved here.",
-    "could not translate host": "The host name is wrong, or cannot be resolved here.",
-    "refused": "Nothing listens there: check host and port, and that PostgreSQL is running.",
-    "timeout": "Nothing answers there: check the host, and firewalls on the way.",
-    "too many": "It accepts no more connections: see docs/operations.md on how many are needed.",
+    "resolve host": "The host name is wrong, or cannot be resolved on this machine.",
+    "could not translate host": "The host name is wrong, or cannot be resolved on this machine.",
+    "refused": "Nothing listens on that port: check host and port, and that PostgreSQL is running.",
+    "timeout": "The host does not respond: check its name, and any firewalls in between.",
+    "too many": "PostgreSQL has no connection left: see docs/operations.md on how many are needed.",
     "no pg_hba.conf entry": "PostgreSQL's pg_hba.conf does not admit this machine or role.",
 }
 
 
 def is_named() -> bool:
-    """Return whether DATABASE_URL names a PostgreSQL at all."""
+    """Return whether DATABASE_URL names a PostgreSQL server at all."""
     engine = settings.DATABASES.get("default", {}).get("ENGINE")
     return bool(engine == "uac_site.database")
 
@@ -59,7 +59,7 @@ def of_database() -> Iterator[CheckMessage]:
         causes = (cause for words, cause in _CAUSES.items() if words in said)
         yield Error(
             f"The database does not answer: {said}",
-            hint="Check DATABASE_URL. " + next(causes, "Check that PostgreSQL is running there."),
+            hint="Check DATABASE_URL. " + next(causes, "Check that PostgreSQL is running."),
             id="uac.E020",
         )
 
@@ -104,7 +104,7 @@ def _migrations() -> Iterator[CheckMessage]:
     missing = [str(one) for one, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
     if missing:
         yield Error(
-            f"The database of DATABASE_URL lacks {len(missing)} migrations, the first of which is"
+            f"The database of DATABASE_URL is missing migrations: {len(missing)}, beginning with"
             f" {missing[0]}.",
             hint="Run `manage.py migrate` with the DATABASE_URL of the owner (uac_owner).",
             id="uac.E025",
@@ -135,7 +135,7 @@ def of_redis() -> Iterator[CheckMessage]:
             id="uac.W029",
         )
     except redis.ResponseError as error:
-        yield _wrong(f"refuses: {error}", "Check the password, and the permissions of this user.")
+        yield _wrong(f"refuses a command: {error}", "Check the password and the permissions.")
     except redis.RedisError as error:
         yield _silent(error)
 
@@ -145,7 +145,7 @@ def _policy(memory: Any) -> Iterator[CheckMessage]:
     if policy == "noeviction":
         return
     told = f"has maxmemory-policy {policy}: when full, it evicts"
-    advice = "Set maxmemory-policy noeviction, by CONFIG SET and in its configuration."
+    advice = "Set maxmemory-policy to noeviction, with CONFIG SET and in the configuration file."
     if policy.startswith("allkeys-") and not settings.DEVELOPMENT:
         yield _wrong(f"{told} queues.", advice)
     else:
@@ -161,6 +161,6 @@ def _silent(error: redis.RedisError) -> CheckMessage:
     level = Warning if starting == "web" else Error
     return level(
         f"The Redis of REDIS_URL does not answer: {error}",
-        hint="Check host and port, and that Redis is running there.",
+        hint="Check host and port, and that Redis is running.",
         id="uac.W027" if level is Warning else "uac.E028",
     )

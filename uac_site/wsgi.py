@@ -72,7 +72,7 @@ def _answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iter
 
 
 class _Limited:
-    """A stream of limited length: raises RequestDataTooBig if it has more bytes."""
+    """A stream of limited length: raises RequestDataTooBig if it exceeds the limit."""
 
     def __init__(self, stream: "InputStream", limit: int) -> None:
         self._stream = stream

@@ -1,1 +1,1 @@
-"""The peer of `benchmarks.ingest`: the server with one more view, which only inserts."""
+"""The baseline of `benchmarks.ingest`: the server with one more view, which only inserts."""

@@ -1,4 +1,4 @@
-"""Applicability: to which users a workspace constraint applies, and why not to others."""
+"""Applicability: which users a workspace constraint applies to, and why not to the others."""
 
 import functools
 import hashlib
@@ -19,7 +19,7 @@ from memory.models.workspace_constraints import FOLDER
 from memory.project import Outline
 from memory.project.shapes import Match, Needs, ShapeError, match, needs_of
 
-# The number of users that are matched at a time, to report where a constraint applies.
+# Number of users matched at a time to report the users to whom a constraint applies.
 COVERAGE_BATCH = 1000
 
 
@@ -28,7 +28,7 @@ _CHUNK = 100
 
 @dataclass(frozen=True)
 class Applicability:
-    """The applicability of a constraint to a user: matching records, or reasons against it."""
+    """Whether a constraint applies to a user: the matching records, or the reasons why not."""
 
     constraint: WorkspaceConstraint
     match: Match
@@ -89,14 +89,14 @@ def applicability_of(
     try:
         found = match(_needs(constraint.live_id), outline) if constraint.live_id else Match()
     except ShapeError as error:  # judged by an earlier release
-        found = Match(reasons=(f"its shape cannot be read: {error}",))
+        found = Match(reasons=(f"the constraint's shape cannot be read: {error}",))
     reasons = list(found.reasons)
     if not includes(constraint, user.public_id):
         reasons.insert(
             0, f"the user is not within the rollout percentage ({constraint.percentage} %)"
         )
     if not constraint.enabled:
-        reasons.insert(0, "it is disabled")
+        reasons.insert(0, "the constraint is disabled")
     return Applicability(constraint, found, tuple(reasons))
 
 
@@ -121,10 +121,10 @@ def _needs(version_pk: UUID) -> Needs:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """The number of users with a project to whom a version applies, and why not to the others.
+    """How many users with a project a version applies to, and why not to the others.
 
-    `within` counts those to whom it applies and who are within the rollout percentage. `after` is
-    the key after which to continue; it is None if no users are left.
+    `within` counts the users to whom it applies and who are within the rollout percentage. `after`
+    is the key of the user after whom to continue, or None if no users are left.
     """
 
     users: int
@@ -139,7 +139,7 @@ def coverage(
 ) -> Coverage:
     """Match a version against the projects of up to `most` of the workspace's users.
 
-    It starts after the user with the key `after`. Raises ShapeError if the version declares nothing
+    Starts after the user with the key `after`. Raises ShapeError if the version declares nothing
     that could be matched.
     """
     constraint = version.constraint

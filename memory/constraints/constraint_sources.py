@@ -19,7 +19,7 @@ _CRITICAL = re.compile(r"\b(critical|CRITICAL)\b")
 
 
 def may_be_critical(source: str) -> bool:
-    """Tell whether a constraint can yield critical alerts, on which somebody may rely."""
+    """Tell whether a constraint can yield critical alerts, which somebody may rely on."""
     return _CRITICAL.search(source) is not None
 
 

@@ -29,7 +29,7 @@ class Widened:
 
 
 def by_entries(user: MemoryUser, seqs: Collection[int]) -> list[Widened]:
-    """Return the fields that these typed entries have widened, in the order of settlement."""
+    """Return the fields that these typed entries have widened, in the order of their versions."""
     settled = EntryOutcome.objects.filter(user=user, seq__in=seqs, outcome=Outcome.COVERED)
     versions = Checkpoint.objects.filter(
         user=user, origin=Origin.RECORDS, pk__in=settled.values("checkpoint")

@@ -1,4 +1,4 @@
-"""Workspace constraints: written once, judged, approved, and running for all users that they fit.
+"""Workspace constraints: written once, judged, approved, and run for all users whom they fit.
 
 Once written, a version never changes. A worker judges it
 (`workers/checkpointing/workspace_constraints.py`); somebody with the permission approves it, which
@@ -76,17 +76,17 @@ def check_name(name: str) -> None:
     except EditError as error:
         raise BadConstraint("name", str(error)) from None
     if len(name) > 100:
-        raise BadConstraint("name", "A name may have at most 100 characters.")
+        raise BadConstraint("name", "A name must have at most 100 characters.")
 
 
 def check_text(source: str, tests: str) -> None:
     """Raise BadConstraint unless source and tests are neither empty nor too long to be judged."""
     for field, text in (("source", source), ("tests", tests)):
         if not text.strip():
-            raise BadConstraint(field, "This field is empty: write Python.")
+            raise BadConstraint(field, "This field must not be empty. Write Python code.")
         if len(text.encode()) > MAX_SOURCE:
             raise BadConstraint(
-                field, f"This field may have at most {MAX_SOURCE} bytes: shorten the source."
+                field, f"This field must have at most {MAX_SOURCE} bytes. Shorten the code."
             )
 
 
@@ -134,8 +134,8 @@ def approve(version: WorkspaceConstraintVersion, *, by: str) -> WorkspaceConstra
             version.save(update_fields=["state", "approved_by", "approved_at"])
         elif version.state != VersionState.APPROVED:
             raise NotApprovable(
-                f"Version {version.number} is {version.get_state_display()}: only one that passed"
-                " all checks can be approved."
+                f"Version {version.number} is {version.get_state_display()}: only a version that"
+                " passed all checks can be approved."
             )
         if constraint.live_id != version.pk:
             constraint.live = version
@@ -156,7 +156,7 @@ def change(
     Raises BadConstraint.
     """
     if percentage is not None and not 0 <= percentage <= 100:
-        raise BadConstraint("percentage", "Give a whole number from 0 to 100.")
+        raise BadConstraint("percentage", "The percentage must be a whole number from 0 to 100.")
     given = {"percentage": percentage, "enabled": enabled, "description": description}
     with transaction.atomic():
         locked = _lock(constraint)

@@ -27,13 +27,15 @@ class Alert:
 
     def __post_init__(self) -> None:
         if not isinstance(self.severity, Severity):
-            raise TypeError(f"an alert's severity is a Severity, not {self.severity!r}")
+            raise TypeError(f"an alert's severity must be a Severity, not {self.severity!r}")
         if not isinstance(self.message, str) or not self.message.strip():
-            raise TypeError(f"an alert's message is a non-empty text, not {self.message!r}")
+            raise TypeError(f"an alert's message must be a non-empty text, not {self.message!r}")
         if not all(isinstance(record, Record) for record in self.evidence):
-            raise TypeError("an alert's evidence is a list of records: evidence=[trip, passport]")
+            raise TypeError(
+                "an alert's evidence must be a list of records: evidence=[trip, passport]"
+            )
         if self.key is not None and (not isinstance(self.key, str) or not self.key):
-            raise TypeError(f"an alert's key is a non-empty text, not {self.key!r}")
+            raise TypeError(f"an alert's key must be a non-empty text, not {self.key!r}")
         if not self.evidence and self.key is None:
             raise TypeError(
                 "an alert needs evidence=[…], the records it is based on, or key='…', a name that"
@@ -44,11 +46,11 @@ class Alert:
 
 
 class TooManyAlertsError(Exception):
-    """A check makes more alerts than its limit; `alerts` are the first of them."""
+    """A check raises more alerts than its limit allows; `alerts` are the first of them."""
 
     def __init__(self, alerts: Sequence[Alert]) -> None:
         super().__init__(
-            f"more than {len(alerts)} alerts at once: report what they have in common in one"
+            f"more than {len(alerts)} alerts at once: combine alerts that have a common cause"
         )
         self.alerts = alerts
 
@@ -76,7 +78,7 @@ _room: _Room | None = None
 
 @contextmanager
 def room_for(most: int) -> Iterator[None]:
-    """Raise TooManyAlertsError, in this context, if many more alerts than these are made."""
+    """Raise TooManyAlertsError, in this context, if far more than `most` alerts are made."""
     global _room
     _room = _Room(most)
     try:
@@ -86,12 +88,12 @@ def room_for(most: int) -> Iterator[None]:
 
 
 def info(message: str, *, evidence: Sequence[Record] = (), key: str | None = None) -> Alert:
-    """Return an alert that is good to know."""
+    """Return an alert that is for information only."""
     return _alert(Severity.INFO, message, evidence, key)
 
 
 def warning(message: str, *, evidence: Sequence[Record] = (), key: str | None = None) -> Alert:
-    """Return an alert that calls for action some day soon."""
+    """Return an alert that calls for action soon."""
     return _alert(Severity.WARNING, message, evidence, key)
 
 
@@ -102,5 +104,5 @@ def critical(message: str, *, evidence: Sequence[Record] = (), key: str | None =
 
 def _alert(severity: Severity, message: str, evidence: Sequence[Record], key: str | None) -> Alert:
     if not isinstance(evidence, (list, tuple)):
-        raise TypeError("an alert's evidence is a list of records: evidence=[trip, passport]")
+        raise TypeError("an alert's evidence must be a list of records: evidence=[trip, passport]")
     return Alert(severity=severity, message=message, evidence=tuple(evidence), key=key)

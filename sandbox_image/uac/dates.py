@@ -37,7 +37,7 @@ class PartialDate:
         try:
             earliest = datetime.date(year, 1 if month is None else month, 1 if day is None else day)
         except ValueError as error:
-            raise ValueError(f"{text!r} is not a date of the calendar: {error}") from None
+            raise ValueError(f"{text!r} is not a calendar date: {error}") from None
         last_month = month or 12
         last_day = day or calendar.monthrange(year, last_month)[1]
         for name, value in (
@@ -50,10 +50,10 @@ class PartialDate:
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a PartialDate does not change: {name} cannot be set")
+        raise AttributeError(f"a PartialDate is immutable: {name} cannot be set")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a PartialDate does not change: {name} cannot be deleted")
+        raise AttributeError(f"a PartialDate is immutable: {name} cannot be deleted")
 
     def __str__(self) -> str:
         parts = [f"{self.year:04}"] + [f"{n:02}" for n in (self.month, self.day) if n is not None]

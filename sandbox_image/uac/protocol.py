@@ -36,9 +36,9 @@ SCOPES = ("value", "selected", "read")  # of the evidence for an answer
 
 HEADER_BYTES = 4
 MAX_FRAME_BYTES = 64 * 1024 * 1024
-MAX_DEPTH = 160  # of JSON; typed JSON needs up to three levels for one of the user's
+MAX_DEPTH = 160  # of JSON; typed JSON needs up to three levels for one level of the user's
 MAX_SAFE_INTEGER = 2**53 - 1
-MAX_INTEGER = 2**63 - 1  # that a database can hold
+MAX_INTEGER = 2**63 - 1  # the largest that a database can store
 MAX_SOURCES = 100_000  # of one record
 
 # Larger JSON is read value by value, so that other threads run in between.
@@ -234,12 +234,12 @@ def are_sources(value: object) -> bool:
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _ascii_integer(text: str) -> int:
     if not text.isascii():  # Python, and its JSON reader, accept other digits, too
-        raise ValueError(f"{text[:40]} is no number")
+        raise ValueError(f"{text[:40]} is not a number")
     return int(text)
 
 
@@ -248,8 +248,8 @@ def _finite_float(text: str) -> float:
         raise ValueError(f"{text[:40]}… is not how a number is written here")
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is no number")
-    if len(repr(number)) > len(text):  # a number must not grow when it is passed on
+        raise ValueError(f"{text[:40]} is not a number")
+    if len(repr(number)) > len(text):  # a number must not become longer when it is passed on
         raise ValueError(f"{text[:40]} is not how a number is written here")
     return number
 
@@ -283,7 +283,7 @@ def _check_depth(message: dict[str, Any]) -> None:
         level = below
         if not level:
             return
-    raise ProtocolError(f"nested more than {MAX_DEPTH} deep")
+    raise ProtocolError(f"nested more than {MAX_DEPTH} levels deep")
 
 
 def check_typed_json(value: Any) -> None:
@@ -303,7 +303,7 @@ def check_typed_json(value: Any) -> None:
             if tag is None:
                 pending.extend(value.values())
             elif tag not in _FORMS:
-                raise ProtocolError(f"{tag[:40]!r} is no form of typed JSON")
+                raise ProtocolError(f"{tag[:40]!r} is not a form of typed JSON")
             else:
                 try:
                     pending.extend(_FORMS[tag](value))

@@ -14,7 +14,7 @@ _HOUR = datetime.timedelta(hours=1)
 
 
 def add_months(day: Day, months: int) -> Day:
-    """Return the same day so many months later, or that month's last day.
+    """Return the same day `months` months later, or that month's last day.
 
     One month after 31 January is 28 or 29 February. A negative number goes back.
     """
@@ -24,7 +24,7 @@ def add_months(day: Day, months: int) -> Day:
 
 
 def full_months(start: datetime.date, end: datetime.date) -> int:
-    """Return how many whole months have passed from one day until another.
+    """Return how many whole months have passed between two days.
 
     This is the largest number for which `add_months(start, number) <= end`. A person's age is
     `full_months(born_on, today)
@@ -48,7 +48,7 @@ def birthday(
 
 
 def hours_between(start: datetime.datetime, end: datetime.datetime) -> float:
-    """Return the hours that pass between two moments, also over a change of the clocks.
+    """Return the hours that pass between two moments, even across clock changes.
 
     A moment without a zone is one in the user's time zone.
     """
@@ -64,7 +64,7 @@ _zone = "UTC"
 
 
 def live_in(time_zone: str) -> str:
-    """Set the user's time zone; return the previous one. For whoever runs user code."""
+    """Set the user's time zone; return the previous one. Only for code that runs user code."""
     global _zone
     previous, _zone = _zone, time_zone
     return previous

@@ -21,17 +21,17 @@ def run_check(
     time_zone: str | None = None,
     **state: object,
 ) -> list[Alert]:
-    """Return the alerts of the constraint `module` if it imports exactly the state `state`.
+    """Return the alerts that the constraint `module` raises if it imports exactly this `state`.
 
     `run_check(expiring_passport, today=date(2026, 1, 1), trips=[Trip(…)])`: names that the
-    constraint imports from the state of a domain get the values given under the same name;
-    collections not given are empty and single records not given may not be used. State of other
-    domains that it does not import is available to its references: `Ref.get()` finds records in it.
-    The module is as before afterwards. `user_zone()` is `time_zone`, or the zone of `now`, or UTC.
-    A workspace constraint imports no state: the parameters of its check besides the time are given
-    by their names, and are empty if they are not given. Raises TypeError for a name that the
-    constraint neither imports nor takes and no domain has, a missing `today` or `now`, or when the
-    constraint yields something else than alerts.
+    constraint imports from the state of a domain get the values given under the same names;
+    collections not given are empty, and single records not given must not be used. State of domains
+    that the constraint does not import is available to its references: `Ref.get()` finds records in
+    it. Afterwards the module is unchanged. `user_zone()` is `time_zone`, or the zone of `now`, or
+    UTC. A workspace constraint imports no state: the parameters of its check other than the time
+    are given by name, and are empty if not given. Raises TypeError for a name that the constraint
+    neither imports nor takes and no domain has, for a missing `today` or `now`, and if the
+    constraint yields anything other than alerts.
     """
     taken = {name: state.get(name, ()) for name in shapes_taken(module)}
     imported = {name: value for name, value in state.items() if name not in taken}
@@ -42,7 +42,7 @@ def run_check(
     return alerts
 
 
-# Messages of two alerts of one check that count as one: a pair for each `run_check` that saw some.
+# Messages of two alerts of one check that count as one: a pair per `run_check` with such alerts.
 same_evidence: list[list[str]] = []
 _MAX_MESSAGE = 200
 
@@ -121,14 +121,12 @@ def _call_check(
     for name in inspect.signature(check).parameters:
         if name not in ("today", "now"):
             if name not in records:
-                raise TypeError(
-                    f"check has a parameter {name!r}: it may have today, now or neither"
-                )
+                raise TypeError(f"check has a parameter {name!r}: only today or now is allowed")
             arguments[name] = records[name]
             continue
         value = today if name == "today" else now
         if value is None:
-            raise TypeError(f"check asks for {name}: give {name}=…")
+            raise TypeError(f"check takes {name}: pass {name}=… to run_check")
         arguments[name] = value
     found = check(**arguments)
     if not hasattr(found, "__iter__"):
@@ -157,7 +155,7 @@ def _replaced(
         known = sorted({*imported, *shapes_taken(module)})
         places = [place for name in unknown for place in _places_of(state[name])]
         raise TypeError(
-            f"{module.__name__} neither imports nor takes {', '.join(unknown)}, but"
+            f"{module.__name__} neither imports nor takes {', '.join(unknown)}; it uses"
             f" {', '.join(known) or 'nothing'}. Name the state as the constraint does"
             + "".join(f"; {place}" for place in dict.fromkeys(places))
         )
@@ -213,4 +211,4 @@ class _NotGiven:
         self._name = name
 
     def __getattr__(self, attribute: str) -> NoReturn:
-        raise TypeError(f"the constraint uses {self._name}: give {self._name}=… to run_check")
+        raise TypeError(f"the constraint uses {self._name}: pass {self._name}=… to run_check")

@@ -212,7 +212,7 @@ class TestConstraints:
         assert not decision["accepted"]
         assert decision["version"] is None
         assert not decision["verdict"]["accepted"]
-        assert "test_speaks_of_a_medicine_of_the_class" in str(decision["verdict"])
+        assert "test_alerts_on_a_medicine_of_the_class" in str(decision["verdict"])
         assert patient.get()["head"] == before
         assert patient.file("constraints/drug_allergy.py") == DRUG_ALLERGY.source
 

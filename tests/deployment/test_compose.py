@@ -361,7 +361,7 @@ def test_a_sandbox_worker_that_was_taken_over_gets_nothing_else_of_the_engine(
     assert run("docker", "volume", "ls", "--quiet", "--filter", "name=^leak$") == ""
     log = run_with_errors("docker", "logs", deployment.one("socket-proxy"))
     assert "create: does not match the template" in log or "differs from the template" in log
-    assert "/swarm: no sandbox worker needs it" in log
+    assert "/swarm: no sandbox worker needs this request" in log
 
 
 def run_with_errors(*command: str) -> str:

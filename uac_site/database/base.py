@@ -16,7 +16,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         sent only if unexpected data has arrived.
         """
         if self.connection is None or self.connection.closed:
-            return False  # a statement has found the session ended: there is no socket
+            return False  # a statement found that the session had ended: no socket is left
         descriptor = self.connection.fileno()
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)

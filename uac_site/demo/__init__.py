@@ -1,1 +1,1 @@
-"""The demo: a whole server on this machine, with some months of a sample person's life in it."""
+"""The demo: a whole server on this machine, loaded with months of a sample person's life."""

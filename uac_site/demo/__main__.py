@@ -1,4 +1,4 @@
-"""`python -m uac_site.demo [--exit]`: run the whole server with a sample person in it."""
+"""`python -m uac_site.demo [--exit]`: run the whole server, loaded with a sample person."""
 
 import argparse
 import datetime
@@ -72,20 +72,20 @@ def main() -> int:
             screen.bad(f"- {problem}")
         return 1
     if exactly:
-        screen.good("Exactly the expected alerts and answers came.")
+        screen.good("All alerts and answers are as expected.")
     elif recorded:
         screen.good(
-            "The expected alerts and answers came, and the effects of changes by somebody else."
+            "All expected alerts and answers are there, and the effects of somebody else's changes."
         )
     else:
-        screen.good("The expected alerts and answers came, and others that the model found.")
+        screen.good("All expected alerts and answers are there, and more from the model.")
     return 0
 
 
 @contextmanager
 def _language_model(screen: Screen) -> Iterator[dict[str, str]]:
-    """Yield the variables that lead to a language model: the environment's own, or recordings."""
-    # Entries are processed at once: the demo does not save calls by waiting.
+    """Yield the variables that select a language model: the environment's own, or recordings."""
+    # Entries are processed immediately: the demo does not save calls by waiting.
     at_once = {"UAC_STRUCTURE_ENTRIES": os.environ.get("UAC_STRUCTURE_ENTRIES", "1")}
     if name := os.environ.get("UAC_LLM_MODEL") or os.environ.get("UAC_LLM_MODEL_FILE"):
         screen.line(f"language model: {name}")
@@ -116,7 +116,7 @@ def _webhooks(data: Path) -> dict[str, str]:
 
 
 def _tell(system: System, screen: Screen) -> Story:
-    """Tell the story; return it, with the problems."""
+    """Tell the story; return it, with its problems."""
     folder = system.data_folder
     api_key = kept(
         folder,
@@ -152,7 +152,7 @@ def _tell(system: System, screen: Screen) -> Story:
     if story.runners != {"docker"}:
         screen.line("WARNING: constraints and queries ran in the process runner. It is for")
         screen.line("development on your own machine: it does not isolate untrusted code. With a")
-        screen.line("Docker engine they run in containers; in production they run only there.")
+        screen.line("Docker engine they run in containers, which production always uses.")
     else:
         screen.line("Constraints and queries ran in hardened Docker containers for this user only.")
     screen.line("")

@@ -23,7 +23,7 @@ class Client:
     ) -> Any:
         """Send a request to `/v1/` + `path`; return the answer's JSON.
 
-        Raises UnexpectedAnswer for any status not in `expect`, OSError if nobody answers.
+        Raises UnexpectedAnswer for any status not in `expect`, OSError if the server is down.
         """
         request = urllib.request.Request(  # noqa: S310 - our own server
             f"{self.base_url}/v1/{path}",

@@ -1,6 +1,6 @@
 """The sample person: half a year of life as log entries, and the expected results.
 
-All dates are relative to the day of loading, so that the findings hold whenever the demo runs. The
+All dates are relative to the day of loading, so that the findings are the same on every day. The
 expected answers are computed here from the entries themselves, in plain Python.
 """
 
@@ -174,7 +174,7 @@ def questions(life: Life) -> list[Question]:
             answer={"$decimal": str(Decimal(groceries) / 100)},
         ),
         Question(
-            text="How many nights away, by country, the booked trip included?",
+            text="How many nights away, by country, including the booked trip?",
             code="nights = Counter()\n"
             "for trip in trips:\n"
             "    nights[trip.country] += (trip.returns_on - trip.departs_on).days\n"
@@ -182,7 +182,7 @@ def questions(life: Life) -> list[Question]:
             answer=nights_by_country,
         ),
         Question(
-            text="What did each trip cost a night, in whole cents (expenses joined with trips)?",
+            text="What did each trip cost per night, in whole cents (expenses joined with trips)?",
             code="cents = Counter()\n"
             "for expense in expenses:\n"
             "    if expense.trip:\n"
@@ -204,7 +204,7 @@ def recalled() -> list[Recall]:
 
 
 def is_told(idempotency_key: str | None) -> bool:
-    """Return whether an entry, by its key, is one of this person's life."""
+    """Return whether the entry with this key belongs to this person's life."""
     return idempotency_key is not None and idempotency_key.startswith("demo-")
 
 

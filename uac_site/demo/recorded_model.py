@@ -1,12 +1,12 @@
 """A stand-in for a language model, so that the demo works without a key: it replays recordings.
 
-It is no model. It knows the conversations in `recordings`, one per file: the messages of each, the
-facts in them, and the tool calls that bring these facts into the project. A question that shows
-anything else is refused. Numbers and dates are filled in when it answers:
+It is not a model. It knows the conversations in `recordings`, one per file: the messages of each,
+the facts in them, and the tool calls that bring these facts into the project. It refuses a question
+that shows anything else. Numbers and dates are filled in when it answers:
 
-    {seq:words}    the number of the shown entry that holds these words
+    {seq:words}    the number of the shown entry that contains these words
     {date:+45}     45 days after that entry's day, such as 2026-05-02; {day:+45}: 2 May 2026
-    {file:path}    the text of a file beside the recordings
+    {file:path}    the text of a file next to the recordings
 """
 
 import datetime
@@ -163,7 +163,7 @@ def _matching(
 
 
 def _filled(value: Any, entries: Sequence[Shown]) -> Any:
-    """Fill in the placeholders; a text that is one number becomes that number."""
+    """Fill in the placeholders; a text that is a single number becomes that number."""
     match value:
         case str():
             if (whole := _PLACEHOLDER.fullmatch(value)) and whole[1] == "seq":

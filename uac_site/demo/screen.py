@@ -28,11 +28,11 @@ class Screen:
             self._print(f"          {line}".rstrip())
 
     def good(self, text: str) -> None:
-        """Print what came out right."""
+        """Print an expected result."""
         self._print(f"          {text}", _GREEN)
 
     def bad(self, text: str) -> None:
-        """Print what went wrong."""
+        """Print a problem."""
         self._print(f"  WRONG   {text}", _RED)
 
     def alert(self, severity: str, message: str) -> None:

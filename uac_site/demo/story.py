@@ -1,4 +1,4 @@
-"""Tell the demo's story stage by stage over the HTTP API, and check that it comes out right."""
+"""Tell the demo's story stage by stage over the HTTP API, and check the results."""
 
 import datetime
 import textwrap
@@ -31,9 +31,8 @@ class Story:
     """The demo's story: `check` raises if a process of the server has died meanwhile.
 
     `calls` returns the calls of each language model; `hurry` makes a model that has failed try
-    again now. `problems` collects what did not turn out as it should, `besides` everything that
-    does not belong to the demo, `runners` the kinds of sandboxes in which the questions were
-    answered.
+    again now. `problems` collects unexpected results, `besides` results that do not belong to the
+    demo, and `runners` the kinds of sandboxes that answered the questions.
     """
 
     client: Client
@@ -49,14 +48,14 @@ class Story:
     def tell(self) -> None:
         """Load the person, unless that was done before, and show the results.
 
-        Raises ModelStopped, UnexpectedAnswer, and OSError if nobody answers.
+        Raises ModelStopped, UnexpectedAnswer, and OSError if the server is down.
         """
         life = person.life(self.loaded_on)
         user = self.client.call("GET", _USER, expect=(200, 404))
         if "structure" in user and user["structure"]["state"] == "stopped":
             self.hurry()  # the cause of a failure may have been fixed before this start
         if self._is_loaded(user):
-            self.screen.stage(f"{person.NAME} is remembered since {self.loaded_on}")
+            self.screen.stage(f"{person.NAME} has been remembered since {self.loaded_on}")
             self._settle()
         else:
             self._load(life)
@@ -92,7 +91,8 @@ class Story:
         self._settle()
         self._print_facts("kind=fact")
 
-        self.screen.stage(f"A conversation of {life.lease[0]['occurred_at'][:10]}, in plain words")
+        day = life.lease[0]["occurred_at"][:10]
+        self.screen.stage(f"A conversation from {day}, in plain words")
         self._converse(life.lease)
 
         self.screen.stage("Two constraints, Python with tests, pass the gate")
@@ -129,11 +129,11 @@ class Story:
         )
         if answer["covered"]:
             self.screen.line(
-                f"checkpoint {head:<5} typed Python of {_number(answer['covered'], 'entry')}"
+                f"checkpoint {head:<5} typed Python from {_number(answer['covered'], 'entry')}"
                 " accepted"
             )
         if left := sum(entry["state"] == "pending" for entry in answer["entries"]):
-            self.screen.line(f"{'':<16} {_number(left, 'message')} left to the language model")
+            self.screen.line(f"{'':<16} {_number(left, 'message')} left for the language model")
         for entry in answer["entries"]:
             if entry["state"] == "rejected":
                 self._problem(f"entry {entry['seq']} was rejected: {entry['reason']}")
@@ -312,7 +312,7 @@ class Story:
     def _compare_alerts(self, *, alone: bool) -> None:
         """Show the alerts and compare them; `alone` if nobody else can have changed them.
 
-        A visitor to the demo may add rules, and acknowledge or resolve alerts: that is no mistake.
+        A visitor may have added rules, or acknowledged or resolved alerts: that is not a problem.
         """
         self.screen.stage("All alerts that are not resolved")
         today = datetime.datetime.now(ZoneInfo(person.TIME_ZONE)).date()
@@ -362,10 +362,10 @@ class Story:
                     why = recorded_model.LIMIT
                 self._print_entry("  last error", textwrap.shorten(why, 300))
         if self.recorded:
-            self.screen.line("(its answers were recorded, and tokens are estimated by length)")
+            self.screen.line("(its answers are recordings; tokens are estimated from their length)")
 
     def _ask(self, life: person.Life, *, alone: bool) -> None:
-        """Ask, and compare with the demo's own entries; `alone` if there are no others."""
+        """Ask, and compare with the demo's own entries; `alone` if the log has no others."""
         self.screen.stage("Three questions, answered by running Python over the state")
         for question in person.questions(life):
             self.screen.line(question.text)
@@ -389,17 +389,17 @@ class Story:
                 else:
                     self.screen.good(f"  {_plain(value)}")
                     self._besides(
-                        "changes by somebody else; the demo's own entries give"
+                        "an answer changed by somebody else; the demo's own entries give"
                         f" {_plain(question.answer)}"
                     )
             else:
                 self.screen.good(f"  {_plain(value)}")
-                self.screen.line("  (computed from the log entries without the server: the same)")
+                self.screen.line("  (the same as computed from the log entries without the server)")
             self._warn(answer)
             self.screen.line("")
 
     def _recall(self, *, alone: bool) -> None:
-        """Search in words other than the entries'; `alone` if all entries are the demo's."""
+        """Search with words that the entries lack; `alone` if all entries are the demo's."""
         self.screen.stage("Three searches, by meaning: no word of the question is in the answer")
         for one in person.recalled():
             answer = self.client.call(
@@ -431,14 +431,14 @@ class Story:
         required: bool = True,
         seconds: float | None = None,
     ) -> Any:
-        """Poll until `enough`; return what was last seen. Running out of time is a problem."""
+        """Poll until `enough`; return the last result. Running out of time is a problem."""
         seconds = _PATIENCE_SECONDS if seconds is None else seconds
         deadline = time.monotonic() + seconds
         while not enough(seen := look()):
             self.check()
             if time.monotonic() > deadline:
                 if required:
-                    self._problem(f"waited {seconds:g} s in vain for {what}")
+                    self._problem(f"waited {seconds:g} s without success for {what}")
                 break
             time.sleep(0.2)
         return seen

@@ -114,8 +114,9 @@ def kept(folder: Path, name: str, make: Callable[[], str] = new_secret) -> str:
 def claimed(folder: Path) -> Iterator[int]:
     """Claim `folder` for this process; yield a descriptor that its children must inherit.
 
-    Raises AlreadyRunning at once if another supervisor has it. A supervisor that was killed may
-    have left children that are still shutting down: they hold the second lock, and are waited for.
+    Raises AlreadyRunning immediately if another supervisor has claimed it. A supervisor that was
+    killed may have left children that are still shutting down: they hold the second lock, and this
+    waits for them.
     """
     with (
         (folder / "supervisor.lock").open("a+") as ours,

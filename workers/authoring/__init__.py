@@ -1,5 +1,5 @@
 """Language model work: turn messages into facts, and facts into edits.
 
-This package uses neither a sandbox nor the gate. Its edits are proposed like anybody's and judged
-by a sandbox worker, so its process needs the database, Redis and a provider, but never Docker.
+This package uses neither a sandbox nor the gate. Its edits are proposed like anybody else's and
+judged by a sandbox worker, so its process needs the database, Redis and a provider, but no Docker.
 """

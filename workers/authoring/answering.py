@@ -1,6 +1,6 @@
 """Answer a question: a language model writes queries, and names the one whose value answers it.
 
-No value passes through the model: the named query's value is given as computed, or no value is.
+No value passes through the model: the answer is the named query's value as computed, or none.
 """
 
 import json
@@ -96,7 +96,7 @@ class _Session:
     def work(self) -> dict[str, Any]:
         """Converse until there is an answer; return the output of the run.
 
-        Raises NotSettled if the model finds none, the errors of model calls, and LeaseLost.
+        Raises NotSettled if the model finds no answer, the errors of model calls, and LeaseLost.
         """
         self._conversation.tell(prompts.ANSWER, self._question())
         for _ in range(MAX_TURNS):

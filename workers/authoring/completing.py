@@ -23,7 +23,7 @@ def execute(run: Run) -> None:
 def _complete(run: Run) -> dict[str, Any]:
     """Ask the model once, and return the output of the run.
 
-    There is no second attempt: somebody waits, and a search by words alone will do.
+    There is no second attempt: somebody is waiting, and a search by words alone will do.
     """
     work = CallSession(
         workspace=run.user.workspace, purpose=LlmPurpose.QUERY, user=run.user, run=run
@@ -35,6 +35,6 @@ def _complete(run: Run) -> dict[str, Any]:
         if 0 < len(sentence) <= MAX_COMPLETED:
             return {"question": sentence}
     raise NotSettled(
-        "The language model did not complete the question: it called no tool, or returned nothing,"
-        f" or more than {MAX_COMPLETED} characters."
+        "The language model did not complete the question: it called no tool, returned nothing,"
+        f" or returned more than {MAX_COMPLETED} characters."
     )

@@ -39,15 +39,15 @@ PASSING = (
 )
 # Number of attempts for which a failure of our own counts as temporary.
 PATIENT_ATTEMPTS = 4
-# Work that the model fails on costs money each time, so in the end it is tried once a day.
+# Work that the model fails on costs money each time, so eventually it is retried only once a day.
 LONGEST_PAUSE = datetime.timedelta(days=1)
 
 
 def work_on(user_pk: int) -> None:
     """Settle the user's pending messages, facts and corrections.
 
-    Does nothing if another worker is already doing so, or if the workspace has reached its limit of
-    users worked on at once.
+    Does nothing if another worker is already doing so, or if the workspace has reached its limit on
+    users processed concurrently.
     """
     workspace_pk = MemoryUser.objects.values_list("workspace_id", flat=True).get(pk=user_pk)
     due = lanes.due(LaneName.STRUCTURE).filter(user_id=user_pk)
@@ -169,7 +169,7 @@ def _advance(lane: Lane) -> None:
 
 
 def _reject(lane: Lane, reasons: Mapping[int, str]) -> None:
-    """Reject entries that the model fails on while others pass, except any settled meanwhile."""
+    """Reject entries that the model fails on while others pass, unless settled meanwhile."""
     with transaction.atomic():
         user = MemoryUser.objects.select_for_update(no_key=True).get(pk=lane.user_id)
         settled = log.outcomes(user, reasons)
@@ -182,7 +182,7 @@ def _reject(lane: Lane, reasons: Mapping[int, str]) -> None:
 
 
 def _again(failure: Exception, attempts: int) -> datetime.datetime | None:
-    """Return the time of the next attempt; None means the delay for any other failure."""
+    """Return the time of the next attempt; None means the usual delay after a failure."""
     now = timezone.now()
     match failure:
         case BudgetExhausted(until=until):

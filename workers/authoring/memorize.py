@@ -48,7 +48,7 @@ MAX_MESSAGES = 60
 # Maximum number of answers from a model for one part of a slice.
 MAX_TURNS = 5
 # Reason given when a message is dismissed because the model derived no fact from it.
-NOTHING_REMEMBERED = "the model has found nothing to remember in it"
+NOTHING_REMEMBERED = "the model found nothing to remember in this message"
 MAX_FACT_CHARACTERS = 2000
 MAX_FACTS = 300
 # Limits of the context shown: the session's previous messages, and remembered facts.

@@ -1,7 +1,8 @@
 """Structure: a language model brings entries into the project by tools, as a programmer would.
 
-Its prompt is the manifest, a window of pending entries, and what it opens; none of that grows with
-the history. It makes edits, which are proposed and judged like anybody's.
+The prompt is the manifest, a window of pending entries, and the parts that the model opens; none of
+these grows with the history. The model makes edits, which are proposed and judged like anybody
+else's.
 """
 
 import functools
@@ -140,7 +141,7 @@ class _Session:
         try:
             self._talk()
         except NotSettled as failure:
-            # If a call failed, the call is to blame, and not the gate.
+            # If a call failed, the call is to blame, not the gate.
             if self._refusals and failure.__cause__ is None:
                 workspace = self._user.workspace_id
                 track_records.note_refused(workspace, self._work.id, self._refusals)

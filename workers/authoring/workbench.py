@@ -312,13 +312,14 @@ class Workbench:
     def _refuse_unfounded(self, edit: Edit) -> None:
         """Raise EditError for a constraint without sources, or deleted though no entry names it.
 
-        A text that demands the end of all constraints names none of them.
+        A text that demands the deletion of all constraints names none of them.
         """
         if not isinstance(edit, WriteConstraint | DeleteConstraint):
             return
         if not edit.sources:
             raise EditError(
-                "no_sources", f"{edit.op}.sources is empty: cite the entries that it comes from"
+                "no_sources",
+                f"{edit.op}.sources is empty: cite the entries that the edit comes from",
             )
         if isinstance(edit, DeleteConstraint) and edit.name in self.outline.constraints:
             about = [edit.name.replace("_", " "), self.outline.constraints[edit.name]]

@@ -1,15 +1,15 @@
 """Check whether entries support a change's claims; long checks run in a separate process.
 
-The time this takes depends on what is claimed and cited together: a thousand edits may each cite
+The time this takes depends on the claims and the citations together: a thousand edits may each cite
 the same megabyte. In the worker's own process it would slow all other work down, and a faulty
-pattern would stop the worker. The separate process has a limit on processor time, which a busy
-machine does not use up sooner, a memory limit of its own, and a lower priority than everything
+pattern would stop the worker. The separate process has a limit on processor time, which does not
+run out sooner on a busy machine, a memory limit of its own, and a lower priority than everything
 else.
 """
 
 import json
 import os
-import pickle  # nosec B403 # what this server has written a moment ago
+import pickle  # nosec B403 # data that this server has just written
 import resource
 import signal
 import subprocess
@@ -122,11 +122,12 @@ def unfounded(cited: Cited) -> list[Finding]:
         finally:
             process.kill()
     if process.returncode in (-signal.SIGXCPU, NO_MEMORY):
-        what = "memory" if process.returncode == NO_MEMORY else f"than {CPU_SECONDS} s"
+        is_full = process.returncode == NO_MEMORY
+        what = "too much memory" if is_full else f"more than {CPU_SECONDS} s"
         return [
             Finding(
                 code=TOO_MUCH,
-                message=f"reading the entries that the edits cite takes more {what}",
+                message=f"reading the entries that the edits cite takes {what}",
                 fix=FIX,
             )
         ]

@@ -1,9 +1,9 @@
-"""Boundary mutants: constraints that differ by a day, a step or an "or" from what was written.
+"""Boundary mutants: constraints that differ from the original by a day, a step or an "or".
 
 Most mistakes in constraints that read the clock are at a boundary: `<` instead of `<=`, 29 days
 instead of 30. Tests that stay away from the boundary pass either way. Mutants are made from the
-tokens of a source, so that everything else in it stays as it is; the content of texts is left
-alone.
+tokens of a source, so that everything else in it stays as it is; the content of texts does not
+change.
 """
 
 import io
@@ -63,7 +63,7 @@ class BoundaryMutant:
     def message(self) -> str:
         """Describe the change that no test notices, and where: a line may repeat a token."""
         return (
-            f"no test fails with `{self.instead}` instead of `{self.written}` in line {self.line},"
+            f"no test fails with `{self.instead}` instead of `{self.written}` on line {self.line},"
             f" in `{self.quoted}`"
         )
 
@@ -85,16 +85,17 @@ def boundary_mutants(source: str) -> list[BoundaryMutant]:
         if token.type == tokenize.OP and written in _FLIPPED:
             rank, instead, quoted = 0, _FLIPPED[written], _comparison(tokens, place)
             fix = (
-                "decide from what was said whether it holds when both sides are equal, and add a"
-                " test for exactly that day or value"
+                "decide from the entries whether the condition holds when both sides are equal, and"
+                " add a test for exactly that day or value"
             )
         elif token.type == tokenize.NAME and written in _SWAPPED:
-            rank, instead, fix = 1, _SWAPPED[written], "add a test in which only one of them holds"
+            rank, instead = 1, _SWAPPED[written]
+            fix = "add a test in which only one of the two conditions holds"
         elif _is_boundary(tokens, place):
             rank, instead = 2, str(int(written) + 1)
             fix = (
-                "decide from what was said which day or value is the last for which it holds, and"
-                " add a test for it and one for the next"
+                "decide from the entries which day or value is the last for which the condition"
+                " holds, and add a test for it and one for the next"
             )
         else:
             continue

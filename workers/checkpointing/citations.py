@@ -29,7 +29,7 @@ class TooMuchCited(Exception):
     def __init__(self, characters: int) -> None:
         super().__init__(
             f"the entries that the edits cite have {characters:,} characters:"
-            f" {MAX_CITED_CHARACTERS:,} at most"
+            f" at most {MAX_CITED_CHARACTERS:,} are allowed"
         )
 
     @property
@@ -108,7 +108,7 @@ def read_sources(user: MemoryUser, seqs: Collection[int]) -> dict[int, Source]:
 
 
 def rest_on(user: MemoryUser, records: Mapping[RecordId, Record]) -> dict[RecordId, set[int]]:
-    """Return the entries that each record relies on, with those that they were derived from."""
+    """Return the entries that each record relies on, and the entries that those derive from."""
     seqs = {seq for record in records.values() for seq in record.sources}
     entries = LogEntry.objects.filter(user=user, seq__in=seqs)
     origins = dict(entries.values_list("seq", "derived_from"))

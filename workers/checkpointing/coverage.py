@@ -16,8 +16,8 @@ def uncovered(
     """Yield a finding for each entry that is dropped, contradicted, or does not exist.
 
     `considered` are the entries that the edits claim to settle, `last_seq` the newest of the log,
-    `redacted` those that nothing may rely on any more. An entry is settled when an edit cites it,
-    or dismisses it with a reason.
+    `redacted` the entries that nothing may rely on any more. An entry is settled when an edit cites
+    it, or dismisses it with a reason.
     """
     used: dict[int, int] = {}
     dismissed: dict[int, int] = {}
@@ -30,7 +30,7 @@ def uncovered(
                     edit=index,
                     entry=seq,
                     message=f"edits[{index}].sources cites entry {seq}; {_log(last_seq)}",
-                    fix="cite the entries that it comes from",
+                    fix="cite the entries that the edit comes from",
                 )
             if seq in redacted:
                 yield Finding(
@@ -38,7 +38,7 @@ def uncovered(
                     edit=index,
                     entry=seq,
                     message=f"edits[{index}].sources cites entry {seq}, which was redacted",
-                    fix="leave out what comes from it",
+                    fix="leave out everything that comes from this entry",
                 )
     for seq in sorted(used.keys() & dismissed.keys()):
         yield Finding(
@@ -54,13 +54,13 @@ def uncovered(
                 code="entry_without_outcome",
                 entry=seq,
                 message=f"entry {seq} was considered, but no edit cites or dismisses it",
-                fix="cite it in the edits that come from it, or dismiss it with a reason",
+                fix="cite the entry in the edits that come from it, or dismiss it with a reason",
             )
         else:
             yield Finding(
                 code="unknown_entry",
                 entry=seq,
-                message=f"entry {seq} was considered; {_log(last_seq)}",
+                message=f"entry {seq} was considered, but {_log(last_seq)}",
                 fix="name entries of this user's log",
             )
 

@@ -41,7 +41,7 @@ def not_deterministic(path: str) -> Finding:
     return Finding(
         code="not_deterministic",
         path=path,
-        message="finds different alerts when sets are iterated in another order",
+        message="raises different alerts when sets are iterated in a different order",
         fix="sort sets before iterating over them",
     )
 
@@ -49,7 +49,7 @@ def not_deterministic(path: str) -> Finding:
 def same_evidence(result: ConstraintResult) -> Iterator[Finding]:
     """Note that a constraint yields two alerts that count as one.
 
-    Without a key, alerts are told apart by their evidence.
+    Without keys, alerts are distinguished by their evidence.
     """
     found: dict[str, FoundAlert] = {}
     for alert in result.alerts:
@@ -101,7 +101,7 @@ def _paths_that_differ(ran: Sequence[ConstraintRun]) -> list[str]:
 def of_error(
     code: str, error: UserError, sources: Mapping[str, str | None] | None = None, **where: str
 ) -> Finding:
-    """Return the finding for an error in the user's code; an exceeded limit's name is its code.
+    """Return the finding for an error in the user's code; an exceeded limit's name is the code.
 
     An error without a message, such as an assertion's, is described by its line of source.
     """

@@ -59,7 +59,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """A check and its findings; it is passed if none of them blocks."""
+    """A check and its findings; the check passes if none of them blocks."""
 
     name: str
     findings: Sequence[Finding]

@@ -55,7 +55,7 @@ MAX_REJECTIONS_READ = 100
 
 # Finding for a constraint that already failed, and was sent unchanged.
 STILL_FAILS = "still_fails"
-NOT_MENDED = "it stays unchanged and raises no new alert until you fix it"
+NOT_MENDED = "the constraint stays unchanged and raises no new alerts until you fix it"
 
 
 class GateUnavailable(Exception):
@@ -111,14 +111,14 @@ def judge(
     typed entries skips this: its records have the entries' content, and a fact is not refused
     because a constraint cannot cope with it. Instead, the constraint's run after the checkpoint
     fails visibly. `of_model` are the edits if a language model made them: edits that would silence
-    alerts are held (`holds`). `written` are the names of the constraints that were sent: one that
-    already fails and was sent unchanged is checked as if it were new, and its sender is told that
-    it fails.
+    alerts are held (`holds`). `written` are the names of the constraints that were sent: a
+    constraint that already fails and was sent unchanged is checked as if it were new, and its
+    sender is told that it fails.
 
     Constraints run as of `at`, by default now. Alerts that no test reaches and boundaries that no
     test notices are reported; in a model's constraint they block once, and are only reported from
     then on, since some mutants are equivalent to it. A model is also told on what days alerts
-    change, without this being committed.
+    change, even if nothing is committed.
 
     The checks run from cheap to expensive and stop at the first that fails, because later ones
     would only report its consequences; but held edits and gaps in tests are reported together.
@@ -357,7 +357,7 @@ def _state(sandbox: Sandbox, change: Change) -> Iterator[Finding]:
             yield Finding(
                 code="value_differs",
                 path=path,
-                message="its records have different values when it is executed",
+                message="the file's records have different values when it is executed",
             )
 
 
@@ -418,7 +418,7 @@ def _constraints(case: _Case, sandboxes: Sequence[Sandbox]) -> Iterator[Finding]
 
 
 def _faulty_before(case: _Case, paths: Collection[str]) -> set[str]:
-    """Return which of these constraints were already at fault in the previous version."""
+    """Return those of these constraints that were already at fault in the previous version."""
     plan, tree = case.plan, case.plan.checkpoint.tree
     with (
         loaded(plan) as sandbox,

@@ -34,16 +34,16 @@ _DIGIT = re.compile(r"\d")
 _CLOCK = re.compile(r"(?<!\d)\d{1,2}:\d\d(?!\d)", re.ASCII)
 _WORDS = re.compile(r"[^\W_]+")
 _DIGITS = re.compile(r"(?<=\d)[\s()./-]+(?=\d)")
-# A number with this many digits, grouped or not, is a name and not a quantity: that of a phone or
-# an account.
+# A number with this many digits, grouped or not, is an identifier and not a quantity: the number of
+# a phone or an account.
 LONG_NUMBER = 5
 # A text of at most this many words is a name or a label; in a longer one the first word is
 # capitalized by grammar.
 LABEL_WORDS = 4
 
 FIX = (
-    "correct the value, cite the entry that says it, or, if it follows from what is said, name the"
-    " field in `derived` with the reason"
+    "correct the value, cite the entry that states it, or, if it follows from the cited entries,"
+    " name the field in `derived` with the reason"
 )
 
 
@@ -156,8 +156,8 @@ def _finding(claim: Claim, name: str, kind: _Kind, text: str) -> Finding:
     cited = ", ".join(map(str, claim.sources)) or "none"
     return Finding(
         code=kind.code,
-        message=f"{kind.noun} {text} of {'.'.join(claim.record_id)}, field {name}, is in none"
-        f" of the entries that it cites ({cited})",
+        message=f"{kind.noun} {text} in field {name} of {'.'.join(claim.record_id)} is in none"
+        f" of the entries that the record cites ({cited})",
         fix=FIX,
         record=claim.record_id,
         field=name,
@@ -250,7 +250,7 @@ class _Ground:
         return self._said.has_day(datetime.date(numbers[0], numbers[1], numbers[2]))
 
     def _missing_moment(self, moment: datetime.datetime) -> Iterator[tuple[_Kind, str]]:
-        """A moment may be given in the user's time zone, or in that of whoever wrote it down."""
+        """A moment may be given in the user's time zone, or in that of the entry's author."""
         local = moment.astimezone(self._zone) if moment.tzinfo else moment
         readings = [reading for reading in (local, moment) if self._said.has_day(reading.date())]
         if not readings:

@@ -70,8 +70,9 @@ def held(candidate: ModelChange) -> Iterator[Finding]:
     """Yield a finding for each critical alert and each rule that the edits silence, and for each
     field that they rename without a reason.
 
-    The finding blocks if no cited entry mentions the alert or rule, and is only reported if one
-    does. Afterwards the sandbox holds the candidate again, along with constraints of the workspace.
+    The finding blocks if no cited entry mentions the alert or rule, and is only reported if an
+    entry does. Afterwards the sandbox holds the candidate again, along with the workspace's
+    constraints.
     Raises SandboxError.
     """
     plan = candidate.plan
@@ -191,7 +192,7 @@ def _held_alerts(
                 path=finding.constraint,
                 record=record,
                 message=f"{told} would no longer be critical, and no entry that the edits cite"
-                f" mentions {about}, apart from those that it is based on",
+                f" mentions {about}, apart from the entries that the alert is based on",
                 fix="cite the entry that says what has changed, or drop the edits that silence it",
                 fingerprint=fingerprint,
             )
@@ -282,7 +283,7 @@ def _unexplained_renames(
         yield Finding(
             code="unexplained_rename",
             message=f"{edit.domain}, {edit.class_name}: no entry that the edit cites uses the name"
-            f" {edit.new_name} or mentions such a record",
+            f" {edit.new_name} or mentions a record of the class's domain",
             fix="keep the name, or cite the entry that gives a reason for the new one",
             field=edit.name,
             entry=max(edit.sources, default=None),
@@ -316,9 +317,9 @@ def _weaker_rules(
         if name not in kept:
             what = "would be deleted"
         elif name in silent:
-            what = f"would no longer find what it finds now: {silent[name][:300]!r}"
+            what = f"would no longer raise an alert that it raises now: {silent[name][:300]!r}"
         elif name in lost:
-            what = f"would lose the case that {lost[name]} tests"
+            what = f"would lose the case tested by {lost[name]}"
         else:
             continue
         cited = sorted({seq for edit in _edits_of(candidate, name) for seq in edit.sources})
@@ -337,8 +338,8 @@ def _weaker_rules(
             ),
             fix=""
             if asking
-            else "cite the entry that asks for the change, or keep the rule as strict as it is: a"
-            " replaced record may have an alert with another message",
+            else "cite the entry that asks for the change, or keep the rule as strict as it is: the"
+            " alert on a replaced record may have a different message",
             blocking=not asking,
         )
 

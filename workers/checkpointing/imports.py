@@ -155,7 +155,7 @@ def _take_over(user: MemoryUser, whole: Whole, report: Report) -> Imported:
     classes = sum(len(domain.classes) for domain in outline.domains.values())
     report.modules = {domain.state_path: domain.name for domain in outline.domains.values()}
     report.counts = {"objects": records, "records": records, "classes": classes}
-    cited = "citations of entries in another log, to the entry of this import"
+    cited = "citations of entries in another log became citations of this import's entry"
     report.notes = [{"kind": "converted", "place": "sources", "message": cited, "count": records}]
     if outline.legacy:
         profile = LIVE if any(path.startswith(LIVE) for path in outline.legacy) else FROZEN

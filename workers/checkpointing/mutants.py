@@ -1,9 +1,9 @@
 """Mutants: changed versions of a constraint, which must fail its tests.
 
 A mutant that never alerts and one that always does show that the tests see the constraint fire and
-not fire: a test that asserts nothing is found out. The mutants of `unreached` show that the tests
-reach each of its alerts, those of `boundaries` that they cover the days on which it starts and
-stops firing.
+not fire: a test that asserts nothing is detected. The mutants of `unreached` show that the tests
+reach each of the constraint's alerts, and those of `boundaries` that the tests cover the days on
+which it starts and stops firing.
 """
 
 import ast
@@ -60,7 +60,7 @@ check = mutated(check)
 """
 
 # The mutant that always alerts keeps the constraint's own alerts, and adds one where there are
-# none, so that a test of the alerts does not count as a test that it stays silent.
+# none, so that a test of the alerts does not count as a test that there are none.
 MUTANTS = (
     _Mutant(
         "never_alerts_unnoticed",
@@ -130,7 +130,8 @@ def surviving_mutants(
     `constraints` maps names to sources. They are resident in the sandbox with their tests, which
     pass, in this folder, as `constraints/x.py` and `tests/test_x.py`; `sources` has both by path.
     Single alerts and boundaries are checked if nothing else is found; their findings do not block,
-    unless the caller makes them. Afterwards the sandbox's content is useless. Raises SandboxError.
+    unless the caller changes that. Afterwards the sandbox's content is useless. Raises
+    SandboxError.
     """
     bench = _Bench(sandbox, folder)
     always = [(mutant, name, source) for mutant in MUTANTS for name, source in constraints.items()]
@@ -161,7 +162,7 @@ def _imports(tests: str, module: str) -> bool:
     try:
         tree = parse_python(tests)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True  # nothing is known about what cannot be parsed here
+        return True  # nothing is known about tests that cannot be parsed here
     package, _, name = module.rpartition(".")
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

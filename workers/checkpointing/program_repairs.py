@@ -50,7 +50,7 @@ def _bound(tree: ast.Module) -> Iterator[str]:
 
 
 def _is_module(tree: ast.Module, name: str) -> bool:
-    """Return whether a name is followed by `.date(…)` and the like, as a module is."""
+    """Return whether a name is followed by an access such as `.date(…)`, as a module is."""
     return any(
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
@@ -80,8 +80,8 @@ def _after_docstring(source: str, tree: ast.Module, text: str) -> str:
 def _late_annotations(source: str) -> str:
     """Defer annotations that name something not yet defined, or hidden.
 
-    Such as a class that is defined further down, or `date` in an annotation `date | None` below a
-    field called `date`.
+    Examples are a class that is defined further down, and `date` in an annotation `date | None`
+    below a field called `date`.
     """
     tree = parse_valid(source)
     if tree is None or any(

@@ -167,7 +167,7 @@ def _refuse_large(run: Run, files: Mapping[str, str | None]) -> None:
         is_state = path.startswith("domains/")
         most = len(before.get(path, "")) + MAX_GROWTH if is_state else MAX_SOURCE
         if size > most:
-            raise ProjectError(path, f"has {size:,} characters: {most:,} at most")
+            raise ProjectError(path, f"has {size:,} characters: at most {most:,} are allowed")
 
 
 def _of_file(error: EditError | ProjectError) -> Finding:
@@ -210,7 +210,7 @@ def _build(
             applied += 1
         change = project.change()
     except EditError as error:
-        place = applied if applied < len(edits) else None  # not one of them, but all together
+        place = applied if applied < len(edits) else None  # else all edits together are at fault
         finding = Finding(code=error.code, edit=place, message=str(error))
         return [coverage, Check("edits", [finding, *repairs])], None
     return [coverage, Check("edits", repairs)], change

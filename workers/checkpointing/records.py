@@ -47,7 +47,7 @@ MAX_REBUILDS = 3
 MAX_CHECKPOINTS = 10
 TURN_SECONDS = 5.0
 
-# Errors that tell nothing about an entry: its work is retried later.
+# Errors that say nothing about an entry: the work is retried later.
 _TRANSIENT = (Error, MemoryError, SystemError)
 
 
@@ -231,8 +231,9 @@ def _refuse_collision(
             if sources - copies.came_from(merge, sources).keys():
                 raise EditError(
                     "merged_key",
-                    f"{'.'.join(record_id)} is {user}'s own: the record of {merge.merged} with this"
-                    " key did not overwrite it; append an entry that says which is right",
+                    f"{'.'.join(record_id)} is {user}'s own record: the record of {merge.merged}"
+                    " with the same key did not overwrite it; append an entry that says which of"
+                    " the two is right",
                 )
 
 

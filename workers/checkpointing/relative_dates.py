@@ -1,4 +1,4 @@
-"""Dates in a text that become definite only through the day on which it was said."""
+"""Dates in a text that are definite only together with the day on which the text was said."""
 
 import calendar
 import datetime
@@ -18,8 +18,8 @@ from workers.checkpointing.dates import (
 )
 from workers.checkpointing.quantities import ORDINALS, spelled
 
-MAX_YEARS = 50  # that dates without a year can mean
-MAX_COUNT_DIGITS = 5  # of a count of days, weeks or years: larger ones lie outside the calendar
+MAX_YEARS = 50  # maximum number of years that dates without a year can mean
+MAX_COUNT_DIGITS = 5  # larger counts of days, weeks or years lead outside the calendar
 
 _WEEKDAYS = {
     name.lower(): number

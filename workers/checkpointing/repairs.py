@@ -39,7 +39,7 @@ class Repaired:
 def repair(source: str, library: Mapping[str, str] = MappingProxyType({})) -> Repaired:
     """Return the source with every mechanical repair that it needs; never raise.
 
-    A valid text is returned unchanged. `error` tells what no repair could correct. `library` has
+    A valid text is returned unchanged. `error` is what no repair could correct. `library` has
     the names that may be imported besides those of the standard library, with their modules: in
     somebody else's project, `Alert` means something other than in ours.
     """

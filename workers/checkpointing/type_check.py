@@ -1,4 +1,4 @@
-"""Types: which parts of a project the type checker is given, and which of its errors count."""
+"""Types: the parts of a project that the type checker gets, and which of its errors count."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from workers.checkpointing.type_fixes import fix_code
 from workers.sandbox.interface import SandboxError
 from workers.typecheck.checker import TypeFault, check_types
 
-# mypy's message if a test constructs a record with a value that its field does not hold.
+# mypy's message if a test constructs a record with a value that its field cannot hold.
 _ARGUMENT = re.compile(
     r'Argument "(?P<field>\w+)" to "(?P<class>\w+)" has incompatible type "(?P<type>[^"]+)"'
 )
@@ -38,7 +38,7 @@ def type_errors(
 ) -> Iterator[Finding]:
     """Yield a finding for each type error that the change causes.
 
-    An error in an unchanged file counts if it was not there before, or if the file is to be checked
+    An error in an unchanged file counts if it did not exist before, or if the file is to be checked
     `anew`. Raises SandboxError if the type checker was not available.
     """
     code = {path: text for path, text in change.files.items() if text is not None}
@@ -109,8 +109,8 @@ def widening(message: str, outline: Outline) -> str:
         return ""
     edit = WidenField(domain_name, class_.name, found["field"], wider)
     return (
-        f"if {class_.name}.{found['field']} can be that, widen it: {edit.call}; if not, give it"
-        " another value"
+        f"if {class_.name}.{found['field']} can have such a value, widen it: {edit.call}; if not,"
+        " give it another value"
     )
 
 
@@ -137,7 +137,7 @@ def suggest_fix(fault: TypeFault, outline: Outline) -> str:
     """
     if (match := _NO_MODULE.search(fault.message)) and match[1] not in outline.domains:
         return (
-            f"This project has no domain {match[1]!r}: log a record of it first. It has"
+            f"This project has no domain {match[1]!r}: log a record in that domain first. It has"
             f" {_listed(outline.domains)}."
         )
     if (match := _NO_NAME.search(fault.message)) and match[1] in outline.domains:

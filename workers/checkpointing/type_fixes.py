@@ -147,7 +147,7 @@ def _test_for_none(match: re.Match[str], place: _Place) -> str:
     attribute = match.groupdict().get("attribute")
     named = (place.owners(attribute) if attribute else []) or place.optional_fields()
     return (
-        f"{' or '.join(named) or 'a value in this line'} may be None: test for it first, as in"
+        f"{' or '.join(named) or 'a value on this line'} may be None: test for it first, as in"
         f" if {named[0] if named else 'value'} is not None and …"
     )
 

@@ -24,12 +24,12 @@ class UnreachedAlert:
     source: str
     line: int
 
-    fix = "add a test with a state that causes it, and assert it"
+    fix = "add a test with a state that causes the alert, and assert the alert"
 
     @property
     def message(self) -> str:
         """Describe the alert that no test reaches."""
-        return f"no test reaches the alert in line {self.line}"
+        return f"no test reaches the alert on line {self.line}"
 
 
 def alert_mutants(source: str) -> list[UnreachedAlert]:

@@ -44,7 +44,7 @@ class RecordUpdate:
     """A record before and after, and for each field the cited entries that set it.
 
     `fields` are the fields that its class has now; `rested_on` are the entries that it relied on
-    before, with those that they were derived from.
+    before, and the entries that those derive from.
     """
 
     record_id: RecordId
@@ -187,7 +187,8 @@ def _unnamed(update: RecordUpdate, name: str, *, is_read: bool) -> Finding:
     return Finding(
         code="ungrounded_update",
         message=f"field {name} of {'.'.join(update.record_id)}{why} would change, and no entry that"
-        f" the edit cites ({_cited(update, name)}) {what}, apart from those that it is based on",
+        f" the edit cites ({_cited(update, name)}) {what}, apart from the entries that the record"
+        " is based on",
         fix="cite the entry that says so, or leave the value as it is",
         record=update.record_id,
         field=name,
@@ -200,8 +201,8 @@ def _unsaid(update: RecordUpdate, name: str) -> Finding:
         code="ungrounded_update",
         message=f"field {name} of {'.'.join(update.record_id)}, which constraints read, would"
         f" change to a text that is in no entry that the edit cites ({_cited(update, name)})",
-        fix="cite the entry that says it, or, if it follows from what is said, name the field in"
-        " `derived` with the reason",
+        fix="cite the entry that says it, or, if it follows from the cited entries, name the field"
+        " in `derived` with the reason",
         record=update.record_id,
         field=name,
         entry=max(update.cited.get(name, ()), default=None),

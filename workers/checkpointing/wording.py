@@ -189,12 +189,12 @@ def _runs(tokens: Sequence[str], size: int) -> set[tuple[str, ...]]:
 
 def _finding(claim: Claim, name: str, wording: Wording) -> Finding:
     cited = ", ".join(map(str, claim.sources)) or "none"
-    place = f"{'.'.join(claim.record_id)}, field {name},"
+    place = f"field {name} of {'.'.join(claim.record_id)}"
     reason = claim.derived.get(name)
     if reason is not None and wording.is_quoted_in(reason):
         return Finding(
             code=PARAPHRASE,
-            message=f"{place} paraphrases the entries that it cites ({cited}): {reason}",
+            message=f"{place} paraphrases the entries that the record cites ({cited}): {reason}",
             record=claim.record_id,
             field=name,
             entry=max(claim.sources, default=None),
@@ -202,7 +202,7 @@ def _finding(claim: Claim, name: str, wording: Wording) -> Finding:
         )
     return Finding(
         code="ungrounded_text",
-        message=f"{place} shares too few words with the entries that it cites ({cited})"
+        message=f"{place} shares too few words with the entries that the record cites ({cited})"
         + ("" if reason is None else ", and its reason in `derived` quotes none of them"),
         fix=FIX,
         record=claim.record_id,

@@ -155,7 +155,7 @@ def _silence(
         yield Finding(
             code="speaks_of_nothing",
             path=path,
-            message="alerts about a user without any records that it needs",
+            message="raises an alert for a user who has none of the records that it needs",
             fix="yield alerts only for records that exist",
         )
 
@@ -180,6 +180,6 @@ def _tests(
                 code="not_deterministic",
                 path=path,
                 test=result.name,
-                message=f"{result.name} fails when sets are iterated in another order",
+                message=f"{result.name} fails when sets are iterated in a different order",
                 fix="sort sets before iterating over them",
             )

@@ -36,7 +36,7 @@ class Response:
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -> Response:
-    """Send the body to the URL within `seconds`; never raise for what the other side does."""
+    """Send the body to the URL within `seconds`; never raise because of the other side."""
     deadline = time.monotonic() + seconds
     try:
         destination = destinations.parse(url)
@@ -87,8 +87,8 @@ def _problem(status: int) -> str:
     if 200 <= status < 300:
         return ""
     if 300 <= status < 400:
-        return f"It answered {status}, and redirects are not followed: give the final URL."
-    return f"It answered {status}."
+        return f"The endpoint answered {status}; redirects are not followed: give the final URL."
+    return f"The endpoint answered {status}."
 
 
 def _beginning(response: http.client.HTTPResponse) -> str:

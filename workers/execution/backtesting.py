@@ -1,7 +1,7 @@
 """Backtests: run a constraint over the versions that users had, user by user.
 
 For each stretch of versions in which nothing that the constraint reads changed, a forecast tells
-when its findings could have changed; at these times it runs, as it would have run then.
+when its findings could have changed; at these times the constraint runs as it would have run then.
 """
 
 import datetime
@@ -127,8 +127,8 @@ def _give_up(backtest: Backtest, row: BacktestUser, error: str) -> None:
 class _Stretch:
     """Consecutive versions of a user in which nothing that the constraint reads changed.
 
-    `versions` has the time from which each was the head, and its number. `plan` loads the first of
-    them with the constraint, which does not run if the key is empty.
+    `versions` has, for each version, the time from which it was the head, and its number. `plan`
+    loads the first version with the constraint, which does not run if `key` is empty.
     """
 
     plan: LoadPlan
@@ -264,7 +264,7 @@ class _History:
 
     @functools.cached_property
     def _redactions(self) -> list[tuple[int, datetime.datetime]]:
-        """The redacted entries, and when they were redacted."""
+        """Return the redacted entries, each with the time of its redaction."""
         return redaction.moments(self._user.pk)
 
     def _redacted(self, checkpoint: Checkpoint) -> BacktestIssue | None:
@@ -275,7 +275,7 @@ class _History:
             kind="redacted", message=f"these versions use entry {seq}, which has been redacted"
         )
 
-    # -- What is found in them --------------------------------------------------------------------
+    # -- Their findings ---------------------------------------------------------------------------
 
     def _loaded(self, stretch: _Stretch) -> AbstractContextManager[Sandbox]:
         return loaded(stretch.plan, compile_=self._compile)
@@ -299,7 +299,7 @@ class _History:
                     break
                 if time.monotonic() > self._deadline:
                     yield self._unknown(
-                        stretch, instant, "its findings change too often", ends=True
+                        stretch, instant, "the findings change too often", ends=True
                     )
                     return
                 if not told:
@@ -308,7 +308,7 @@ class _History:
                 yield self._run(sandbox, stretch, instant)
             if foreseen.error is not None and not self._lacks(foreseen.error):
                 reason = f"{foreseen.error.type}: {foreseen.error.message}"
-                yield self._unknown(stretch, at, f"it cannot be forecast: {reason}")
+                yield self._unknown(stretch, at, f"the constraint cannot be forecast: {reason}")
                 return
             if foreseen.error is not None or foreseen.until is None:
                 return
@@ -317,7 +317,7 @@ class _History:
                 return
             late = time.monotonic() > self._deadline
             if late or later <= at:
-                reason = "it would have to run too often"
+                reason = "the constraint would have to run too often"
                 yield self._unknown(stretch, max(later, at), reason, ends=late)
                 return
             at = later

@@ -1,4 +1,4 @@
-"""Constraint runs: find what holds in a version at an instant, and update the alerts."""
+"""Constraint runs: compute a version's findings at an instant, and update the alerts."""
 
 import time
 from collections.abc import Mapping
@@ -88,10 +88,10 @@ def execute(run: Run) -> None:
 def finish_run(
     run: Run, plan: LoadPlan, found: Found, result: runs.Result, *, takes_now: bool | None
 ) -> None:
-    """Bring the user's alerts in line with what was found, and store the result of the run.
+    """Bring the user's alerts in line with the findings, and store the result of the run.
 
     `takes_now` (whether one of the constraints takes the moment) affects when the clock and the
-    forecast have them run again; with None, because none of them ran, both stay as they are.
+    forecast have them run again; with None (none of them ran), neither of these times changes.
     Everything is done in one transaction. If the alerts already reflect a newer run, only this run
     is closed.
     """
@@ -116,7 +116,7 @@ def finish_run(
 
 
 def report_failure(run: Run, error: Mapping[str, Any]) -> None:
-    """Open an alert for the staff that the constraints cannot be run, and resolve nothing.
+    """Alert the staff that the constraints cannot be run, and resolve nothing.
 
     Raises LeaseLost if another worker holds the run now and may have run them. Call it in a
     transaction.
@@ -137,8 +137,8 @@ def report_failure(run: Run, error: Mapping[str, Any]) -> None:
 def try_one(run: Run) -> None:
     """Run one constraint's current text on the state and at the moment of the run.
 
-    Its findings open, change and resolve nothing. Raises SandboxError if this host has no sandbox
-    for it and another may have one.
+    Its findings open, change and resolve no alert. Raises SandboxError if this host has no sandbox
+    for it and another host may have one.
     """
     started = time.monotonic()
     path = run.input["constraint"]

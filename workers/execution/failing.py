@@ -81,12 +81,12 @@ def _advice(checkpoint: Checkpoint, outline: Outline, error: Mapping[str, Any], 
         for domain, class_, field in fields
         for collection, key in _records_without(checkpoint, domain, class_.name, field.name)
     ]
-    where = "A field that it reads is empty in some record"
+    where = "A field that the constraint reads is empty in some record"
     if named:
         where += f" ({'; '.join(named[:_NAMED])})"
     elif fields:
         names = [f"{domain.name}.{class_.name}.{field.name}" for domain, class_, field in fields]
-        where += f" (it may be {' or '.join(names[:_NAMED])})"
+        where += f" (possibly {' or '.join(names[:_NAMED])})"
     return f"{where}: test for None first."
 
 

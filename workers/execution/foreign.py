@@ -22,7 +22,7 @@ SEVERITIES = {
     **dict.fromkeys(("critical", "high", "urgent", "severe", "error", "danger"), "critical"),
     **dict.fromkeys(("info", "low", "notice", "minor", "information", "hint"), "info"),
 }
-# Fields by which such an alert is identified, so that it is the same one tomorrow.
+# Fields by which such an alert is identified, so that it counts as the same alert tomorrow.
 KEYS = ("key", "id", "alert_id", "rule", "type", "kind", "code", "category", "name", "title")
 MESSAGES = ("message", "msg", "text", "description", "detail", "details", "summary", "title")
 LEVELS = ("severity", "level", "priority")

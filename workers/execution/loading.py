@@ -126,11 +126,11 @@ def allowance_of(workspace: Workspace) -> Allowance:
 
 @contextmanager
 def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandbox]:
-    """Lease a sandbox for the user, whose next request runs what is planned; raise SandboxError.
+    """Lease a sandbox for the user; its next request loads the plan first; raise SandboxError.
 
     Only the files that the sandbox lacks are sent, with that request. They are read, and compiled
-    if need be, before the sandbox is leased. One in which other code was executed is not used: the
-    answers of a version depend on nothing but its files.
+    if need be, before the sandbox is leased. A sandbox in which other code was executed is not
+    used: the answers of a version depend on nothing but its files.
     """
     resident = runner.peek(plan.user.pk)
     digest = runner.image_digest()
@@ -183,8 +183,9 @@ def bytecode_of(
 ) -> dict[str, str]:
     """Return path → bytecode of these files of a plan; raise SandboxError.
 
-    It loads in sandboxes with that image digest. Files that this image has not compiled yet (after
-    an upgrade, all of them) are compiled now, in sandboxes that hold no user's data, and stored.
+    The bytecode loads in sandboxes with that image digest. Files that this image has not compiled
+    yet (after an upgrade, all of them) are compiled now, in sandboxes that hold no user's data, and
+    stored.
     """
     theirs = [one for one in plan.applying if one.path in paths]
     return {

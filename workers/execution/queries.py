@@ -19,7 +19,7 @@ from workers.service import hosting
 def execute(run: Run) -> None:
     """Evaluate the run's code on its checkpoint and store the result.
 
-    Raises SandboxError if this host has no sandbox for it and another may have one.
+    Raises SandboxError if this host has no sandbox for it and another host may have one.
     """
     if (refused := _refused(run.input["code"])) is not None:
         runs.finish(run, runs.Result(outcome=RunOutcome.USER_ERROR, error=refused))

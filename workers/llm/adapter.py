@@ -231,7 +231,7 @@ def _openai(connection: Connection, http: "httpx2.AsyncClient") -> "Model":
     )
     if connection.base_url == PROVIDERS["openai"]:
         return OpenAIChatModel(connection.model, provider=OpenAIProvider(openai_client=client))
-    # Other servers of OpenAI's protocol support less of it.
+    # Other servers that follow OpenAI's protocol support less of it.
     compatible = OpenAICompatibleProvider(
         "openai-compatible",
         openai_client=client,
@@ -375,7 +375,7 @@ def _read(response: "ModelResponse", tools: Sequence[Tool]) -> ModelAnswer:
         parts.append(part)
     if not calls and not text.strip():
         if usage is None and response.finish_reason is None:
-            raise InvalidAnswer("it has neither content nor usage")
+            raise InvalidAnswer("the response has neither content nor usage")
         finished = f"finish reason {response.finish_reason}" if response.finish_reason else ""
         raise EmptyAnswer(finished, usage=usage, answered_by=model)
     native = dataclasses.replace(response, parts=parts)

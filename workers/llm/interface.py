@@ -25,9 +25,9 @@ class Tool:
 class ToolCall:
     """A tool call that the model requests.
 
-    If the arguments are no JSON object, do not fit the tool's schema, or the tool does not exist,
-    `problem` says so in words for the model, and the call must not be carried out. `arguments` are
-    what could be read, `text` is what was sent.
+    If the arguments are not a JSON object or do not fit the tool's schema, or if the tool does not
+    exist, `problem` says so in words for the model, and the call must not be carried out.
+    `arguments` are the arguments that could be read, `text` is the text that was sent.
     """
 
     id: str
@@ -120,7 +120,7 @@ class CallFailed(LanguageModelError):
 
     The class gives the kind, the message explains it to the staff, and `explanation` to the caller:
     what happened, whose fault it is, and what to do. `usage` is the usage that the provider
-    nevertheless reports, `unsent` tells whether the request is known not to have reached the
+    nevertheless reports, `unsent` says whether the request is known not to have reached the
     provider. `retry_after` is how many seconds the provider asks to wait, `provider_said` its own
     words, cut short.
     """

@@ -29,7 +29,7 @@ def register(registry: CollectorRegistry) -> None:
 def _calls() -> Iterator[Metric]:
     """Yield the totals of this month's calls (UTC), and how many are in progress.
 
-    At the turn of the month the counters begin anew, as after the restart of a process.
+    At the turn of the month the counters start again from zero, as after a process's restart.
     """
     seconds = SummaryMetricFamily(
         "uac_llm_call_seconds",

@@ -32,7 +32,7 @@ def _refused() -> Iterator[Metric]:
 def _waiting() -> Iterator[Metric]:
     waiting = GaugeMetricFamily(
         "uac_waiting",
-        "Waiting or running work of a workspace; a kind without any is absent.",
+        "Waiting or running work of a workspace; a kind without work is absent.",
         labels=["workspace", "kind"],
     )
     for workspace, kind, number in usage.waiting():

@@ -57,7 +57,7 @@ REQUESTS = Counter(
 
 
 USABLE = Gauge(
-    "uac_sandbox_usable", "1 while the engine answers; with 0 the worker leaves its work to others."
+    "uac_sandbox_usable", "1 while the engine answers; at 0 the worker leaves its work to others."
 )
 
 

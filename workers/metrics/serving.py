@@ -19,7 +19,7 @@ logger = structlog.get_logger(__name__)
 def serve_metrics(registry: CollectorRegistry | None = None) -> bool:
     """Serve the metrics of the whole server, and of this process or the given registry.
 
-    Returns whether they are served. A port that is taken is logged, and no reason to stop working.
+    Returns whether they are served. A port that is taken is logged, but does not stop the process.
     """
     address, port = settings.UAC_METRICS_ADDRESS, settings.UAC_METRICS_PORT
     if not port:

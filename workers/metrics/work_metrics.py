@@ -30,8 +30,8 @@ def _of_work() -> Iterator[Metric]:
         for name, text in (
             ("waiting", "Due work that no worker has claimed."),
             ("oldest_seconds", "Time that the oldest due work has waited for a worker."),
-            ("held", "Work that a worker holds."),
-            ("longest_seconds", "Upper bound of the time that the oldest of it has been held."),
+            ("held", "Work that a worker has claimed."),
+            ("longest_seconds", "Upper bound on the time since the oldest of it was claimed."),
             ("failing", "Work that has failed repeatedly and is still retried."),
             ("dead", "Work that failed permanently and that the staff have not handled."),
         )

@@ -1,8 +1,8 @@
 """The static policy of a user's project: what its Python may contain, by kind of file.
 
 The policy keeps a project deterministic, readable and honest with its type checker, and says early
-and in plain words what to change. It is no security boundary and does not try to be one: code that
-slips through runs in the sandbox, which is.
+and in plain words what to change. It is not a security boundary and does not try to be one: code
+that slips through runs in the sandbox, which is one.
 """
 
 import io
@@ -17,7 +17,7 @@ from workers.policy.rules import Found, check_tree
 
 @dataclass(frozen=True)
 class Violation:
-    """A violation; `message` names what was found and the fix."""
+    """A violation; `message` names the offending code and the fix."""
 
     path: str
     line: int
@@ -62,7 +62,7 @@ def check_workspace_policy(path: str, source: str) -> list[Violation]:
     """Return the violations in a workspace constraint or its tests, by line.
 
     Raises KeyError for any other path. These files import nothing from a project: a constraint
-    declares classes for what it needs from one, which `memory.project.shapes` verifies.
+    declares classes for the records that it needs, which `memory.project.shapes` verifies.
     """
     kinds = {name for name, pattern in _WORKSPACE_KINDS if pattern.fullmatch(path)}
     if not kinds:

@@ -87,7 +87,7 @@ class _Policy:
             yield from self.check_content()
 
     def uses_of_classes(self) -> Iterator[ast.AST]:
-        """Yield the places where a decorator, or a class that could build others, may stand."""
+        """Yield the nodes at which a decorator, or a class that could build classes, is allowed."""
         for node in ast.walk(self.tree):
             match node:
                 case (
@@ -130,7 +130,10 @@ class _Policy:
             case ast.Name(id=name):
                 yield from self.check_name(name)
                 if name in TYPE_CHECKER_NAMES and id(node) not in self.type_checking:
-                    yield "directive", f"{name} shows the type checker other code: write it once"
+                    yield (
+                        "directive",
+                        f"{name} shows the type checker different code: write it once",
+                    )
                 yield from self.check_use(node, qualified)
             case ast.Attribute(attr=name):
                 yield from self.check_attribute(name)
@@ -173,7 +176,7 @@ class _Policy:
             and not qualified
             and (isinstance(node, ast.Attribute) or origin == self.origins.get(node.id))
         ):
-            message = f"the module {origin} is used as a value: name what you need from it"
+            message = f"the module {origin} is used as a value: use the names that you need from it"
             yield "import", message
         elif id(node) in self.in_place or not isinstance(node.ctx, ast.Load):
             return
@@ -211,13 +214,16 @@ class _Policy:
                 "a relative import: write the absolute name, from domains.<domain>.schema",
             )
         elif "*" in names:
-            yield "import", f"from {module} import *: name what you need"
+            yield "import", f"from {module} import *: import the names that you need"
         elif module in LIBRARY:
             if not self.may_use(module):
                 yield "import", f"{module} is not allowed here: use {self.allowed_imports()}"
             for name in names:
                 if name in TYPE_CHECKER_NAMES and self.kind != "schema":
-                    yield "directive", f"{name} shows the type checker other code: write it once"
+                    yield (
+                        "directive",
+                        f"{name} shows the type checker different code: write it once",
+                    )
                 if f"{module}.{name}" in LIBRARY:
                     yield "import", f"from {module} import {name}: write import {module}.{name}"
                 else:
@@ -228,7 +234,7 @@ class _Policy:
                 # A collection may be called `calendar`; other modules' names cannot be records
                 # here.
                 if name in LIBRARY and (name in RESERVED_LOWER or _SCHEMA.fullmatch(module)):
-                    yield "import", f"{name} of {module}: write import {name}"
+                    yield "import", f"{module} only imports the module {name}: write import {name}"
         elif module != {"test": "constraints", "workspace test": "workspace.constraints"}.get(
             self.kind
         ):
@@ -288,7 +294,7 @@ class _Policy:
             fix = "take the parameter today or now" if self.kind != "query" else "use today or now"
             yield "clock", f".{name} reads the clock: {fix} instead"
         elif name in TYPE_CHECKER_NAMES:
-            yield "directive", f".{name} shows the type checker other code: write it once"
+            yield "directive", f".{name} shows the type checker different code: write it once"
         elif name == "format_map":
             yield "attribute", ".format_map() is not allowed: use an f-string"
         elif name in INNER_MODULES:
@@ -352,7 +358,7 @@ class _Policy:
                     "workspace constraint": "imports, constants, classes and functions",
                 }.get(self.kind, "imports, constants and functions")
                 text = ast.unparse(statement).split("\n")[0][:60]
-                yield statement, f"{text!r} runs on import: this file holds only {what}"
+                yield statement, f"{text!r} runs on import: this file may contain only {what}"
 
     def check_class(self, node: ast.ClassDef) -> Iterator[tuple[ast.AST, str]]:
         for base in node.bases:
@@ -467,7 +473,7 @@ class _Policy:
                 return self.origin(value)
         return None
 
-    # Rules for what a file has to hold.
+    # Rules for what a file must contain.
 
     def check_content(self) -> Iterator[Found]:
         functions = {

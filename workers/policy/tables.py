@@ -18,7 +18,7 @@ def _names(text: str) -> frozenset[str]:
 
 # Modules that may be imported, with their public names. Left out are names that evaluate strings
 # (dispatch does so with annotations), build code or classes, copy attributes or globals by their
-# names, read files, or tell the type checker to look away.
+# names, read files, or silence the type checker.
 _LEFT_OUT = {
     "calendar": _names("HTMLCalendar LocaleHTMLCalendar LocaleTextCalendar setfirstweekday"),
     "dataclasses": _names("make_dataclass"),
@@ -81,14 +81,14 @@ FORBIDDEN_NAMES = _names(
     "eval exec compile open input globals locals vars dir getattr setattr delattr breakpoint"
     " memoryview help exit quit"
 )
-# These names are common as variables; results of calling them differ from process to process.
+# These names are common as variables; the results of calling them vary from process to process.
 FORBIDDEN_CALLS = _names("id hash")
 # Called with more than one value, these build classes, with names in texts that are not checked.
 CLASS_BUILDERS = _names(
     "type builtins.type enum.Enum enum.Flag enum.IntEnum enum.IntFlag enum.StrEnum"
     " typing.NamedTuple typing.TypedDict"
 )
-# Type checkers take these names to be true, wherever they come from.
+# Type checkers assume that these names are true, wherever they come from.
 TYPE_CHECKER_NAMES = _names("TYPE_CHECKING MYPY")
 CLOCK = _names(
     "now today utcnow fromtimestamp utcfromtimestamp localtime gmtime time_ns monotonic"

@@ -203,7 +203,7 @@ def _columns(value: dict[str, Any]) -> EvidenceColumns:
     if len(keys) != len(sources) or not all(type(key) is str for key in keys):
         raise ProtocolError("keys are not str, or not as many as sources")
     if not all(map(protocol.are_sources, sources)):
-        raise ProtocolError("sources are no numbers of entries, or too many")
+        raise ProtocolError("sources are not entry numbers, or too many")
     class_name, domain = take_field(value, "class", str), take_field(value, "domain", str)
     collection = take_field(value, "collection", str)
     return EvidenceColumns(class_name, domain, collection, keys, sources)
@@ -216,5 +216,5 @@ def _evidence(value: dict[str, Any]) -> Evidence:
         raise ProtocolError("class, domain, collection or key is not a str")
     sources: Any = value.get("sources")
     if not protocol.are_sources(sources):
-        raise ProtocolError("sources are no numbers of entries, or too many")
+        raise ProtocolError("sources are not entry numbers, or too many")
     return Evidence._make([*texts, tuple(sources)])

@@ -1,9 +1,9 @@
-"""Builds the images of user code, as `python -m workers.sandbox.build [--base IMAGE]`.
+"""Build the images that run users' code: `python -m workers.sandbox.build [--base IMAGE]`.
 
-That of the sandboxes is `sandbox_image/Dockerfile` on a base with Python. Where the engine neither
-has the Dockerfile's own base nor can pull it, a base is put together from the packages of this
-Debian or Ubuntu: an interpreter, its libraries and the time zones, without a shell. That of the
-type checker is `typecheck_image/Dockerfile` on the former.
+The sandboxes' image is built from `sandbox_image/Dockerfile` on a base image with Python. If the
+engine neither has the Dockerfile's own base nor can pull it, a base is built from the packages of
+this Debian or Ubuntu system: an interpreter, its libraries and the time zones, without a shell. The
+type checker's image is built from `typecheck_image/Dockerfile` on the sandboxes' image.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def _engine() -> Iterator[docker.DockerClient]:
         with closing(docker.from_env(timeout=ENGINE_SECONDS)) as client:
             yield client
     except (DockerException, OSError) as error:
-        raise ImageNotBuilt(f"the Docker engine: {error}") from error
+        raise ImageNotBuilt(f"the Docker engine failed: {error}") from error
 
 
 def _python_version() -> str:
@@ -175,7 +175,7 @@ def _download(folder: Path) -> list[Path]:
             failure = error
     raise ImageNotBuilt(
         "there is no base image with Python, and none can be built from this system's packages:"
-        f" {failure}. Name one that the engine has: python -m workers.sandbox.build --base IMAGE"
+        f" {failure}. Name one of the engine's images: python -m workers.sandbox.build --base IMAGE"
     )
 
 

@@ -99,7 +99,7 @@ class ChannelSandbox:
         ):
             raise self._broken(
                 "protocol_error",
-                f"the runner says {self.hello}, not version {protocol.VERSION} and seed"
+                f"the runner reports {self.hello}, not version {protocol.VERSION} and seed"
                 f" {hash_seed}: rebuild its image from this release",
             )
 
@@ -427,13 +427,13 @@ class ChannelSandbox:
             raise SandboxError(
                 "killed", "the sandbox has ended: open another one", infrastructure=True
             )
-        try:  # a request that is no frame is the caller's error: the sandbox lives on
+        try:  # a request that is not a frame is the caller's error: the sandbox survives
             data = protocol.encode_frame(request) if request is not None else b""
         except protocol.FrameTooLargeError as error:
             raise SandboxError(
                 "input_limit",
-                f"the project, or the code to run on it, has {error.size} bytes as it is sent to"
-                f" the sandbox: at most {error.allowed} are allowed",
+                f"the project, or the code to run on it, takes {error.size} bytes when sent to the"
+                f" sandbox: at most {error.allowed} are allowed",
             ) from None
         except ProtocolError as error:
             raise SandboxError("protocol_error", str(error)) from None
@@ -479,7 +479,7 @@ class ChannelSandbox:
         try:
             yield
         except ProtocolError as error:
-            raise self._broken("protocol_error", f"the answer: {error}") from error
+            raise self._broken("protocol_error", f"the answer is invalid: {error}") from error
 
 
 def _instant(now: datetime.datetime, time_zone: str) -> dict[str, str]:

@@ -49,7 +49,7 @@ LONGEST_START_SECONDS = 30
 LIFETIME_CPU_SECONDS = 120
 # The folder that user code may write to, if any; the runner empties it after every use.
 SCRATCH = "/tmp"  # noqa: S108  # nosec B108 # in the container
-# So few files that emptying it takes no time.
+# Few enough files that emptying the folder takes no time.
 SCRATCH_OPTIONS = "rw,noexec,nosuid,nodev,mode=1777,nr_inodes=1024"
 READ_BYTES = 1024 * 1024
 LAST_WORDS_BYTES = 4096
@@ -58,9 +58,9 @@ USER_IDS = range(10_000, 60_000)
 
 SECCOMP_PROFILE = Path(__file__).with_name("seccomp.json")
 
-# Kernel files that describe the machine and others that it works for, or could be written to. This
-# list replaces the engine's own list, so it begins with it. All that is left of /sys is the
-# container's own control groups, and all that is left of /proc is its processes.
+# Kernel files that describe the machine or its other users, or that could be written to. This list
+# replaces the engine's own list, so it begins with that list. All that remains of /sys is the
+# container's own control groups, and all that remains of /proc is the container's processes.
 MASKED_PATHS = [
     *("/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
     *("/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats"),

@@ -1,4 +1,4 @@
-"""Test whether sandboxes are safe and work here, and say what to do if not.
+"""Test whether sandboxes work and are safe on this machine, and say what to do if not.
 
 It verifies every guarantee of the Docker runner on this machine: the engine, the image, the
 confinement and each limit. Nothing is believed merely because a setting says so.
@@ -35,7 +35,7 @@ State = Literal["ok", "warning", "FAILED", "not tried"]
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """The result of one check; `fix` says what to do unless all is well."""
+    """The result of one check; `fix` says what to do, if anything."""
 
     check: str
     state: State
@@ -98,7 +98,7 @@ def _finding(name: str, check: Callable[[], str]) -> CheckResult:
         return CheckResult(
             check=name,
             state="FAILED",
-            found=f"the engine: {error}",
+            found=f"the engine failed: {error}",
             fix="check dockerd's log, and that the engine still answers",
         )
 

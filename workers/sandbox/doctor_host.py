@@ -39,12 +39,14 @@ def check_engine() -> str:
         if "Permission denied" in said or "Errno 13" in said:
             raise Failed(
                 f"{where} refuses this user ({os.geteuid()})",
-                "run the sandbox workers, and this, as a user who may use the engine (a member of"
-                " the group docker, which is as powerful as root), or set DOCKER_HOST to another",
+                "run the sandbox workers and this command as a user who may use the engine (a"
+                " member of the group docker, which is as powerful as root), or set DOCKER_HOST to"
+                " another engine",
             ) from None
         raise Failed(
             f"no engine answers at {where}: {said}",
-            "start the Docker engine (systemctl start docker), or set DOCKER_HOST to where one is",
+            "start the Docker engine (systemctl start docker), or set DOCKER_HOST to the address of"
+            " a running one",
         ) from None
     found = f"{where}: Docker {version['Version']}, API {version['ApiVersion']}"
     if tuple(map(int, version["ApiVersion"].split("."))) < TESTED_API:
@@ -61,7 +63,7 @@ def check_image() -> str:
     except ImageNotFound:
         raise Failed(
             f"the engine has no image {name}",
-            "build it with `python -m workers.sandbox.build` (make image), or name another in"
+            "build it with `python -m workers.sandbox.build` (make image), or name another image in"
             " UAC_SANDBOX_IMAGE",
         ) from None
     return f"{name}, {image.id}"
@@ -85,8 +87,8 @@ def check_control_groups() -> str:
     if missing:
         raise Failed(
             f"{found}; the engine cannot limit: {', '.join(missing)}",
-            "boot the kernel with `cgroup_enable=memory swapaccount=1`, or with control groups of"
-            " version 2, and restart the engine",
+            "boot the kernel with `cgroup_enable=memory swapaccount=1` or with control groups v2,"
+            " and restart the engine",
         )
     return f"{found}; limits memory, swap, processes and CPU"
 
@@ -99,16 +101,16 @@ def check_runtime() -> str:
     name = settings.UAC_SANDBOX_RUNTIME or info.get("DefaultRuntime", "")
     if name not in runtimes:
         raise Failed(
-            f"the engine has no runtime {name}, but {', '.join(sorted(runtimes))}",
+            f"the engine has no runtime {name}; it has {', '.join(sorted(runtimes))}",
             "add it to /etc/docker/daemon.json as docs/runtimes.md shows and send dockerd a SIGHUP,"
-            " or name another in UAC_SANDBOX_RUNTIME",
+            " or name another runtime in UAC_SANDBOX_RUNTIME",
         )
     about = runtimes[name] or {}
     arguments = about.get("runtimeArgs") or []
     if any(argument.lstrip("-").startswith("ignore-cgroups") for argument in arguments):
         raise Failed(
             f"{name} runs with {' '.join(arguments)}: nothing limits memory and processes",
-            "take --ignore-cgroups out of the runtimeArgs in /etc/docker/daemon.json",
+            "remove --ignore-cgroups from the runtimeArgs in /etc/docker/daemon.json",
         )
     path = about.get("path", name)
     return " ".join([name, *([] if path == name else [path]), *arguments])

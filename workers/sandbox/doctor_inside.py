@@ -29,10 +29,10 @@ def _is_the_image_of_this_release(sandbox: Sandbox) -> str:
     differing = sorted(path for path in {*ours, *theirs} if ours.get(path) != theirs.get(path))
     if differing:
         raise Failed(
-            f"the image is from another release: {', '.join(differing[:5])} differ",
+            f"the image is from another release, by its files {', '.join(differing[:5])}",
             "build it with `python -m workers.sandbox.build`",
         )
-    return f"{len(ours)} files are those of this release"
+    return f"all {len(ours)} files match this release"
 
 
 def _privileges(sandbox: Sandbox) -> str:
@@ -40,7 +40,7 @@ def _privileges(sandbox: Sandbox) -> str:
     if user == 0 or group == 0 or 0 in groups:
         raise Failed(
             f"user code runs as user {user}, group {group}",
-            "have the engine and its runtime obey the user that a container is created with",
+            "make the engine and its runtime run a container as the user that it was created with",
         )
     return f"user {user}, no capabilities, and none can be gained"
 
@@ -75,7 +75,7 @@ def _seccomp(sandbox: Sandbox) -> str:
     if allowed:
         raise Failed(
             f"the system call filter allows: {', '.join(allowed)}",
-            "have the engine and its runtime apply workers/sandbox/seccomp.json"
+            "make the engine and its runtime apply workers/sandbox/seccomp.json"
             " (gVisor: --oci-seccomp)",
         )
     return "refuses sockets of every family, namespaces, ptrace, mount and others"
@@ -91,7 +91,7 @@ def _network(sandbox: Sandbox) -> str:
     if interfaces:
         raise Failed(
             f"there are network interfaces: {', '.join(interfaces)}",
-            "have the engine obey `NetworkMode: none`",
+            "make the engine obey `NetworkMode: none`",
         )
     return "no interface except loopback, and no socket to use it"
 
@@ -116,11 +116,9 @@ def _read_only(sandbox: Sandbox) -> str:
     if found := sorted(set(value_of(sandbox, WRITABLE)) - allowed):
         raise Failed(
             f"files can be created in {', '.join(found[:5])}",
-            "have the engine obey `ReadonlyRootfs`, and the runtime mount nothing else",
+            "make the engine obey `ReadonlyRootfs`, and the runtime mount nothing else",
         )
-    return (
-        f"nothing can be written but to {docker.SCRATCH}" if allowed else "nothing can be written"
-    )
+    return f"only {docker.SCRATCH} can be written to" if allowed else "nothing can be written"
 
 
 def _limit(code: str, outcome: str, what: str, **limits: Any) -> Callable[[Sandbox], str]:
@@ -129,11 +127,11 @@ def _limit(code: str, outcome: str, what: str, **limits: Any) -> Callable[[Sandb
     def check(sandbox: Sandbox) -> str:
         try:
             value_of(sandbox, code, **limits)
-            ended = "nothing stopped it"
+            ended = "success"
         except SandboxError as error:
             ended = error.outcome
         if ended != outcome:
-            raise Failed(f"{what}: {ended}, instead of {outcome}", UNENFORCED)
+            raise Failed(f"{what}: {ended} instead of {outcome}", UNENFORCED)
         if not sandbox.alive or value_of(sandbox, "1 + 1") != 2:
             raise Failed(f"{what} ended the whole sandbox", UNENFORCED)
         return f"{what}: {outcome}"
@@ -141,7 +139,9 @@ def _limit(code: str, outcome: str, what: str, **limits: Any) -> Callable[[Sandb
     return check
 
 
-UNENFORCED = "the kernel or the runtime does not enforce it: use a different one (docs/runtimes.md)"
+UNENFORCED = (
+    "the kernel or the runtime does not enforce this limit: use a different one (docs/runtimes.md)"
+)
 
 
 def _fork_bomb(sandbox: Sandbox) -> str:
@@ -153,7 +153,7 @@ def _fork_bomb(sandbox: Sandbox) -> str:
     started = value_of(sandbox, code)
     if started:
         raise Failed(f"a query could start {started} processes", UNENFORCED)
-    return "a query can start no process"
+    return "a query cannot start any process"
 
 
 CHECKS_INSIDE: dict[str, Callable[[Sandbox], str]] = {

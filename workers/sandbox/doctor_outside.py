@@ -39,8 +39,8 @@ def _memory_of_a_container() -> str:
     code = f"x = bytearray({4 * SMALL_MIB * MEBIBYTE})\nfor n in range(0, len(x), 4096): x[n] = 1"
     if (status := _run(code, SMALL_MIB)) != KILLED:
         raise Failed(
-            f"a container of {SMALL_MIB} MiB that took {4 * SMALL_MIB} MiB ended with {status}",
-            "have the engine enforce limits of memory (gVisor: never --ignore-cgroups)",
+            f"a container of {SMALL_MIB} MiB took {4 * SMALL_MIB} MiB and exited with {status}",
+            "make the engine enforce memory limits (gVisor: never --ignore-cgroups)",
         )
     return "a container that exceeds its memory is killed"
 
@@ -54,8 +54,8 @@ def _processes_of_a_container() -> str:
     ends = {REFUSED_TO_FORK, KILLED} | ({GVISOR_FAILED} if docker.is_gvisor() else set())
     if (status := _run(code, default_shape().memory_mib)) not in ends:
         raise Failed(
-            f"a container that forked {FORKS} times ended with {status}",
-            "have the engine enforce limits of processes (gVisor: never --ignore-cgroups)",
+            f"a container forked {FORKS} times and exited with {status}",
+            "make the engine enforce process limits (gVisor: never --ignore-cgroups)",
         )
     return f"a container cannot start {FORKS} processes"
 
@@ -91,12 +91,12 @@ def _strangers() -> str:
     if len(set(users)) == 1:  # they are drawn at random, so two of them may coincide
         raise Failed(
             f"all containers run as user {users[0]}",
-            "have the engine and its runtime obey the user that a container is created with",
+            "make the engine and its runtime run a container as the user that it was created with",
         )
     if hashes[0] != hashes[1] or hashes[0] == hashes[2]:
         raise Failed(
-            "hash seeds are not obeyed",
-            "have the engine pass the environment on, and rebuild the image",
+            "hash seeds have no effect",
+            "make the engine pass environment variables to containers, and rebuild the image",
         )
     return f"users {', '.join(map(str, users))}; two hash seeds"
 
@@ -114,12 +114,12 @@ def _scratch() -> str:
         left = value_of(sandbox, f"import os\nos.listdir('{docker.SCRATCH}')")
     if not 0 < written <= SCRATCH_MIB * MEBIBYTE or left:
         raise Failed(
-            f"to a folder of {SCRATCH_MIB} MiB {written} bytes could be written, and {len(left)}"
-            " files stayed for the next use",
-            "have the engine and its runtime obey `Tmpfs`, or let no workspace have such a folder"
+            f"{written} bytes could be written to a folder of {SCRATCH_MIB} MiB, and {len(left)}"
+            " files remained for the next use",
+            "make the engine and its runtime obey `Tmpfs`, or allow no workspace such a folder"
             " (UAC_SANDBOX_TMPFS_MIB_MOST=0)",
         )
-    return f"a folder of {SCRATCH_MIB} MiB takes no more, and is empty at the next use"
+    return f"a folder of {SCRATCH_MIB} MiB holds no more, and is empty at the next use"
 
 
 def _leftovers() -> str:
@@ -134,8 +134,8 @@ def _leftovers() -> str:
             if client.api.inspect_container(container)["State"]["Status"] != "removing":
                 raise Failed(
                     "containers of a killed worker are not found by their label",
-                    "run the sandbox workers in a PID namespace of the machine that the engine is"
-                    " on, and see why it loses labels",
+                    "run the sandbox workers in a PID namespace of the engine's machine, and find"
+                    " out why the engine loses labels",
                 )
     return "containers of a killed worker are found and removed"
 

@@ -17,7 +17,7 @@ from workers.sandbox.limits import Limits, Shape
 
 
 class Failed(Exception):
-    """A check failed: what was found, and what to do."""
+    """A check failed: the problem, and the fix."""
 
     def __init__(self, found: str, fix: str) -> None:
         super().__init__(found)
@@ -26,7 +26,7 @@ class Failed(Exception):
 
 
 class Doubtful(Failed):
-    """A check passed with something that could be better."""
+    """A check passed, but something could be better."""
 
 
 def value_of(sandbox: Sandbox, code: str, **limits: Any) -> Any:

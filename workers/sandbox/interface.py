@@ -41,7 +41,7 @@ class SandboxError(Exception):
 
     `outcome` is one of protocol.OUTCOMES other than "ok"; `error` is set where the user's code is
     at fault; `usage` is what was printed and consumed until then, where known. `infrastructure`
-    tells that the sandbox or its machine failed, not the user's code: it did not start, died, was
+    says that the sandbox or its machine failed, not the user's code: it did not start, died, was
     too slow or answered nonsense, and the same request may well succeed in another sandbox. The
     sandbox stays usable unless `alive` is False.
     """
@@ -173,7 +173,7 @@ class Sandbox(Protocol):
     ) -> ForecastRun:
         """Find when the findings of these constraints change if nothing changes but the clock.
 
-        Each is called as often as needed, but for no longer than half of its wall_seconds.
+        Each is called as often as needed, but for at most half of its wall_seconds.
         """
         ...
 

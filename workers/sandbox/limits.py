@@ -11,7 +11,7 @@ MEBIBYTE = 1024 * KIBIBYTE
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of one request; exceeding a limit ends it with the outcome named for that limit."""
+    """Limits of one request; exceeding one ends the request with the outcome of that name."""
 
     wall_seconds: float = 5.0  # per evaluation, per constraint, per test file
     total_seconds: float = 30.0  # per request: all its constraints or all its test files

@@ -44,7 +44,7 @@ QUIET_SECONDS = 0.3
 # Sandboxes started at once for waiting callers: more would only slow each other down.
 STARTERS = 3
 # Number of threads that destroy sandboxes. If more than BACKLOG sandboxes per thread wait to be
-# destroyed, whoever is done with a sandbox helps, so that they do not pile up without end.
+# destroyed, every thread that is done with a sandbox helps, so that they do not pile up.
 CLEANERS = 2
 BACKLOG = 4
 # Seconds before an engine that failed is asked again.
@@ -227,7 +227,7 @@ class Pool:
             thread.start()
         for thread in (*self._threads, *extra):
             thread.join()
-        self._threads.clear()  # from now on, whoever is done with a sandbox destroys it
+        self._threads.clear()  # from now on, each thread destroys its sandbox when done
         self._sweep()
 
     @property

@@ -132,7 +132,7 @@ class Starter:
             answer, descriptors, _, _ = socket.recv_fds(self._socket, 200, 1)
         if not answer:
             said = self._last_words()
-            why = "the process that forks it has ended"
+            why = "the process that forks sandboxes has ended"
             raise ConnectionResetError(f"{why}; it said: {said}" if said else why)
         if answer[:1] != confine.STARTED:
             raise OSError(answer[1:].decode(errors="replace"))

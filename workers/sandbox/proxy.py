@@ -2,13 +2,13 @@
 
     python -m workers.sandbox.proxy --listen /run/engine/engine.sock [--engine /var/run/docker.sock]
 
-A worker that was taken over can ask it for what workers need, and for nothing else: sandboxes from
-the one template (`workers.sandbox.docker.container_config`) and its images, and to attach to them,
-start, list and remove them. All else is answered 403, with a line of log that says what it was.
+Even a compromised worker can request only what workers need: to create sandboxes from the one
+template (`workers.sandbox.docker.container_config`) and its images, and to attach to them, start,
+list and remove them. Any other request is answered with 403 and logged.
 
-Nothing that a client sends reaches the engine as it came. A request is read strictly, one on each
-connection; what the engine is asked is written anew: fixed paths and parameters, ids of sandboxes,
-and as the body of `create` the template itself, when what was sent turns out to be equal to it.
+Nothing that a client sends reaches the engine unchanged. Requests are parsed strictly, one per
+connection, and rebuilt for the engine: with fixed paths and parameters, ids of sandboxes and,
+as the body of `create`, the template itself, provided that the client's body equals it.
 """
 
 import argparse
@@ -73,8 +73,8 @@ class _Connection(socketserver.BaseRequestHandler):
     def _send(self, answer: EngineAnswer) -> None:
         self.request.settimeout(CLIENT_SECONDS)  # for the whole request
         self.request.sendall(_written(answer))
-        # Otherwise the unread part of a refused request would reset the connection, and lose the
-        # answer.
+        # Otherwise the unread part of a refused request would reset the connection, and the answer
+        # would be lost.
         self.request.shutdown(socket.SHUT_WR)
         deadline = time.monotonic() + DRAIN_SECONDS
         left = BODY_BYTES * 8
@@ -140,9 +140,9 @@ class Proxy(socketserver.ThreadingUnixStreamServer):
 def main() -> None:
     """Serve until a signal ends it."""
     parser = argparse.ArgumentParser(prog="python -m workers.sandbox.proxy", description=__doc__)
-    parser.add_argument("--listen", required=True, help="the path of the socket to make")
+    parser.add_argument("--listen", required=True, help="path of the socket to create")
     parser.add_argument("--engine", default="/var/run/docker.sock", help="the engine's socket")
-    parser.add_argument("--containers", type=int, default=CONTAINERS, help="at one time, at most")
+    parser.add_argument("--containers", type=int, default=CONTAINERS, help="maximum number")
     arguments = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
     configure_logging(settings.LOGGING_CONFIG, settings.LOGGING)

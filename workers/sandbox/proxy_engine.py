@@ -72,7 +72,7 @@ class Engine:
         for method, path, do in _ROUTES:
             if method == request.method and (found := re.fullmatch(path, request.path)):
                 return do(self, request, *found.groups())
-        raise RequestDenied("no sandbox worker needs it")
+        raise RequestDenied("no sandbox worker needs this request")
 
     def ping(self, request: Request) -> EngineAnswer:
         """Ask the engine whether it is up."""
@@ -100,7 +100,7 @@ class Engine:
     def create(self, request: Request) -> EngineAnswer:
         """Create a sandbox, from the template and from nothing else."""
         if request.query:
-            raise RequestDenied(f"parameters of create: {', '.join(request.query)}")
+            raise RequestDenied(f"create has parameters: {', '.join(request.query)}")
         config = from_template(request.body)
         image = config["Image"]
         if image not in self._images:

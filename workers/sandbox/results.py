@@ -87,7 +87,7 @@ class EvidenceColumns(NamedTuple):
 class RestsOn:
     """The evidence for an answer: its records and the collections that it reads.
 
-    `scope` tells which records: those in the "value", those that a comprehension "selected", or all
+    `scope` says which records: those in the "value", those that a comprehension "selected", or all
     that the code "read". There may be hundreds, so only the first are named, by columns. Each
     collection is given as domain, name and number of records.
     """
@@ -134,9 +134,9 @@ class ConstraintResult:
     """The result of one constraint. With an error it has no alerts: no result is partial.
 
     The exception is a constraint that exceeded its alert limit: it keeps a few alerts, most severe
-    first, to be quoted. `left_out` counts the records that a workspace constraint was not given
-    because they lack a value that it needs. A constraint that takes the moment (`takes_now`), not
-    the day, may have different findings some minutes later.
+    first, to be quoted. `left_out` is the number of records that a workspace constraint was not
+    given because they lack a value that it needs. A constraint that takes the moment instead of the
+    day (`takes_now`) may have different findings some minutes later.
     """
 
     path: str
@@ -180,7 +180,7 @@ class ForeseenChange(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintForecast:
-    """The times at which a constraint's findings change; known until a time, or for good (None).
+    """The times at which a constraint's findings change; known until a time, or for ever (None).
 
     With an error, nothing is known.
     """

@@ -70,8 +70,8 @@ ORPHANS_SECONDS = 300.0
 _orphans_from = 0.0
 _orphans_after = duplicates.FIRST
 
-# While a tick runs in this process, other ticks are dropped; a tick that hangs holds them up no
-# longer than this, in seconds.
+# While a tick runs in this process, other ticks are dropped. A tick that hangs blocks them for at
+# most this many seconds.
 LONGEST_TICK_SECONDS = 60.0
 _lock = threading.Lock()
 _busy_until = 0.0
@@ -158,7 +158,7 @@ def _forget() -> int:
 
 
 def list_orphans_when_due() -> int:
-    """List the duplicates that no other alert stands for.
+    """List the duplicates whose original alert is gone.
 
     Only a process of an earlier release leaves such duplicates behind. Each tick checks some, the
     next one continues, and after the last ones no tick checks any for some minutes.
@@ -241,8 +241,8 @@ def _one_by_one(
 def wake_oversleepers() -> int:
     """Restore the daily run of users who would sleep longer than any forecast allows.
 
-    Since the time was set, forecasts have come to look less far ahead or were switched off, or the
-    clock that set it was wrong.
+    Either forecasts were shortened or switched off after the time was set, or the clock that set
+    the time was wrong.
     """
     latest = timezone.now() + forecasts.horizon() / 2 + OVERSLEPT
     with transaction.atomic():
@@ -350,7 +350,7 @@ def _run_if_concerned(user: MemoryUser) -> None:
 
 
 def abandon_hopeless_runs() -> int:
-    """Close the runs that were tried too often, and notify whoever waits for them.
+    """Close the runs that were tried too often, and notify the callers that wait for them.
 
     Constraint runs are retried for hours, since nobody asks for them again. When they fail
     permanently, the staff get an alert.
@@ -368,7 +368,7 @@ def abandon_hopeless_runs() -> int:
         error = {
             "type": "abandoned",
             "message": f"failed permanently after {run.attempts} attempts:"
-            f" {run.last_error or 'no error'}",
+            f" {run.last_error or 'no error was recorded'}",
             "path": None,
             "line": None,
             "infrastructure": True,

@@ -95,7 +95,7 @@ class Host:
                 helps = self.usable and is_free()
                 waiting = take_over(map(hosts.queue_of, known), waiting) if helps else {}
                 pause = UNCLAIMED_SECONDS if known else hosts.BELIEVED_SECONDS
-            except Exception as error:  # any error: the heartbeat must go on
+            except Exception as error:  # any error: the heartbeat must continue
                 logger.warning("host_out_of_touch", host=self.name, error=str(error))
                 connection.close()
                 pause = hosts.HEARTBEAT_SECONDS

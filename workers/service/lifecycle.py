@@ -21,7 +21,7 @@ from workers.service.sharing import prefer_others, share_fairly, share_memory
 
 logger = structlog.get_logger(__name__)
 
-# Seconds for giving back and destroying the sandboxes when a worker ends.
+# Seconds for a worker that ends to give back its work and destroy its sandboxes.
 LEAVING_SECONDS = 2.0
 
 

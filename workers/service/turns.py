@@ -3,7 +3,7 @@
 Hints are taken in the order in which they were sent. If that were all, a workspace whose work takes
 long could occupy every thread of a worker, and keep all others waiting. So a workspace never gets
 all of the threads, one whose work has recently taken long gets at most half of them while other
-workspaces are active, and some threads do no long work at all, whoever it is for. A hint that finds
+workspaces are active, and some threads do no long work for any workspace. A hint that finds
 no thread for its workspace is held, and sent again when a thread ends a piece of work: first the
 work that somebody may wait for, then forecasts and backtests; within each group, the workspace with
 the lowest recent cost comes first.

@@ -1,6 +1,6 @@
 """The library of constraints to start from, as text: the server does not import them.
 
-Each is `<name>.py` with its tests beside it in `test_<name>.py`.
+Each is `<name>.py`, with its tests in `test_<name>.py`.
 """
 
 import ast

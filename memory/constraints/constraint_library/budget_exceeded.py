@@ -1,15 +1,15 @@
-"""The spending in a category in a month must not exceed its budget.
+"""A month's spending in a category must not exceed the category's budget.
 
-Alerts on each monthly budget that the spending of the current month, up to today, exceeds: a
-warning from one cent more than the budget. It is silent again when the next month begins. Refunds,
-written as negative amounts, count against the spending. Amounts of another currency are left out;
-one without a currency is taken to be in that of the budget.
+Raises a warning for each monthly budget that the current month's spending, up to today, exceeds by
+at least one cent. The alert ends when the next month begins. Refunds, recorded as negative amounts,
+reduce the spending. Amounts in another currency are left out; an amount without a currency is
+assumed to be in the budget's currency.
 
-Needs budgets with a category and an amount, and expenses with a category, an amount and a day. The
-day may have a time: then the day is the one that is written.
+Needs budgets with a category and an amount, and expenses with a category, an amount and a day. If
+the day has a time, its date counts as written, without conversion to another time zone.
 
-Does not see budgets of other periods than a month, rates of exchange, categories of categories, or
-what is only planned.
+Does not consider budgets for periods other than a month, exchange rates, subcategories, or planned
+expenses.
 """
 
 import datetime
@@ -41,7 +41,7 @@ ALSO = {
 }
 
 MONTHLY = ("", "month", "monthly", "per month")
-SHOWN = 20  # so many of the newest expenses are named as evidence
+SHOWN = 20  # number of the newest expenses that are named as evidence
 
 
 @dataclass(kw_only=True)
@@ -67,7 +67,7 @@ class Expense(Record):
 def check(
     today: datetime.date, budgets: Sequence[Budget], expenses: Sequence[Expense]
 ) -> Iterator[Alert]:
-    """The spending in a category in a month must not exceed its budget."""
+    """A month's spending in a category must not exceed the category's budget."""
     month = today.replace(day=1)
     spent = sorted(
         (one for one in expenses if month <= day_of(one.spent_on) <= today),
@@ -82,7 +82,7 @@ def check(
                 f"{budget.category.strip()}: {total:,.2f}{unit} spent in {today:%Y-%m},"
                 f" {total - limit:,.2f}{unit} more than the budget of {limit:,.2f}{unit}",
                 evidence=[budget, *own[-SHOWN:]],
-                # The same alert while more is spent, and another one next month.
+                # The alert stays the same while more is spent; next month has a new one.
                 key=f"{budget.key} {today:%Y-%m}",
             )
 
@@ -98,15 +98,15 @@ def belongs(expense: Expense, budget: Budget) -> bool:
 
 
 def exact(amount: int | float | Decimal) -> Decimal:
-    """The amount as it is written: 0.1 as a tenth."""
+    """The amount exactly as written: 0.1 is one tenth."""
     return Decimal(str(amount))
 
 
 def day_of(moment: datetime.date | datetime.datetime) -> datetime.date:
-    """The day that is written."""
+    """The day as written."""
     return moment.date() if isinstance(moment, datetime.datetime) else moment
 
 
 def plain(text: str) -> str:
-    """The text as it is compared."""
+    """The text, normalised for comparison."""
     return " ".join(text.casefold().split())

@@ -1,17 +1,18 @@
 """A cancelled subscription must not be charged any more.
 
-Alerts, as a warning, on each charge by the payee of a subscription on a later day than the one on
-which it was cancelled, or on which the cancellation took effect if that is later. A charge is told
-for 90 days, and not if it was refunded or the same thing was subscribed to anew on or before its
-day. The payee is the same if all words of the subscription's name are among those of the charge:
-"Netflix" is in "NETFLIX.COM Amsterdam". A cancellation in a month or year counts from its end.
+Raises a warning for each charge by a subscription's payee after the day on which the subscription
+was cancelled, or on which the cancellation took effect if that is later. A charge is reported for
+90 days. It is not reported if it was refunded, or if the user subscribed to the same thing again on
+or before the day of the charge. The payee is the same if it contains all words of the
+subscription's name: "Netflix" is in "NETFLIX.COM Amsterdam". A cancellation dated by month or year
+alone counts from the end of that month or year.
 
-Needs subscriptions with a name and the day of cancellation, which may be empty, and charges with a
+Needs subscriptions with a name and a day of cancellation, which may be empty, and charges with a
 payee, an amount and a day.
 
-Does not see a payee that charges under another name, charges for what was used before the
-cancellation, or two subscriptions of one payee of which one goes on, unless that is a record
-without a cancellation.
+Does not consider payees that charge under another name, charges for use before the cancellation, or
+two subscriptions with one payee, of which one continues, unless the latter is recorded without a
+cancellation.
 """
 
 import datetime
@@ -131,7 +132,7 @@ def last(day: datetime.date | datetime.datetime | PartialDate) -> datetime.date:
 
 
 def in_words(subscription: Subscription) -> str:
-    """Describe when it was cancelled, and when that takes effect."""
+    """Describe when it was cancelled, and when the cancellation takes effect."""
     day = subscription.cancelled_on
     if isinstance(day, PartialDate) and day.day is None:
         text = f"in {day}"
@@ -140,7 +141,7 @@ def in_words(subscription: Subscription) -> str:
     end = ends_on(subscription)
     effective = subscription.effective_on
     if effective is not None and end == last(effective):
-        text += f" as of {effective}"
+        text += f" effective {effective}"
     return text
 
 

@@ -1,14 +1,14 @@
-"""Two standing instructions on the same subject must not say different things.
+"""Two standing instructions on the same subject must not contradict each other.
 
-Alerts, as a warning, on each subject, and scope if there is one, for which instructions with
-different values are in force today; all of them are the evidence. Upper and lower case and blanks
-make no difference. An instruction is in force from the day on which it was given, until the day on
-which it ends, that day included; of a month or year from its first day to its last.
+Raises a warning for each subject, or each scope of a subject, for which instructions with different
+values are in force today; all of these are the evidence. Case and extra spaces make no difference.
+An instruction is in force from the day on which it was given through the day on which it ends. If
+only the month or year is known, it begins on the first day of that period and ends on its last.
 
 Needs instructions with a subject and a value.
 
-Does not see that two subjects or values worded differently mean the same, that one instruction
-restricts another, or which of two is meant: that is for somebody to ask.
+Does not consider that differently worded subjects or values may mean the same, that one instruction
+may restrict another, or which of the instructions is the valid one: ask the user.
 """
 
 import datetime
@@ -33,7 +33,7 @@ OVER = ("revoked", "ended", "superseded", "replaced", "inactive", "cancelled", "
 
 @dataclass(kw_only=True)
 class Instruction(Record):
-    """The user's instruction for whenever a subject comes up."""
+    """The user's standing instruction on a subject."""
 
     subject: str
     value: str | int | float | bool | Decimal
@@ -45,7 +45,7 @@ class Instruction(Record):
 
 
 def check(today: datetime.date, instructions: Sequence[Instruction]) -> Iterator[Alert]:
-    """Two standing instructions on the same subject must not say different things."""
+    """Two standing instructions on the same subject must not contradict each other."""
     subjects: dict[tuple[str, str], list[Instruction]] = {}
     for one in sorted(instructions, key=lambda one: one.key):
         if is_in_force(one, today):
@@ -53,7 +53,7 @@ def check(today: datetime.date, instructions: Sequence[Instruction]) -> Iterator
     for _, found in sorted(subjects.items()):
         if len({plain(str(one.value)) for one in found}) > 1:
             scope = f" ({found[0].scope.strip()})" if found[0].scope.strip() else ""
-            values = " against ".join(dict.fromkeys(in_words(one) for one in found))
+            values = " versus ".join(dict.fromkeys(in_words(one) for one in found))
             yield warning(
                 f"Instructions on {found[0].subject.strip()}{scope} contradict each other:"
                 f" {values}",
@@ -62,7 +62,7 @@ def check(today: datetime.date, instructions: Sequence[Instruction]) -> Iterator
 
 
 def is_in_force(instruction: Instruction, today: datetime.date) -> bool:
-    """Return whether the instruction holds today."""
+    """Return whether the instruction is in force today."""
     begins, ends = instruction.given_on, instruction.ends_on
     begun = begins is None or first(begins) <= today
     over = ends is not None and ends < today
@@ -76,7 +76,7 @@ def first(day: datetime.date | PartialDate) -> datetime.date:
 
 
 def in_words(instruction: Instruction) -> str:
-    """Describe the instruction, and since when it holds."""
+    """Describe the instruction, and since when it has been in force."""
     since = f" (since {instruction.given_on})" if instruction.given_on else ""
     return f"“{str(instruction.value).strip()}”{since}"
 

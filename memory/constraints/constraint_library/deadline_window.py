@@ -1,16 +1,16 @@
-"""A deadline or renewal that comes near must be met in time.
+"""An approaching deadline or renewal must be met in time.
 
-Alerts on each deadline that is not met: from 30 days before its last day as information, from 7
-days before as a warning, from the day before it and on it as critical; afterwards it is critical
-for 30 days more, then silent, since what is over so long is settled elsewhere. Where notice has to
-be given some days before, the last day is the day of the notice. Of a day that is known by its
-month or year alone the first day counts, so that it never speaks too late.
+Raises an alert for each deadline that has not been met: information from 30 days before its last
+day, a warning from 7 days before, and critical from the day before. The alert stays critical for 30
+days after the last day and then ends, since anything overdue for longer is settled elsewhere. If
+notice has to be given some days in advance, the last day is the day on which the notice is due. If
+only the month or year is known, its first day counts, so that the alert never comes too late.
 
-Needs records with a title and a day on which they are due, which may be empty. Whether they are
-done, and how long before notice is due, is used where it is there.
+Needs records with a title and a due day, which may be empty. Whether they are done, and how many
+days in advance notice is due, is used if recorded.
 
-Does not see business days and holidays, deadlines that follow from others, or whether what renews
-by itself is wanted.
+Does not consider business days and holidays, deadlines that follow from other deadlines, or whether
+an automatic renewal is wanted.
 """
 
 import datetime
@@ -83,7 +83,7 @@ SETTLED = (
 
 @dataclass(kw_only=True)
 class Deadline(Record):
-    """Something that has to be done, or renewed, by a day."""
+    """Something that has to be done or renewed by a given day."""
 
     title: str
     due_on: datetime.date | PartialDate | None
@@ -94,7 +94,7 @@ class Deadline(Record):
 
 
 def check(today: datetime.date, deadlines: Sequence[Deadline]) -> Iterator[Alert]:
-    """A deadline or renewal that comes near must be met in time."""
+    """An approaching deadline or renewal must be met in time."""
     open_ones = [(last_day(one), one) for one in deadlines if not is_settled(one)]
     for day, deadline in sorted(open_ones, key=lambda item: (item[0], item[1].key)):
         left = (day - today).days
@@ -129,9 +129,9 @@ def message(deadline: Deadline, day: datetime.date, *, late: bool) -> str:
     title = deadline.title.strip()
     was = "was" if late else "is"
     if (deadline.notice_days or 0) > 0:
-        return (
-            f"{title}: {deadline.notice_days} days' notice for {deadline.due_on} {was} due by {day}"
-        )
+        days = "day's" if deadline.notice_days == 1 else "days'"
+        notice = f"{deadline.notice_days} {days} notice for {deadline.due_on}"
+        return f"{title}: {notice} {was} due by {day}"
     return f"{title} {was} due {'in' if is_partial(deadline) else 'on'} {deadline.due_on}"
 
 

@@ -1,20 +1,20 @@
-"""A passport and a visa must be valid for as long as the country of a planned trip asks.
+"""Passports and visas must be valid for as long as the country of a planned trip requires.
 
-Alerts on each planned trip for which no passport of the traveller is valid long enough: as many
-months after entry or after departure as COUNTRIES says, or until the end of the trip for a country
-that is not in that table, which the message then says. Alerts, too, where all visas for the
-country begin after the trip does, end before it does, or allow no further entry. It is critical
-where this is certain; where a day is known by its month or year alone and it may be so, it is a
-warning. It speaks from when the trip is known until the day of its start, that day included.
+Raises an alert for each planned trip for which none of the traveller's passports is valid long
+enough: for as many months after entry or departure as COUNTRIES requires, or until the end of the
+trip for a country that is not in that table, as the message then says. Also raises an alert if
+every visa for the country begins after the trip does, ends before the trip does, or allows no
+further entry. The alert is critical if this is certain, and a warning if it is only possible
+because just the month or year of a day is known. It is raised from when the trip is known through
+the day on which the trip starts.
 
-Needs trips with a country and a start, and passports with the day of expiry, which may be empty.
-The end of a trip, the traveller, and visas are used where they are there.
+Needs trips with a country and a start, and passports with a day of expiry, which may be empty. The
+end of the trip, the traveller, and visas are used if recorded.
 
-Does not see the citizenship of the traveller, which may ask for more or less (check COUNTRIES
-against the rules for your users before you enable it), whether a visa is needed where there is
-none, countries that are only passed through unless they are trips of their own, and how old the
-passport is. Two trips one after the other are two entries, unless one starts on the day on which
-the other ends.
+Does not consider the traveller's citizenship, which may require more or less (check COUNTRIES
+against the rules for your users before you enable the constraint), whether a visa is needed if none
+is recorded, transit countries unless they are recorded as trips, or how old the passport is. Two
+consecutive trips count as two entries, unless one starts on the day on which the other ends.
 """
 
 import datetime
@@ -62,7 +62,7 @@ SCHENGEN = (
 )
 # How many months a passport must be valid, counted from entry or from departure, according to the
 # countries' own websites and those of foreign ministries in 2025. For a country that is missing
-# here, validity until the end of the trip is checked, and the alert says so.
+# from this table, validity until the end of the trip is checked, and the alert says so.
 ENTRY = "after entry"
 DEPARTURE = "after departure"
 # Six months from the day of entry, according to each country's immigration authority.
@@ -127,7 +127,7 @@ def check(
     passports: Sequence[Passport],
     visas: Sequence[Visa] = (),
 ) -> Iterator[Alert]:
-    """A passport and a visa must be valid for as long as the country of a planned trip asks."""
+    """Passports and visas must be valid for as long as the country of a planned trip requires."""
     made = sorted(
         (trip for trip in trips if not trip.cancelled),
         key=lambda trip: (first(trip.start), trip.key),
@@ -158,11 +158,12 @@ def check_passports(trip: Trip, passports: Sequence[Passport]) -> Iterator[Alert
     certain = last(expires_on) < months_after(first(begin), months)
     text = f"The passport{numbered(passport)} expires {on(expires_on)}"
     if rule is None:
-        asked = f"the trip to {trip.country} ends {on(begin)} (its entry rule is not known here)"
+        asked = f"the trip to {trip.country} ends {on(begin)} (entry rule unknown)"
     elif months:
-        asked = f"{trip.country} asks for {months} months {counted} {on(begin)}"
+        unit = "month" if months == 1 else "months"
+        asked = f"{trip.country} requires validity for {months} {unit} {counted} {on(begin)}"
     else:
-        asked = f"{trip.country} asks for validity until departure {on(begin)}"
+        asked = f"{trip.country} requires validity until departure {on(begin)}"
     raised = critical if certain else warning
     yield raised(
         f"{text}, {'but' if certain else 'which may be too early:'} {asked}",
@@ -227,7 +228,7 @@ def is_for(visa: Visa, trip: Trip) -> bool:
 
 
 def may_be_one(holder: str | None, traveller: str | None) -> bool:
-    """Return whether the two may be the same person: one is unknown, or they are named alike."""
+    """Return whether both may be the same person: a name is unknown, or the names are equal."""
     return not holder or not traveller or plain(holder) == plain(traveller)
 
 

@@ -1,20 +1,20 @@
-"""Two appointments of the same person must not overlap, nor one at home with an absence.
+"""A person's appointments must not overlap, nor may those at home fall within an absence.
 
-Alerts on each pair of appointments that overlap by a minute or more and are not over: a warning,
-and critical from 24 hours before the overlap begins. One that ends when the next begins is no
-overlap. Times without a zone are the user's own; they are compared as moments, so that a change of
-the clocks between them is counted. An appointment without an end or a duration is taken to last
-one hour, and the alert says so. What repeats daily or weekly is followed for 13 weeks. Where an
-appointment is marked as one at the user's home, such as a plumber's, a day between the first and
-the last of a trip or vacation is a warning, too; on these two days the user may still, or again, be
-there.
+Raises an alert for each pair of appointments that overlap by a minute or more and are not over: a
+warning, and critical from 24 hours before the overlap begins. An appointment that ends when the
+next one begins does not overlap with it. Times without a zone are in the user's time zone; times
+are compared as instants, so that clock changes between them are taken into account. An appointment
+without an end or a duration is assumed to last one hour, and the alert says so. Daily and weekly
+repetitions are followed for 13 weeks. Also raises a warning for an appointment marked as at the
+user's home, such as a plumber's visit, on a day between the first and the last day of a trip or
+vacation; on the first and the last day themselves, the user may be at home.
 
-Needs appointments with a title and a start with its time. End, duration, the person whom it is for,
-and cancellation are used where they are there, and absences with their days; appointments of people
-who are named differently do not overlap.
+Needs appointments with a title and a start that has a time. The end, the duration, the person, a
+cancellation, and absences with their days are used if recorded; appointments of people with
+different names do not overlap.
 
-Does not see the way between two places, whole days without a time, other rules of repetition, or
-single repetitions that were moved.
+Does not consider travel between two places, all-day appointments, other rules of repetition, or
+single occurrences that were moved.
 """
 
 import datetime
@@ -110,7 +110,7 @@ def check(
     appointments: Sequence[Appointment],
     absences: Sequence[Absence] = (),
 ) -> Iterator[Alert]:
-    """Two appointments of the same person must not overlap, nor one at home with an absence."""
+    """A person's appointments must not overlap, nor may those at home fall within an absence."""
     slots = sorted(
         (slot for one in appointments if is_on(one) for slot in slots_of(one, now)),
         key=lambda slot: (slot.start, slot.end, slot.appointment.key),
@@ -147,8 +147,8 @@ def check_absences(
             if away and (one.key, absence.key) not in told:
                 told.add((one.key, absence.key))
                 yield warning(
-                    f"{in_words(slot, now)} is at home during the absence {absence.title.strip()}"
-                    f" ({absence.start} to {absence.end})",
+                    f"{in_words(slot, now)} is at home during the absence"
+                    f" “{absence.title.strip()}” ({absence.start} to {absence.end})",
                     evidence=[one, absence],
                 )
 

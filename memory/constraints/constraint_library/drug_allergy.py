@@ -1,14 +1,14 @@
 """A drug that the user takes must not belong to a class that the user is allergic to.
 
-Alerts on each pair of a current drug and an allergy where the class of the drug, or the drug
-itself, is what the allergy names; upper and lower case, and a plural's s, make no difference. It
-is critical, and a warning where the allergy is said to be mild. A drug counts until the day on
-which it ends, that day included; where only the month or year is known, until its end.
+Raises an alert for each current drug and each allergy that names the drug or its class; case and a
+plural "s" make no difference. The alert is critical, or a warning if the allergy is recorded as
+mild. A drug counts through the day on which it ends; if only the month or year is known, through
+the end of that month or year.
 
 Needs medications with a name and a class, which may be empty, and allergies with an allergen.
 
-Does not see drugs of related classes (cephalosporins for an allergy to penicillin), what a brand
-name stands for, or food.
+Does not consider drugs of related classes (cephalosporins for an allergy to penicillin), the drug
+behind a brand name, or food.
 """
 
 import datetime
@@ -98,7 +98,7 @@ def plain(name: str) -> str:
 
 
 def message(medication: Medication, allergy: Allergy, common: str) -> str:
-    """Say what staff can act on: the drug, the class, the allergy and its reaction."""
+    """Name what staff need in order to act: the drug, the class, the allergy and its reaction."""
     drug = medication.name.strip()
     if plain(common) != plain(drug):
         drug += f" (class {common})"

@@ -1,15 +1,15 @@
-"""The same must not be paid twice.
+"""The same payment must not be made twice.
 
-Alerts, as a warning, on two payments of the same amount in the same currency to the same payee on
-the same day or up to three days apart. It is silent where both have a reference, such as a number
-of an invoice, and these differ; where one was refunded, by its mark or by a payment back of the
-same amount; for amounts below 10, which coffee and tickets often are; and when the later one is 60
-days past.
+Raises a warning for two payments of the same amount in the same currency to the same payee that are
+at most three days apart. There is no alert if both have a reference, such as an invoice number, and
+the references differ; if one of them was refunded, according to its mark or a returned payment of
+the same amount; for amounts below 10, such as coffee and tickets; or if the later payment is more
+than 60 days old.
 
 Needs payments with a payee, an amount and a day.
 
-Does not see one payment in two currencies or in parts, two names of one payee, or whether two equal
-payments were meant: instalments on neighbouring days are told once.
+Does not consider one payment in two currencies or in parts, two names of one payee, or whether two
+equal payments were intended: instalments on neighbouring days are reported once.
 """
 
 import datetime
@@ -55,7 +55,7 @@ class Payment(Record):
 
 
 def check(today: datetime.date, payments: Sequence[Payment]) -> Iterator[Alert]:
-    """The same must not be paid twice."""
+    """The same payment must not be made twice."""
     ordered = sorted(payments, key=lambda one: (day_of(one.paid_on), one.key))
     earlier: dict[tuple[str, Decimal, str], list[Payment]] = {}
     returned = returns(ordered)

@@ -1,15 +1,15 @@
-"""A case that asked for a follow-up by a day must have been followed up.
+"""A case that requires a follow-up by a certain day must be followed up by then.
 
-Alerts, as a warning, on each case that asked for a follow-up by a day that has passed, from the day
-after it and for 180 days, unless it is marked as done or a follow-up about it is recorded: one that
-names its key or its title, and was not before the case itself. A month or year has passed with its
-last day.
+Raises a warning for each case whose follow-up day has passed, for 180 days from the following day,
+unless the case is marked as done or a follow-up on it is recorded. A follow-up must name the case's
+key or title, and must not be earlier than the case itself. If only the month or year is known, its
+last day counts.
 
-Needs cases with a title and the day by which to follow up, which may be empty. Follow-ups are used
-where there are such records, and whether and when the case was closed.
+Needs cases with a title and the day by which to follow up, which may be empty. Follow-ups, and
+whether and when the case was closed, are used if recorded.
 
-Does not see a follow-up that names neither the key nor the title, or whether what was done was what
-had been asked for.
+Does not consider follow-ups that name neither the key nor the title, or whether a follow-up did
+what was required.
 """
 
 import datetime
@@ -83,7 +83,7 @@ class FollowUp(Record):
 def check(
     today: datetime.date, cases: Sequence[Case], follow_ups: Sequence[FollowUp] = ()
 ) -> Iterator[Alert]:
-    """A case that asked for a follow-up by a day must have been followed up."""
+    """A case that requires a follow-up by a certain day must be followed up by then."""
     about: dict[str, list[FollowUp]] = {}
     for one in follow_ups:
         about.setdefault(plain(one.about), []).append(one)
@@ -95,7 +95,7 @@ def check(
             if any(answers(one, case, today) for one in done):
                 continue
             yield warning(
-                f"{case.title.strip()}: no follow-up is recorded, which was asked for"
+                f"{case.title.strip()}: no follow-up is recorded; one was due"
                 f" {'in' if isinstance(day, PartialDate) and day.day is None else 'by'} {day}",
                 evidence=[case],
             )

@@ -1,15 +1,15 @@
 """A preference that has not been confirmed for a year should be asked about again.
 
-Alerts, as information, on each preference whose last confirmation is a year past: on the same day
-of the next year for the first time (on 28 February for 29 February). Where two preferences on the
-same subject say different things, the older one is told as replaced by the newer one instead, at
-once. A day that is known by its month or year alone counts from its end.
+Raises information for each preference that was last confirmed a year ago or earlier, first on the
+same day of the next year (28 February for 29 February). If two preferences on the same subject have
+different values, the older one is instead reported immediately, as replaced by the newer one. If
+only the month or year is known, its last day counts.
 
 Needs preferences with a subject and the day on which they were last confirmed or stated, which may
-be empty: what has no day is left out.
+be empty: preferences without a day are left out.
 
-Does not see that two subjects worded differently are the same, or preferences that hold for ever,
-such as a religion's: leave their day empty, or set `permanent`.
+Does not consider that differently worded subjects may be the same, or that a preference may be
+permanent, such as a religious one: leave its day empty, or set `permanent`.
 """
 
 import datetime
@@ -96,7 +96,7 @@ def in_words(preference: Preference) -> str:
     value = "" if preference.value is None else f" “{str(preference.value).strip()}”"
     day = preference.confirmed_on
     shown = day.date() if isinstance(day, datetime.datetime) else day
-    return f"The preference on {preference.subject.strip()}{value} of {shown}"
+    return f"The preference for {preference.subject.strip()}{value} dated {shown}"
 
 
 def plain(text: str) -> str:

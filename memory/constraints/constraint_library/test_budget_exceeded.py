@@ -1,4 +1,4 @@
-"""Cases of budget_exceeded: when it alerts, when it is silent, and the days between."""
+"""Tests of budget_exceeded: when it alerts, when it does not, and the boundary days."""
 
 import datetime
 from decimal import Decimal
@@ -44,7 +44,7 @@ def test_says_how_much_and_rests_on_budget_and_expenses() -> None:
 def test_boundary_one_cent() -> None:
     for amount, speaks in ((99.99, False), (100, False), (100.00, False), (100.01, True)):
         assert bool(alerts(expense(amount))) is speaks, amount
-    # A tenth ten times is one, which floating point misses.
+    # Ten times 0.1 is exactly 1, but not in floating point.
     tenths = [expense(10.1, key=f"e-{number}") for number in range(10)]
     assert alerts(*tenths, expense(-1, key="refund")) == []
 

@@ -34,7 +34,7 @@ def test_says_what_contradicts_what_and_since_when() -> None:
     assert alert.severity is Severity.WARNING
     assert alert.message == (
         "Instructions on Deliveries contradict each other: “leave at the door” (since 2026-01-05)"
-        " against “give to the neighbour”"
+        " versus “give to the neighbour”"
     )
     assert alert.evidence == (door, neighbour)
 
@@ -57,7 +57,7 @@ def test_the_scope_is_told() -> None:
         instruction("a", True, scope="travel"), instruction("b", False, scope="travel")
     )
     assert alert.message == (
-        "Instructions on Deliveries (travel) contradict each other: “True” against “False”"
+        "Instructions on Deliveries (travel) contradict each other: “True” versus “False”"
     )
 
 
@@ -89,7 +89,7 @@ def test_silent_where_one_is_over() -> None:
 def test_three_are_one_alert_and_the_same_value_is_said_once() -> None:
     found = alerts(instruction("c", "no"), instruction("a", "yes"), instruction("b", "no"))
     assert [[record.key for record in alert.evidence] for alert in found] == [["a", "b", "c"]]
-    assert found[0].message.endswith("“yes” against “no”")
+    assert found[0].message.endswith("“yes” versus “no”")
 
 
 def test_the_order_is_that_of_the_subjects() -> None:

@@ -60,6 +60,8 @@ def test_boundary_days_of_a_notice() -> None:
         assert "".join(alert.severity for alert in found) == severity, days
     (alert,) = alerts(lease, notice)
     assert alert.message == "Tax return: 60 days' notice for 2026-04-15 is due by 2026-02-14"
+    (alert,) = alerts(filing(notice_days=1), before(1))
+    assert alert.message == "Tax return: 1 day's notice for 2026-04-15 is due by 2026-04-14"
 
 
 def test_a_notice_of_no_days_is_none() -> None:

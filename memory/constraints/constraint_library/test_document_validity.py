@@ -61,8 +61,8 @@ def test_says_what_is_asked_and_rests_on_trip_and_passport() -> None:
     (alert,) = alerts(journey, document)
     assert alert.severity is Severity.CRITICAL
     assert alert.message == (
-        "The passport X1 of Ann expires on 2026-09-01, but Thailand asks for 6 months after entry"
-        " on 2026-05-10"
+        "The passport X1 of Ann expires on 2026-09-01, but Thailand requires validity for 6 months"
+        " after entry on 2026-05-10"
     )
     assert alert.evidence == (journey, document)
 
@@ -76,13 +76,15 @@ def test_an_unknown_country_is_called_unknown() -> None:
     (alert,) = alerts(trip("Atlantis"), passport(datetime.date(2026, 5, 1)))
     assert alert.message == (
         "The passport expires on 2026-05-01, but the trip to Atlantis ends on 2026-05-20"
-        " (its entry rule is not known here)"
+        " (entry rule unknown)"
     )
 
 
 def test_validity_until_departure_is_told_as_such() -> None:
     (alert,) = alerts(trip("Japan"), passport(datetime.date(2026, 5, 1)))
-    assert "Japan asks for validity until departure on 2026-05-20" in alert.message
+    assert "Japan requires validity until departure on 2026-05-20" in alert.message
+    (alert,) = alerts(trip("South Africa"), passport(datetime.date(2026, 5, 1)))
+    assert "South Africa requires validity for 1 month after departure on" in alert.message
 
 
 def test_a_day_that_is_known_by_its_month_is_certain_or_a_warning() -> None:

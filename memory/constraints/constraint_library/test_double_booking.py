@@ -210,7 +210,7 @@ def test_boundary_days_of_an_absence() -> None:
     (alert,) = absence_alerts(visit)
     assert alert.severity is Severity.WARNING
     assert alert.message == (
-        "Plumber (2026-03-15 10:00–11:00) is at home during the absence Costa Rica"
+        "Plumber (2026-03-15 10:00–11:00) is at home during the absence “Costa Rica”"
         " (2026-03-10 to 2026-03-20)"
     )
     assert [record.key for record in alert.evidence] == ["plumber", "trip"]

@@ -42,9 +42,7 @@ def test_says_what_waits_and_since_when() -> None:
     asked = case()
     (alert,) = alerts(asked)
     assert alert.severity is Severity.WARNING
-    assert alert.message == (
-        "Blood test: no follow-up is recorded, which was asked for by 2026-03-10"
-    )
+    assert alert.message == ("Blood test: no follow-up is recorded; one was due by 2026-03-10")
     assert alert.evidence == (asked,)
 
 
@@ -63,7 +61,7 @@ def test_boundary_days() -> None:
 
 def test_a_month_is_told_as_such() -> None:
     (alert,) = alerts(case(PartialDate("2026-03")), today=datetime.date(2026, 4, 1))
-    assert alert.message.endswith("which was asked for in 2026-03")
+    assert alert.message.endswith("one was due in 2026-03")
 
 
 def test_boundary_what_counts_as_a_follow_up() -> None:

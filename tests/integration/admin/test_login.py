@@ -43,7 +43,7 @@ def test_who_fails_too_often_waits_and_others_do_not(
     status, page = attempt(name, "the right one", REMOTE_ADDR=here)
 
     assert status == 200
-    assert b"Too many attempts to log in have failed" in page
+    assert b"Too many failed login attempts" in page
     assert attempt(name, "the right one", REMOTE_ADDR=there)[0] == 302
 
 

@@ -134,7 +134,7 @@ def test_saving_another_text_writes_a_version_and_the_same_none(
         ({"name": "Lease", "source": SOURCE, "tests": TESTS}, "Lease"),
         (
             {"name": "lease_end", "source": " ", "tests": TESTS},
-            "This field is empty: write Python.",
+            "This field must not be empty. Write Python code.",
         ),
         ({"name": "lease_end", "source": "#" * 70_000, "tests": TESTS}, "65536 bytes"),
         ({"name": "other", "start_from": "drug_allergy"}, "Leave the name empty"),

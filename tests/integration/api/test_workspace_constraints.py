@@ -94,7 +94,7 @@ def test_from_the_library_to_an_alert_and_back(
     (alert,) = api.get("/v1/users/ada/alerts/").data["results"]
     assert alert["state"] == "resolved"
     (listed,) = api.get("/v1/users/ada/constraints/").data["results"]
-    assert (listed["applies"], listed["reasons"]) == (False, ["it is disabled"])
+    assert (listed["applies"], listed["reasons"]) == (False, ["the constraint is disabled"])
 
 
 def test_who_may_only_write_approves_nothing(

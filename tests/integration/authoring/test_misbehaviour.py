@@ -540,7 +540,8 @@ def test_deletion_that_cites_more_text_than_is_read_is_refused_unread(
     # When a model deletes the rule and cites them all, it is told to cite less
     delete = {"op": "delete_constraint", "name": "soon", "sources": seqs}
     user.refresh_from_db()
-    with pytest.raises(ToolFailed, match="have 1,850 characters: 1,849 at most: propose fewer"):
+    refused = "have 1,850 characters: at most 1,849 are allowed: propose fewer"
+    with pytest.raises(ToolFailed, match=refused):
         Workbench(user, lambda code: None).edit([delete])
 
 

@@ -635,7 +635,7 @@ def test_refusals_speak_of_the_newest_entrys_day(say: Say, work: Work) -> None:
     )
     # Then it is told which one, and what the constraint would say
     told = server.requests[2].results[0]
-    assert "no test fails with `<` instead of `<=` in line 12" in told
+    assert "no test fails with `<` instead of `<=` on line 12" in told
     assert "Alerts on 2024-12-30" in told
     assert "2024-12-31 opens warning" in told
     # And it may leave it, of which it is told again
@@ -643,7 +643,7 @@ def test_refusals_speak_of_the_newest_entrys_day(say: Say, work: Work) -> None:
     assert told.startswith(
         "You may finish, or fix the tests first.\nThere may still be mistakes here:"
     )
-    assert "no test fails with `<` instead of `<=` in line 12" in told
+    assert "no test fails with `<` instead of `<=` on line 12" in told
     assert len(server.requests) == 4
 
 

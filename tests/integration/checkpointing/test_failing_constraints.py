@@ -170,7 +170,7 @@ def test_the_same_text_in_which_no_check_finds_an_error_is_accepted_with_a_note(
     assert again["accepted"]
     (note,) = again["notes"]
     assert note.startswith("constraints/budget.py: TypeError: ")
-    assert note.endswith("raises no new alert until you fix it")
+    assert note.endswith("raises no new alerts until you fix it")
 
 
 def test_the_same_text_of_a_constraint_that_runs_has_no_note(put: Put) -> None:

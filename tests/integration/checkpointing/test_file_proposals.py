@@ -212,7 +212,7 @@ def test_a_file_that_would_take_long_to_parse_is_refused_unread(
     # Then nobody has looked into it, and it is said why
     assert run.outcome == "rejected"
     assert findings(run)[0]["path"] == "constraints/budget.py"
-    assert findings(run)[0]["message"] == "has 900,000 characters: 65,536 at most"
+    assert findings(run)[0]["message"] == "has 900,000 characters: at most 65,536 are allowed"
 
 
 def test_a_file_that_is_large_for_its_records_may_be_sent_again(

@@ -155,7 +155,7 @@ def test_an_alert_that_no_test_reaches_is_noted(checkpoint: Append, propose: Pro
     tested = propose(constraint(TWO, BOTH_TESTS))
 
     assert noted.outcome == "ok", noted.error
-    assert unreached(noted) == [(13, "no test reaches the alert in line 13", False)]
+    assert unreached(noted) == [(13, "no test reaches the alert on line 13", False)]
     assert (tested.outcome, unreached(tested)) == ("ok", [])
 
 

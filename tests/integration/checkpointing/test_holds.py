@@ -378,17 +378,17 @@ def test_what_is_held_and_what_no_test_notices_are_told_at_once(
 @pytest.mark.parametrize(
     ("source", "tests", "what"),
     [
-        (*WEAKER, "would no longer find what it finds now: 'Rome costs 1500'"),
+        (*WEAKER, "would no longer raise an alert that it raises now: 'Rome costs 1500'"),
         (
             BUDGET.replace("> 1000", "> 1100"),
             WEAKER[1] + CASE,
-            "would lose the case that test_speaks tests",
+            "would lose the case tested by test_speaks",
         ),
-        (BUDGET, BUDGET_TESTS, "would lose the case that test_case tests"),
+        (BUDGET, BUDGET_TESTS, "would lose the case tested by test_case"),
         (
             BUDGET.replace("warning", "info"),
             BUDGET_TESTS + CASE,
-            "would no longer find what it finds now",
+            "would no longer raise an alert that it raises now",
         ),
     ],
     ids=["alert", "case that fails", "case that is gone", "severity"],
@@ -456,4 +456,4 @@ def test_rule_that_cites_more_text_than_is_read_is_refused_unread(
     # Then the model is told to cite less
     (finding,) = findings(run)
     assert finding["code"] == "too_much_to_read"
-    assert "have 7,000 characters: 6,999 at most" in finding["message"]
+    assert "have 7,000 characters: at most 6,999 are allowed" in finding["message"]

@@ -321,7 +321,7 @@ FAULTS: dict[str, Fault] = {
         {
             **RULE,
             "line": 10,
-            "message": "no test fails with `<=` instead of `<` in line 10, in"
+            "message": "no test fails with `<=` instead of `<` on line 10, in"
             " `today < datetime.date(2026, 6, 1)`",
         },
         trigger=RunTrigger.MODEL,

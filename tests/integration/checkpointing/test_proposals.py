@@ -149,7 +149,7 @@ def test_more_text_than_is_read_for_one_proposal_is_not_read(
 
     assert run.outcome == "rejected"
     assert run.error is not None
-    assert "have 4,000 characters: 3,999 at most" in run.error["message"]
+    assert "have 4,000 characters: at most 3,999 are allowed" in run.error["message"]
 
 
 def test_an_alert_resolves_when_its_cause_is_gone(
@@ -212,7 +212,7 @@ REFUSED = {
     "depending on the order of a set": (
         constraint(BUDGET.replace('f"{trip.to} costs', "f\"{list(set('abcdefgh'))} {trip.to}")),
         "constraints",
-        "iterated in another order",
+        "iterated in a different order",
     ),
 }
 

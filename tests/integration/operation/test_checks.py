@@ -201,16 +201,19 @@ WRONG: dict[str, tuple[str, list[str]]] = {
         "uac.E020",
         ["nowhere.invalid", "The host name is wrong"],
     ),
-    "DATABASE_URL=postgres://uac:uac@127.0.0.1:1/uac": ("uac.E020", ["Nothing listens there"]),
+    "DATABASE_URL=postgres://uac:uac@127.0.0.1:1/uac": (
+        "uac.E020",
+        ["Nothing listens on that port"],
+    ),
     "DATABASE_URL=password": ("uac.E020", ["The name or the password is wrong."]),
     "DATABASE_URL=mysql://uac:uac@127.0.0.1/uac": ("uac.E002", ["postgres://uac:"]),
     "DATABASE_URL=postgres://uac:uac@127.0.0.1:port/uac": (
         "uac.E002",
-        ["is not set, or not a URL of its kind"],
+        ["is not set, or is not a URL of its kind"],
     ),
     "DATABASE_URL=nonsense": (
         "uac.E002",
-        ["is not set, or not a URL of its kind", "postgres://uac:"],
+        ["is not set, or is not a URL of its kind", "postgres://uac:"],
     ),
     "REDIS_URL=http://127.0.0.1:6379/0": ("uac.E027", ["is not a valid URL"]),
     "REDIS_URL=redis://127.0.0.1:1/0": ("uac.E028", ["does not answer"]),

@@ -112,7 +112,7 @@ def assert_usable(sandbox: Sandbox) -> None:
         ("import os\nos.kill(os.getpid(), 40)", {}, "killed", "signal 40"),
         ("import ctypes\nctypes.string_at(0)", {}, "killed", "SIGSEGV"),
         ("import os\nos.write(3, b'{}\\n')\nos._exit(0)", {}, "protocol_error", "no outcome"),
-        (f"import os\nos.write(3, {FORGED!r})", {}, "protocol_error", "no form of typed JSON"),
+        (f"import os\nos.write(3, {FORGED!r})", {}, "protocol_error", "not a form of typed JSON"),
         ("1 / 0", {}, "user_error", "division by zero"),
     ],
 )  # fmt: skip

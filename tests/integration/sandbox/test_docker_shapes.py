@@ -86,7 +86,7 @@ def test_the_deepest_result_that_may_be_allowed_fits_the_protocol(writable: Sand
     code = f"value = 1\nfor n in range({depth}): value = {{n: value}}\nvalue"
 
     assert "$dict" in ask(writable, code, result_depth=depth)
-    with pytest.raises(SandboxError, match=f"nested more than {depth} deep"):
+    with pytest.raises(SandboxError, match=f"nested more than {depth} levels deep"):
         ask(writable, code.replace(f"range({depth}", f"range({depth + 1}"), result_depth=depth)
 
 

@@ -180,7 +180,7 @@ OUTCOMES = [
     ("for n in range(10 ** 9): print(n)", {}, "output_limit", "printed"),
     ("'x' * 2_000_000", {}, "result_limit", "larger than 1 MiB"),
     ("list(range(10 ** 6))", {}, "result_limit", "larger"),
-    ("x = []\nfor n in range(100): x = [x]\nx", {}, "result_limit", "more than 32 deep"),
+    ("x = []\nfor n in range(100): x = [x]\nx", {}, "result_limit", "more than 32 levels deep"),
     ("x = []\nx.append(x)\nx", {}, "result_limit", "contains itself"),
     ("x = {}\nx['x'] = x\nx", {}, "result_limit", "contains itself"),
     ("10 ** 5000", {}, "result_limit", "too long to print"),

@@ -190,7 +190,8 @@ def test_of_many_records_the_first_are_named(sandbox: Sandbox) -> None:
         ("[t.destination for t in trips]",
          "'Trip' object has no attribute 'destination':"
          " fields of Trip are key, mode, name, on, passport, sources"),
-        ("travel.trip", "has no attribute 'trip': did you mean 'trips' or 'Trip'? names in it are"),
+        ("travel.trip",
+         "has no attribute 'trip': did you mean 'trips' or 'Trip'? names in this domain are"),
         ("Mode.TRAM", "TRAM: did you mean 'TRAIN'? members of Mode are TRAIN"),
         ("trip", "name 'trip' is not defined: did you mean 'trips'"),
         ("(lambda: [p for t in [1] for p in passprt])()",

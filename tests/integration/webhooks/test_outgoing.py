@@ -72,9 +72,9 @@ def test_a_redirect_is_a_failure_and_is_not_followed(status: int) -> None:
 @pytest.mark.parametrize(
     ("behaviour", "status", "error"),
     [
-        (answers(500, b"oops"), 500, "It answered 500."),
-        (answers(410), 410, "It answered 410."),
-        (answers(429, retry_after="7"), 429, "It answered 429."),
+        (answers(500, b"oops"), 500, "The endpoint answered 500."),
+        (answers(410), 410, "The endpoint answered 410."),
+        (answers(429, retry_after="7"), 429, "The endpoint answered 429."),
         (says(b""), None, "The connection was closed without an answer."),
         (says(b"SSH-2.0-OpenSSH_9.2\r\n"), None, "BadStatusLine"),
         (says(b"\x00\xff" * 50 + b"\r\n\r\n"), None, "BadStatusLine"),

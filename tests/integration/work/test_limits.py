@@ -138,7 +138,12 @@ BUSY = busy_for(0.5)  # well beyond the limits of 0.2 s and 0.3 s
 QUERIES: list[Case] = [
     ({"wall_seconds": 0.2}, BUSY, "timeout", "took longer than 0.2 s"),
     ({"total_seconds": 0.2}, BUSY, "timeout", "took longer than 0.2 s"),
-    ({"cpu_seconds": 1}, f"[{BUSY} for _ in range(6)]", "timeout", "used more than 1 s of CPU"),
+    (
+        {"cpu_seconds": 1},
+        f"[{BUSY} for _ in range(6)]",
+        "timeout",
+        "used more than 1 s of CPU time",
+    ),
     (
         {"process_memory_mib": 64},
         "len('x' * 100 * 2 ** 20)",
@@ -162,7 +167,7 @@ QUERIES: list[Case] = [
         {"result_depth": 2},
         "[[[[1]]]]",
         "result_limit",
-        "the result is nested more than 2 deep, or contains itself",
+        "the result is nested more than 2 levels deep, or contains itself",
     ),
 ]
 
@@ -263,7 +268,7 @@ def test_together_constraints_have_the_time_of_the_whole_run(
     assert run.outcome == "timeout"
     assert isinstance(run.output, dict)
     last = run.output["constraints"][-1]["error"]
-    assert last["message"] == f"not run: the 0.3 s of the request were used up ({REMEDY})"
+    assert last["message"] == f"not run: the request's 0.3 s were used up ({REMEDY})"
 
 
 @pytest.mark.parametrize(

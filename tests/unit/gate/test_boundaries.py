@@ -54,7 +54,7 @@ def test_each_boundary_has_a_mutant(line: str) -> None:
 def test_it_says_what_no_test_notices() -> None:
     (mutant,) = boundary_mutants(f"{HEAD}    for trip in trips:\n        if today < trip.on: ...\n")
     assert (
-        mutant.message == "no test fails with `<=` instead of `<` in line 3, in `today < trip.on`"
+        mutant.message == "no test fails with `<=` instead of `<` on line 3, in `today < trip.on`"
     )
     assert "exactly that day" in mutant.fix
 

@@ -26,7 +26,8 @@ def outline() -> Outline:
     [
         (
             'Cannot find implementation or library stub for module named "domains.travel.state"',
-            "This project has no domain 'travel': log a record of it first. It has health.",
+            "This project has no domain 'travel': log a record in that domain first. It has"
+            " health.",
         ),
         (
             'Module "domains.health.state" has no attribute "medications"',
@@ -85,7 +86,7 @@ OPTIONAL = "{} may be None: test for it first, as in if {} is not None and …"
         ('No overload variant of "__sub__" of "date" matches argument type "None"',
          "x = today - one.noted_on", OPTIONAL.format("one.noted_on", "one.noted_on")),
         ('Unsupported operand types for > ("date" and "None")', "if last < today: ...",
-         OPTIONAL.format("a value in this line", "value")),
+         OPTIONAL.format("a value on this line", "value")),
         ('Item "None" of "date | None" has no attribute "year"', "x = last[0].year",
          OPTIONAL.format("last[0]", "last[0]")),
         ('Argument 1 to "f" has incompatible type "date | None"; expected "date"',

@@ -57,4 +57,4 @@ def test_of_very_many_the_first_are_tried_and_it_says_which_none_reaches() -> No
     lines = "".join(f"    yield warning('{n}')\n" for n in range(MAX_ALERTS + 5))
     found = alert_mutants(f"{HEAD}{CHECK}{lines}")
     assert len(found) == MAX_ALERTS
-    assert found[0].message == "no test reaches the alert in line 5"
+    assert found[0].message == "no test reaches the alert on line 5"

@@ -117,7 +117,7 @@ def test_so_does_what_would_take_all_memory(monkeypatch: pytest.MonkeyPatch) -> 
     found = apart.unfounded(cited("It is Monday, and I stay at home. " * 30_000))
 
     assert codes(found) == ["too_much_to_read"]
-    assert "more memory" in found[0].message
+    assert "takes too much memory" in found[0].message
 
 
 def test_a_process_that_fails_says_nothing_of_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,6 @@ class TestEach:
     def test_its_documentation_is_that_of_the_library(self, name: str) -> None:
         text = ast.get_docstring(source_of(name))
         assert text is not None
-        for word in ("Alerts", "Needs ", "Does not see "):
+        for word in ("Raises ", "Needs ", "Does not consider "):
             assert f"\n\n{word}" in text, f"{name} does not say what it {word.lower()}"
         assert f"## {name}\n\n{text}\n" in DOCUMENT.read_text()

@@ -30,8 +30,8 @@ def test_a_version_that_all_agree_on_can_be_released() -> None:
 @pytest.mark.parametrize(
     ("version", "changes", "told"),
     [
-        ("1.3.0", {}, "its newest release is 1.2.0, pyproject.toml says 1.3.0"),
-        ("1.1.0", {}, "its newest release is 1.2.0"),
+        ("1.3.0", {}, "the newest release is 1.2.0, but pyproject.toml says 1.3.0"),
+        ("1.1.0", {}, "the newest release is 1.2.0"),
         ("1.2", {}, "give a version like 1.2.3"),
         ("1.2.0", {"changed": " M memory/log.py"}, "Commit or discard these changes:\n M memory"),
         ("1.2.0", {"tags": {"v1.2.0"}}, "The tag v1.2.0 belongs to another commit"),
@@ -46,9 +46,13 @@ def test_what_does_not_agree_is_told_with_what_to_do(
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("## Unreleased\n", "## Unreleased\n\n- More.\n", "move what is still under Unreleased"),
+        (
+            "## Unreleased\n",
+            "## Unreleased\n\n- More.\n",
+            "move the changes still under Unreleased",
+        ),
         (" - 2026-11-30", "", "give the date of 1.2.0"),
-        ("## [1.2.0] - 2026-11-30", "", "its newest release is 1.1.0"),
+        ("## [1.2.0] - 2026-11-30", "", "the newest release is 1.1.0"),
     ],
 )
 def test_the_changelog_has_to_be_ready(old: str, new: str, told: str) -> None:
@@ -73,7 +77,7 @@ FLAW = {"id": "CVE-2026-1", "fix_versions": ["5.2.2"]}
             NOT_LOOKED,
             "NOT CHECKED for known vulnerabilities: 1 of 2 packages",
         ),
-        (None, NOT_LOOKED, "any package (no name resolution)"),
+        (None, NOT_LOOKED, "all packages (no name resolution)"),
         ({"dependencies": []}, NOT_LOOKED, "NOT CHECKED"),
     ],
 )
@@ -102,7 +106,7 @@ def test_a_secret_that_nobody_has_judged_is_found(tmp_path: Path) -> None:
     known.write_text(json.dumps({**json.loads(known.read_text()), "results": results}))
     assert scan([str(tmp_path / "settings.py")], known)[1] == []
     (gone,) = scan([], known)[1]
-    assert gone.endswith("settings.py: Secret Keyword: no longer there")
+    assert gone.endswith("settings.py: Secret Keyword: no longer in the file")
 
 
 def test_everything_that_is_committed_is_looked_through() -> None:

@@ -507,7 +507,7 @@ def test_a_request_that_is_too_large_is_not_sent_and_harms_nothing(
     monkeypatch.setattr(protocol, "MAX_FRAME_BYTES", 1000)
     channel = Script(HELLO, {**ANSWER, "id": 2})
     one = sandbox(channel)
-    with pytest.raises(SandboxError, match=r"has 2\d\d\d bytes .* at most 1000 ") as raised:
+    with pytest.raises(SandboxError, match=r"takes 2\d\d\d bytes .* at most 1000 ") as raised:
         one.load({"domains/a/state.py": "x" * 2000})
     assert raised.value.outcome == "input_limit"
     assert not raised.value.infrastructure

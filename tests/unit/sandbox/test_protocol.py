@@ -123,7 +123,7 @@ def test_only_what_is_nested_too_deeply_is_refused(text: str, opening: str) -> N
 
     assert protocol.decode(nested(10)).keys() == {"b"}
     assert protocol.decode(nested(protocol.MAX_DEPTH - 2)).keys() == {"b"}
-    with pytest.raises(ProtocolError, match="nested more than 160 deep"):
+    with pytest.raises(ProtocolError, match="nested more than 160 levels deep"):
         protocol.decode(nested(protocol.MAX_DEPTH))
 
 

@@ -68,7 +68,7 @@ def test_a_single_record_that_was_not_given_may_not_be_used(constraint: ModuleTy
         yield critical(vars(constraint)["home"].name, key="k")
 
     constraint.__dict__["check"] = check
-    with pytest.raises(TypeError, match="give home="):
+    with pytest.raises(TypeError, match="pass home="):
         run_check(constraint, today=TODAY)
     given = run_check(constraint, today=TODAY, home=Trip(key="h", name="Bonn"))
     assert [alert.message for alert in given] == ["Bonn"]
@@ -114,12 +114,12 @@ def test_references_resolve_in_what_the_constraint_does_not_import(
 def test_a_name_that_no_domain_has_is_told_where_its_records_are(
     constraint: ModuleType, people: None
 ) -> None:
-    with pytest.raises(TypeError, match=r"takes persons, but .*; Person is in people\.people$"):
+    with pytest.raises(TypeError, match=r"takes persons; it uses .*; Person is in people\.people$"):
         run_check(constraint, today=TODAY, persons=[Person(key="p", name="Ada")])
 
 
 def test_a_name_that_the_constraint_does_not_import_gets_a_hint(constraint: ModuleType) -> None:
-    with pytest.raises(TypeError, match=r"neither imports nor takes flights, but home, plans"):
+    with pytest.raises(TypeError, match=r"neither imports nor takes flights; it uses home, plans"):
         run_check(constraint, today=TODAY, flights=[])
     with pytest.raises(TypeError, match="LIMITS"):  # its own list is no state
         run_check(constraint, today=TODAY, LIMITS=[])
@@ -132,7 +132,7 @@ def test_now_gives_the_date_too(constraint: ModuleType) -> None:
 
 
 def test_a_missing_moment_is_named(constraint: ModuleType) -> None:
-    with pytest.raises(TypeError, match="give today="):
+    with pytest.raises(TypeError, match="pass today="):
         run_check(constraint)
 
 
@@ -181,7 +181,7 @@ def test_a_shape_that_was_not_given_has_no_records(workspace_constraint: ModuleT
 
 
 def test_a_name_that_the_check_does_not_take_gets_a_hint(workspace_constraint: ModuleType) -> None:
-    with pytest.raises(TypeError, match=r"neither imports nor takes flights, but plans, trips"):
+    with pytest.raises(TypeError, match=r"neither imports nor takes flights; it uses plans, trips"):
         run_check(workspace_constraint, today=TODAY, flights=[])
 
 

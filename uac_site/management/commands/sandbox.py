@@ -13,8 +13,8 @@ from workers.sandbox.doctor import CheckResult, examine
 class Command(BaseCommand):
     """Verifies every guarantee of the sandbox on this machine."""
 
-    help = "doctor: verify every guarantee of the Docker sandbox here; exit 1 if one fails."
-    # It is run when something is wrong, so it must not depend on the checks.
+    help = "doctor: verify every guarantee of the Docker sandbox on this machine; exit 1 on failure"
+    # This command is run when something is wrong, so it must not depend on the checks.
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -29,7 +29,8 @@ class Command(BaseCommand):
             failed += finding.state == "FAILED"
             self.stdout.write(json.dumps(asdict(finding)) if options["json"] else _line(finding))
         if failed:
-            raise CommandError(f"{failed} failed: sandboxes are not safe to use on this machine")
+            checks = "1 check" if failed == 1 else f"{failed} checks"
+            raise CommandError(f"{checks} failed: sandboxes are not safe to use on this machine")
 
 
 def _line(finding: CheckResult) -> str:

@@ -113,7 +113,7 @@ QUERIES: dict[str, tuple[str, list[str]]] = {
     "range(10 ** 12)": ("result_limit", ["1 MiB"]),
     "a = []\na.append(a)\na": ("result_limit", ["contains itself"]),
     "a = {}\na['a'] = a\na": ("result_limit", ["contains itself"]),
-    "a = []\nfor _ in range(100):\n    a = [a]\na": ("result_limit", ["more than 32 deep"]),
+    "a = []\nfor _ in range(100):\n    a = [a]\na": ("result_limit", ["more than 32 levels deep"]),
     "print('x' * 5_000_000)": ("output_limit", ["printed more than 1 MiB"]),
     "for _ in range(10 ** 9):\n    print('x' * 1000)": ("output_limit", ["printed more than"]),
     # A text of that size is never printed, since it cannot be created.

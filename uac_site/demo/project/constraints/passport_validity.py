@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from domains.travel.state import passports, trips
 from uac import Alert, warning
 
-# Countries that want a passport to be valid for six months beyond the stay.
+# Countries that require a passport to be valid for six months beyond the stay.
 SIX_MONTHS_BEYOND = frozenset({"Indonesia", "Kenya", "Thailand", "Vietnam"})
 
 
@@ -19,7 +19,7 @@ def six_months_after(day: datetime.date) -> datetime.date:
 
 
 def check(today: datetime.date) -> Iterator[Alert]:
-    """The passport must be valid long enough for every trip that is still to come."""
+    """The passport must be valid long enough for every upcoming trip."""
     for trip in trips:
         if trip.departs_on < today:
             continue

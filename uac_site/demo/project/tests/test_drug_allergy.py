@@ -11,7 +11,7 @@ TODAY = datetime.date(2025, 3, 1)
 
 
 def medication(name: str, drug_class: str) -> Medication:
-    """Return a medicine that is being taken."""
+    """Return a medicine that the person is taking."""
     return Medication(
         key=name.lower(),
         name=name,
@@ -34,7 +34,7 @@ def allergy(allergen: str, drug_class: str) -> Allergy:
     )
 
 
-def test_speaks_of_a_medicine_of_the_class() -> None:
+def test_alerts_on_a_medicine_of_the_class() -> None:
     """Amoxicillin is a penicillin."""
     amoxicillin = medication("Amoxicillin", "penicillin")
     penicillin = allergy("Penicillin", "penicillin")
@@ -46,8 +46,8 @@ def test_speaks_of_a_medicine_of_the_class() -> None:
     assert "Amoxicillin" in alerts[0].message
 
 
-def test_is_silent_about_other_classes() -> None:
-    """Ibuprofen is no penicillin, and neither is pollen."""
+def test_does_not_alert_on_other_classes() -> None:
+    """Ibuprofen is not a penicillin, and neither is pollen."""
     alerts = run_check(
         drug_allergy,
         today=TODAY,
@@ -58,8 +58,8 @@ def test_is_silent_about_other_classes() -> None:
     assert alerts == []
 
 
-def test_is_silent_without_allergies() -> None:
-    """Amoxicillin alone is no finding."""
+def test_does_not_alert_without_allergies() -> None:
+    """Amoxicillin alone is not a finding."""
     alerts = run_check(
         drug_allergy,
         today=TODAY,

@@ -30,8 +30,8 @@ def alerts_for(country: str, returns_on: datetime.date, expires_on: datetime.dat
     return run_check(passport_validity, today=TODAY, trips=[trip], passports=[passport])
 
 
-def test_speaks_when_less_than_six_months_remain() -> None:
-    """One day short of the rule is short."""
+def test_alerts_when_less_than_six_months_remain() -> None:
+    """The passport expires one day too early."""
     alerts = alerts_for("Thailand", datetime.date(2025, 5, 1), datetime.date(2025, 10, 31))
 
     assert [alert.severity for alert in alerts] == [Severity.WARNING]
@@ -39,22 +39,22 @@ def test_speaks_when_less_than_six_months_remain() -> None:
     assert "2025-11-01" in alerts[0].message
 
 
-def test_speaks_when_the_passport_expires_on_the_way() -> None:
-    """Without the rule, it must still last until the return."""
+def test_alerts_when_the_passport_expires_during_the_trip() -> None:
+    """Without the rule, the passport must still be valid until the return."""
     assert alerts_for("Portugal", datetime.date(2025, 5, 1), datetime.date(2025, 4, 30))
 
 
-def test_is_silent_when_exactly_six_months_remain() -> None:
+def test_does_not_alert_when_exactly_six_months_remain() -> None:
     """The last day of the six months counts."""
     assert not alerts_for("Thailand", datetime.date(2025, 5, 1), datetime.date(2025, 11, 1))
 
 
-def test_is_silent_where_the_rule_does_not_hold() -> None:
-    """Portugal asks for no six months."""
+def test_does_not_alert_where_the_rule_does_not_apply() -> None:
+    """Portugal does not require six months."""
     assert not alerts_for("Portugal", datetime.date(2025, 5, 1), datetime.date(2025, 5, 1))
 
 
-def test_is_silent_about_trips_that_are_over() -> None:
+def test_does_not_alert_on_trips_that_are_over() -> None:
     """Nobody can renew a passport for last year."""
     assert not alerts_for("Thailand", datetime.date(2025, 2, 1), datetime.date(2025, 2, 2))
 

@@ -1,4 +1,4 @@
-"""Contracts that go on unless they are cancelled in time."""
+"""Contracts that renew themselves unless they are cancelled in time."""
 
 import datetime
 from collections.abc import Iterator

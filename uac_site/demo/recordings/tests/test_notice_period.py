@@ -34,8 +34,8 @@ def alerts_on(
     return run_check(notice_period, today=today, contracts=[contract])
 
 
-def test_speaks_when_the_last_day_comes_near() -> None:
-    """With the day and the money."""
+def test_alerts_when_the_last_day_approaches() -> None:
+    """The alert names the day and the cost."""
     (alert,) = alerts_on(DEADLINE - datetime.timedelta(days=30), False)
 
     assert alert.severity == Severity.CRITICAL
@@ -43,33 +43,33 @@ def test_speaks_when_the_last_day_comes_near() -> None:
     assert "360 euros" in alert.message
 
 
-def test_is_silent_while_there_is_time() -> None:
-    """A day earlier nobody needs to hear of it."""
+def test_does_not_alert_while_there_is_time() -> None:
+    """A day earlier, nobody needs to know yet."""
     assert alerts_on(DEADLINE - datetime.timedelta(days=31), False) == []
 
 
-def test_is_silent_about_what_is_wanted_or_may_be() -> None:
-    """It may renew itself then."""
+def test_does_not_alert_on_a_contract_that_may_be_wanted() -> None:
+    """Such a contract may renew itself."""
     assert alerts_on(DEADLINE, True) == []
     assert alerts_on(DEADLINE, None) == []
 
 
-def test_is_silent_about_what_is_cancelled() -> None:
-    """It is done."""
+def test_does_not_alert_on_a_cancelled_contract() -> None:
+    """Nothing is left to do."""
     assert alerts_on(DEADLINE, False, DEADLINE) == []
 
 
-def test_is_silent_where_the_terms_are_not_known() -> None:
-    """Nobody can say by when."""
+def test_does_not_alert_where_the_terms_are_not_known() -> None:
+    """The last day for cancelling is unknown."""
     assert alerts_on(DEADLINE, False, notice_months=None) == []
     assert alerts_on(DEADLINE, False, renewed_months=None) == []
 
 
-def test_speaks_until_it_is_over() -> None:
-    """On the last day somebody may still be reached."""
+def test_alerts_until_it_is_over() -> None:
+    """On the last day, the contract can still be cancelled."""
     assert alerts_on(ENDS_ON, False)
 
 
-def test_is_silent_when_it_is_over() -> None:
-    """Too late."""
+def test_does_not_alert_when_it_is_over() -> None:
+    """It is too late to cancel."""
     assert alerts_on(ENDS_ON + datetime.timedelta(days=1), False) == []
