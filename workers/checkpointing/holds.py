@@ -319,7 +319,7 @@ def _weaker_rules(
         elif name in silent:
             what = f"would no longer raise an alert that it raises now: {silent[name][:300]!r}"
         elif name in lost:
-            what = f"would lose the case tested by {lost[name]}"
+            what = lost[name]
         else:
             continue
         cited = sorted({seq for edit in _edits_of(candidate, name) for seq in edit.sources})
@@ -338,8 +338,8 @@ def _weaker_rules(
             ),
             fix=""
             if asking
-            else "cite the entry that asks for the change, or keep the rule as strict as it is: the"
-            " alert on a replaced record may have a different message",
+            else "cite the entry that asks for the change, or keep the rule as strict as it is, and"
+            " each of its tests: the alert on a replaced record may have a different message",
             blocking=not asking,
         )
 
@@ -399,7 +399,7 @@ def _rests_on_more(finding: ConstraintFinding, after: Found) -> bool:
 def _lost_cases(
     candidate: ModelChange, names: Sequence[str], old: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return, by constraint, a test that passed before and now fails or is gone.
+    """Return, by constraint, that a test which passed before now fails or is gone.
 
     A test that cannot run with the current schema is ignored.
     """
@@ -413,12 +413,14 @@ def _lost_cases(
     for result in ran.results:
         if result.error is not None and result.error.type == "AssertionError":
             path, _, test = result.name.partition("::")
-            lost[PurePosixPath(path).stem.removeprefix("test_")] = test
+            name = PurePosixPath(path).stem.removeprefix("test_")
+            lost[name] = f"would no longer pass {test}, as it stands now"
     for path, text in tests.items():
         new = candidate.change.files.get(path)
         gone = _gone(text, text if new is None else new)
         if gone:
-            lost.setdefault(PurePosixPath(path).stem.removeprefix("test_"), gone[0])
+            name = PurePosixPath(path).stem.removeprefix("test_")
+            lost.setdefault(name, f"would lose the test {gone[0]}")
     return lost
 
 
