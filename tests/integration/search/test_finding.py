@@ -12,6 +12,7 @@ from memory.models.log import EntryKind
 from memory.recall.search import excerpts, index_maintenance
 from memory.recall.search.documents import CorpusName
 from memory.recall.search.finding import MAX_MISSED, MAX_TERMS, find
+from memory.recall.search.words import best_part
 from memory.users import create_user
 from tests.integration.search.conftest import (
     NOON,
@@ -256,7 +257,6 @@ def test_of_a_text_that_matches_everywhere_the_best_passages_that_fit_are_given(
     said[700] = "puppy700 barked"
     say(" ".join(f"puppy {word}" for word in said))
     scanned: list[int] = []
-    best_part = excerpts.best_part
 
     def counted(text: str, *arguments: Any) -> str:
         scanned.append(len(text))
