@@ -185,7 +185,7 @@ def test_a_paused_constraint_is_listed_and_resumed(api: APIClient, user: MemoryU
 
     (listed,) = api.get("/v1/paused-constraints/?resumed=false&user_id=ada").data["results"]
     assert (listed["constraint"], listed["user_id"]) == ("constraints/allergy.py", "ada")
-    assert "more than 2 at once" in listed["reason"]
+    assert "3 alerts at once, more than 2" in listed["reason"]
     (constraint,) = api.get("/v1/users/ada/constraints/").data["results"]
     assert constraint["paused"]["id"] == listed["id"]
     assert constraint["feedback"] == {"useful": 0, "wrong": 0, "precision": None}

@@ -79,7 +79,7 @@ def test_where_one_fails_the_command_does_and_says_what_to_do(
 ) -> None:
     out = io.StringIO()
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/engine.sock")
-    with pytest.raises(CommandError, match="1 failed"):
+    with pytest.raises(CommandError, match="1 check failed"):
         call_command("sandbox", "doctor", stdout=out)
     assert "FAILED     engine" in out.getvalue()
     assert "start the Docker engine" in out.getvalue()

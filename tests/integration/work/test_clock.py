@@ -184,9 +184,10 @@ def test_a_run_that_changed_constraints_want_is_tried_again_where_it_failed(
 ) -> None:
     now = timezone.now()
     other = create_user(user.workspace, "bob", metadata=None)
-    for one in (user, other):
+    for place, one in enumerate((user, other)):
+        since = now - datetime.timedelta(seconds=2 - place)
         MemoryUser.objects.filter(pk=one.pk).update(
-            head=make_checkpoint(one), constraints_changed_at=now
+            head=make_checkpoint(one), constraints_changed_at=since
         )
     done: list[int] = []
 

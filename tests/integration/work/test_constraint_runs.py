@@ -141,7 +141,7 @@ def test_a_constraint_without_end_is_paused_at_once_and_the_others_speak(
     told = {alert.kind: alert for alert in Alert.objects.filter(user=user)}
     assert sorted(told) == [AlertKind.CONSTRAINT_PAUSED, AlertKind.FINDING]
     assert told[AlertKind.FINDING].message == "one"
-    assert "more than 7 at once" in told[AlertKind.CONSTRAINT_PAUSED].message
+    assert "more than 7 alerts at once" in told[AlertKind.CONSTRAINT_PAUSED].message
     assert "info: alert 0; info: alert 1; info: alert 2" in told["constraint_paused"].message
     paused = PausedConstraint.objects.get()
     assert (paused.constraint, paused.source_hash) == ("constraints/flood.py", sha256(FLOOD))
