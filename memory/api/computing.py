@@ -30,8 +30,8 @@ def computing(workspace_pk: int) -> Iterator[None]:
     with _places.take(workspace_pk) as admitted:
         if not admitted:
             raise TooMuch(
-                "This server is already computing its maximum number of responses from many"
-                " records: try again in a second.",
+                "This server is already computing as many large responses as it allows: try"
+                " again in a second.",
                 "max_computing",
                 RETRY_SECONDS,
             )

@@ -2518,7 +2518,7 @@ class Migration(migrations.Migration):
                     "operations",
                     models.BooleanField(
                         default=False,
-                        help_text="Mail alarms of the server itself immediately.",
+                        help_text="Send alarms about the server itself by mail immediately.",
                         verbose_name="alarms",
                     ),
                 ),

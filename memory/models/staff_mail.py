@@ -48,7 +48,9 @@ class StaffSubscription(LeasedWork):
         default=False, help_text="Mail escalated alerts immediately, in either mode."
     )
     operations = models.BooleanField(
-        "alarms", default=False, help_text="Mail alarms of the server itself immediately."
+        "alarms",
+        default=False,
+        help_text="Send alarms about the server itself by mail immediately.",
     )
     digest_due_at = models.DateTimeField(null=True, editable=False)
     sent_at = models.DateTimeField(null=True, editable=False)

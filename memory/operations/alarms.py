@@ -177,7 +177,8 @@ def _of_hosts() -> Iterator[AlarmCondition]:
     if not host_counts()["there"]:
         yield AlarmCondition(
             "sandbox hosts",
-            "No sandbox worker is running: nothing is checked, answered or alerted.",
+            "No sandbox worker is running: no checks are run, no questions answered and no alerts"
+            " raised.",
             patience=settings.UAC_ALARM_SILENT_SECONDS,
         )
     for host in _silent_hosts():

@@ -271,7 +271,7 @@ def _shape(node: ast.ClassDef, also: Mapping[str, tuple[str, ...]]) -> Shape:
 def _type(annotation: ast.expr, where: str) -> Type:
     fix = (
         "use str, int, float, bool, datetime.date, datetime.datetime, datetime.time,"
-        " decimal.Decimal, PartialDate, list[…] of them, or alternatives joined with |"
+        " decimal.Decimal, PartialDate, a list[…] of these, or a union of them with |"
     )
     try:
         found = type_from_node(annotation)

@@ -427,7 +427,7 @@ MONITORING = Group("Monitoring", check="uac.E019", settings=(
     Setting("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "", "The same, as a full URL for traces only."),
     Setting("UAC_STUCK_ATTEMPTS", 5, "Number of failed attempts after which work is shown to the"
             " staff as failing.", minimum=1),
-    Setting("UAC_ALARM_SECONDS", 15.0, "Interval of the checks for alarms. See"
+    Setting("UAC_ALARM_SECONDS", 15.0, "Interval between alarm checks. See"
             " [operations.md](operations.md).", "seconds", 0, zero="never"),
     Setting("UAC_ALARM_WAITING_SECONDS", 300, "Raise an alarm when work has waited for longer than"
             " this.", "seconds", _HINT_SECONDS),

@@ -1,4 +1,4 @@
-"""Share interpreter and memory between threads, and the processors between processes."""
+"""Share the interpreter and its memory fairly among threads, the processors among processes."""
 
 import ctypes
 import gc
