@@ -251,5 +251,5 @@ def _refused(text: str) -> EditError:
         "bad_type",
         f"{text!r} is not a valid field type: use str, int, float, bool, datetime.date,"
         " datetime.datetime, datetime.time, decimal.Decimal, PartialDate, an enum or dataclass of"
-        " the domain, Ref[Class], list[...], or alternatives joined with |",
+        " the domain, Ref[Class], list[...], or a union of these with |",
     )

@@ -48,7 +48,7 @@ MAX_COMPARED = 200
 # Edits that can end an alert.
 _ENDING = (Add, Update, Retire, RenameField, WriteConstraint, DeleteConstraint)
 
-Found = Mapping[str, ConstraintFinding]
+FindingsByFingerprint = Mapping[str, ConstraintFinding]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ def held(candidate: ModelChange) -> Iterator[Finding]:
     yield from _weaker_rules(candidate, outline, before, after, sources)
 
 
-def _find_after(candidate: ModelChange) -> Found:
+def _find_after(candidate: ModelChange) -> FindingsByFingerprint:
     """Return the findings on the candidate; the workspace's constraints are loaded for this."""
     user, sandbox = candidate.plan.user, candidate.sandbox
     standings = applicability.applicabilities(user, candidate.change.outline)
@@ -111,7 +111,7 @@ def _find(
     sandbox: Sandbox,
     bindings: Bindings | None = None,
     paths: Sequence[str] | None = None,
-) -> Found:
+) -> FindingsByFingerprint:
     """Return the findings of constraints in a sandbox, by fingerprint.
 
     A constraint that fails has none.
@@ -133,7 +133,9 @@ def _find(
     )
 
 
-def _is_silenced(finding: ConstraintFinding, fingerprint: str, after: Found) -> bool:
+def _is_silenced(
+    finding: ConstraintFinding, fingerprint: str, after: FindingsByFingerprint
+) -> bool:
     """Return whether the finding is gone, or is still found but less severe."""
     now = after.get(fingerprint)
     return now is None or severity_rank(now.severity) < severity_rank(finding.severity)
@@ -145,8 +147,8 @@ def _is_silenced(finding: ConstraintFinding, fingerprint: str, after: Found) -> 
 def _held_alerts(
     candidate: ModelChange,
     outline: Outline,
-    before: Found,
-    after: Found,
+    before: FindingsByFingerprint,
+    after: FindingsByFingerprint,
     sources: Mapping[int, Source],
 ) -> Iterator[Finding]:
     silenced = {
@@ -198,7 +200,9 @@ def _held_alerts(
             )
 
 
-def _goes_on(finding: ConstraintFinding, before: Found, after: Found) -> bool:
+def _goes_on(
+    finding: ConstraintFinding, before: FindingsByFingerprint, after: FindingsByFingerprint
+) -> bool:
     """Return whether the constraint has a new critical finding that shares a record with this one.
 
     For example, one about the record that has replaced another.
@@ -296,8 +300,8 @@ def _unexplained_renames(
 def _weaker_rules(
     candidate: ModelChange,
     outline: Outline,
-    before: Found,
-    after: Found,
+    before: FindingsByFingerprint,
+    after: FindingsByFingerprint,
     sources: Mapping[int, Source],
 ) -> Iterator[Finding]:
     files = candidate.change.files
@@ -356,8 +360,8 @@ def _silent_alerts(
     candidate: ModelChange,
     names: Sequence[str],
     old: Mapping[str, str],
-    before: Found,
-    after: Found,
+    before: FindingsByFingerprint,
+    after: FindingsByFingerprint,
 ) -> dict[str, str]:
     """Return, by constraint, an alert that its old text would still raise.
 
@@ -382,7 +386,7 @@ def _silent_alerts(
     }
 
 
-def _rests_on_more(finding: ConstraintFinding, after: Found) -> bool:
+def _rests_on_more(finding: ConstraintFinding, after: FindingsByFingerprint) -> bool:
     """Return whether the constraint has at least as severe a finding on these records and more.
 
     Such a constraint was extended and not weakened, though its alert is a different one.

@@ -42,7 +42,7 @@ FIX = (
 )
 # Shortest quotation of an entry, in words or, for scripts without spaces, in characters.
 QUOTED_WORDS = 3
-QUOTED_SIGNS = 6
+QUOTED_CHARACTERS = 6
 
 
 class Wording:
@@ -77,7 +77,7 @@ class Wording:
         """Return whether a text repeats consecutive words of an entry, or a short entry in full."""
         given = _tokens(reason)
         for said in map(_tokens, self._texts):
-            least = QUOTED_SIGNS if any(is_sign(token[0]) for token in said) else QUOTED_WORDS
+            least = QUOTED_CHARACTERS if any(is_sign(token[0]) for token in said) else QUOTED_WORDS
             size = min(least, len(said))
             common = _runs(said, size) & _runs(given, size)
             if any(content_words(run) or any(map(is_sign, "".join(run))) for run in common):

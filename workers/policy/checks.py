@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memory.texts import parse_python
-from workers.policy.rules import Found, check_tree
+from workers.policy.rules import Breach, check_tree
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _check(path: str, source: str, kind: str) -> list[Violation]:
     return [Violation(path, line, code, message) for line, code, message in unique]
 
 
-def _check_text(text: str, kind: str) -> Iterator[Found]:
+def _check_text(text: str, kind: str) -> Iterator[Breach]:
     if kind == "manifest":
         return
     for number, line in enumerate(text.split("\n"), start=1):

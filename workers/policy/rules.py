@@ -41,10 +41,10 @@ _WORKSPACE_CONSTRAINT = re.compile(r"workspace\.constraints\.\w+")
 _CONSTRAINTS = ("constraint", "workspace constraint")
 _TESTS = ("test", "workspace test")
 
-Found = tuple[int, str, str]  # line, code, message
+Breach = tuple[int, str, str]  # line, code, message
 
 
-def check_tree(kind: str, tree: ast.Module) -> Iterator[Found]:
+def check_tree(kind: str, tree: ast.Module) -> Iterator[Breach]:
     """Yield the violations of the rules for this kind of file in its syntax tree."""
     return _Policy(kind, tree).check()
 
@@ -70,7 +70,7 @@ class _Policy:
                     self.origins[alias.asname or alias.name] = f"{node.module}.{alias.name}"
         self.in_place = set(map(id, self.uses_of_classes()))
 
-    def check(self) -> Iterator[Found]:
+    def check(self) -> Iterator[Breach]:
         if self.kind == "manifest":  # generated, and never run
             return
         qualified = {
@@ -475,7 +475,7 @@ class _Policy:
 
     # Rules for what a file must contain.
 
-    def check_content(self) -> Iterator[Found]:
+    def check_content(self) -> Iterator[Breach]:
         functions = {
             node.name: node for node in self.tree.body if isinstance(node, ast.FunctionDef)
         }
@@ -497,14 +497,14 @@ class _Policy:
                 if parameters_of(node):
                     yield node.lineno, "test", f"{node.name} has parameters: a test takes none"
 
-    def check_check(self, node: ast.FunctionDef) -> Iterator[Found]:
+    def check_check(self, node: ast.FunctionDef) -> Iterator[Breach]:
         if self.kind == "constraint":
             yield from self.check_instant(node)
         returns = "" if node.returns is None else ast.unparse(node.returns)
         if not re.fullmatch(r"(?:[\w.]*\.)?(?:Iterator|Iterable|list)\[(?:\w+\.)?Alert\]", returns):
             yield node.lineno, "check", "check returns Iterator[Alert]: write -> Iterator[Alert]"
 
-    def check_instant(self, node: ast.FunctionDef) -> Iterator[Found]:
+    def check_instant(self, node: ast.FunctionDef) -> Iterator[Breach]:
         """The check of a project must take the day or the moment, and nothing else."""
         parameters = parameters_of(node)
         annotations = {"today": "datetime.date", "now": "datetime.datetime"}
