@@ -87,7 +87,7 @@ def _verdicts(verdict: Verdict) -> Subquery:
 
 
 class _Step:
-    """The columns of an event that the list and the inline share."""
+    """The event columns that the list and the inline share."""
 
     @admin.display(description="step", ordering="kind")
     def step(self, event: AlertEvent) -> str:
@@ -131,7 +131,7 @@ class AlertEventInline(_Step, admin.TabularInline[AlertEvent, Alert]):
 
 @admin.register(Alert)
 class AlertAdmin(ReadOnlyAdmin[Alert]):
-    """Findings of constraints, with their messages and evidence, down to the log's messages."""
+    """Findings of constraints, with their evidence traced back to the messages in the log."""
 
     list_display = [
         *("level", "headline", "standing", "user_link", "rule_name", "verdicts", "opened_at")
@@ -188,7 +188,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         )
 
     def actions_for(self, row: Alert) -> Collection[str]:
-        """Offer the actions for the alert's state: after a final resolution, only feedback."""
+        """Offer the actions that the state allows; after a final resolution, only feedback."""
         verdicts = ["useful", "wrong"] if row.kind == AlertKind.FINDING else []
         match row.state:
             case AlertState.OPEN:
@@ -210,7 +210,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="severity", ordering=BY_SEVERITY)
     def level(self, alert: Alert) -> str:
-        """Show the severity, the kind unless it is a finding, and any development warning."""
+        """Show the severity, the kind if it is not a finding, and any development warning."""
         badges: list[str] = [badge(alert.severity, alert.get_severity_display())]
         if alert.kind != AlertKind.FINDING:
             badges.append(badge(alert.kind, alert.get_kind_display()))
@@ -256,14 +256,14 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="constraint", ordering="constraint")
     def rule_name(self, alert: Alert) -> str:
-        """Name the constraints that report the alert."""
+        """Name the constraints that raise the alert."""
         return format_html_join(
             ", ", "{}", ((inline(rule_of(one.constraint)),) for one in alert.causes)
         )
 
     @admin.display(description="records")
     def evidence_tree(self, alert: Alert) -> str:
-        """Show each record with its fields and entries, down to the messages behind the entries."""
+        """Show each record with its fields, its entries, and the messages behind the entries."""
         if not alert.evidence:
             return "The constraint cited no record as evidence."
         entries = show_entries(alert.user, alert.entries)
@@ -453,7 +453,7 @@ def _fields(alert: Alert) -> Mapping[RecordId, Mapping[str, Any]]:
 
 
 def _ask_to_resolve(request: HttpRequest, chosen: QuerySet[Alert]) -> TemplateResponse | None:
-    """Show what would be resolved, and the effects; return None for too many alerts."""
+    """Ask for confirmation, listing the alerts; return None if there are too many of them."""
     rows = list(chosen.select_related("user")[: MAX_RESOLVED + 1])
     if len(rows) > MAX_RESOLVED:
         messages.error(request, f"Nothing was done: select at most {MAX_RESOLVED} alerts.")
@@ -513,7 +513,7 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
     list_select_related = ["alert"]
     search_fields = ["alert__user__user_id", "user__user_id", "actor"]
     search_help_text = "By user id or actor."
-    ordering = ["-pk"]  # in insertion order: a million rows cannot be sorted
+    ordering = ["-pk"]  # in insertion order, since sorting a million rows would be slow
     when_empty = "No alert has been opened and no entry rejected yet."
     fields = [
         *("seq", "about", "user_link", "step", "at", "actor", "by_run", "details", "rejected"),
@@ -542,7 +542,7 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
 
     @admin.display(description="rejected entries")
     def rejected(self, event: AlertEvent) -> str:
-        """Name the entries, each with its reason."""
+        """Name the rejected entries, each with the reason for its rejection."""
         named = rejections.named_by([event]).get(event.pk, ())
         pages = entry_pages(event.person, [one.seq for one in named])
         rows = [

@@ -118,7 +118,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     ]
 
     def actions_for(self, row: ApiKey) -> Collection[str]:
-        """Offer actions unless the key is revoked, which is final."""
+        """Offer actions unless the key is revoked: revocation is final."""
         return [] if row.revoked_at else ["replace", "revoke"]
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
@@ -139,7 +139,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
         return form
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Require access to content, which a key can read."""
+        """Require access to content, since a key can read it."""
         return super().has_add_permission(request) and access.sees_content(request.user)
 
     def has_change_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
@@ -183,7 +183,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     def save_model(
         self, request: HttpRequest, obj: ApiKey, form: forms.ModelForm[ApiKey], change: bool
     ) -> None:
-        """Create a key and show it, this once only; or store the changes to an existing key."""
+        """Create a key and show it for the only time, or store the changes to an existing key."""
         if change:
             super().save_model(request, obj, form, change)
             return

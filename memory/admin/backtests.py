@@ -113,7 +113,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         )
 
     def actions_for(self, row: Backtest) -> Collection[str]:
-        """Offer to cancel a running backtest, or to restart an ended one or approve its version."""
+        """While it runs, offer to cancel it; afterwards, to restart it or approve its version."""
         if row.state in GOING_ON:
             return ["cancel"]
         version = row.version
@@ -287,7 +287,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="problems")
     def problems(self, backtest: Backtest) -> SafeString | str:
-        """Show where the constraint would have failed or been paused, or could not run."""
+        """List when the constraint would have failed or been paused, or why it could not run."""
         found = _summary(backtest)
         rows: list[SafeString | str] = [
             format_html(
@@ -351,7 +351,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
 
 def approve_version(request: HttpRequest, version: Any) -> None:
-    """Make a version live and show the backtest that allows it, or why it cannot go live."""
+    """Make a version live and show the backtest that permits it, or why it cannot go live."""
     tested = backtest_reports.tested(version)
     try:
         workspace_constraints.approve(version, by=staff_of(request))
@@ -367,7 +367,7 @@ def start_backtest(
     days: int = backtests.DAYS,
     most_users: int = backtests.USERS,
 ) -> None:
-    """Start a backtest of a version and link to it, or show why none can start."""
+    """Start a backtest of a version and link to it, or show why it cannot start."""
     try:
         started = backtests.start(version, by=staff_of(request), days=days, most_users=most_users)
     except backtests.NotTestable as error:
@@ -377,7 +377,7 @@ def start_backtest(
 
 
 def _users(backtest: Backtest) -> tuple[int, int]:
-    """Return how many users have been evaluated, and how many users there are."""
+    """Return how many users have been evaluated, and how many there are in total."""
     return getattr(backtest, "done_users", 0), getattr(backtest, "of_users", 0)
 
 
@@ -395,7 +395,7 @@ def _summary(backtest: Backtest) -> dict[str, Any]:
 
 
 def _versions(found: Collection[BacktestFinding]) -> dict[tuple[int, int], int]:
-    """Return the keys of the findings' checkpoints, by user and version."""
+    """Map each (user, version) of the findings to the primary key of its checkpoint."""
     rows = Checkpoint.objects.filter(
         user__in={one.result.user_id for one in found}, version__in={one.version for one in found}
     )
@@ -458,7 +458,7 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
 
     @admin.display(description="where the constraint would have failed")
     def told(self, row: BacktestUser) -> SafeString | str:
-        """Show where the constraint would have failed or been paused, or could not run."""
+        """List when the constraint would have failed or been paused, or why it could not run."""
         return lines(
             format_html(
                 "{} {} v{} {}",

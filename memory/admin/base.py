@@ -60,16 +60,16 @@ Paused = TypeVar("Paused", Pause, PausedConstraint)
 
 Key: TypeAlias = int | str | UUID
 
-# The large columns of a checkpoint, up to megabytes each.
+# The large columns of a checkpoint, which may hold megabytes each.
 HEAVY = ("tree", "outline", "edits", "verdict")
 
-# A page about work under way reloads itself at growing intervals, a limited number of times, since
-# each view is audited.
+# A page about work in progress reloads itself at growing intervals, but only a limited number of
+# times, since each view is audited.
 _AGAIN_SECONDS, _AGAIN_MOST, _LOOKS = 2, 60, 15
 _MAX_LINKS = 100
 _MAX_PAGES = 1000
 
-# The session key for the rows of a list right after an action on some of them.
+# The session key that keeps a list's rows until the list is shown again after an action.
 _KEPT = "kept_rows"
 
 
@@ -109,8 +109,8 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
 
     The list's actions are also buttons on a row's page, if `actions_for` names them for that row;
     `action_note` labels the note that can accompany them. `when_empty` is the text shown for an
-    empty list. The actions in `asking` first show a page and act once they are confirmed; those in
-    `dangerous` require a note, and their buttons are red and placed last.
+    empty list. The actions in `asking` first show a page, and act only once they are confirmed;
+    those in `dangerous` require a note, and their buttons are red and placed last.
 
     Everything depends on the staff member: the rows are those of the workspaces that they see
     (`memory.staff.access`), content is hidden unless they may see it (`memory.admin.masking`), and
@@ -140,7 +140,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return access.seen_by(request.user, super().get_queryset(request))
 
     def get_list_filter(self, request: HttpRequest) -> list[Any]:
-        """Limit filters to visible rows; for work, add a filter by its state."""
+        """Limit filter choices to visible rows; for rows of work, add a filter by work status."""
         is_work = any(kind.model is self.model for kind in stuck.KINDS.values())
         own = [self._own_choices(one) for one in super().get_list_filter(request)]
         return [*own, *([WorkFilter] if is_work else [])]
@@ -156,7 +156,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return name, OwnChoicesFilter
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Offer only visible rows; without access to all workspaces, a workspace is required."""
+        """Offer only visible rows; staff who do not see all workspaces must choose one."""
         model = db_field.remote_field.model
         if model in access.PLACES and "queryset" not in kwargs:
             kwargs["queryset"] = access.seen_by(request.user, model._default_manager.all())
@@ -172,7 +172,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return names if access.sees_content(request.user) else masking.masked(self, names)
 
     def get_list_display_links(self, request: HttpRequest, list_display: Any) -> Any:
-        """Link to the page from the same columns, hidden or not."""
+        """Link to the page from the same columns, whether they are hidden or not."""
         names = super().get_list_display_links(request, list_display)
         if names is None or access.sees_content(request.user):
             return names
@@ -236,7 +236,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         attributes = {"class": "action-select", "aria-label": label, "autocomplete": "off"}
         box = forms.CheckboxInput(attributes, lambda _: False)
         rendered = str(box.render(ACTION_CHECKBOX_NAME, str(obj.pk)))
-        return SafeString(visible(rendered))  # nosec B703 # by Django, which has escaped it
+        return SafeString(visible(rendered))  # nosec B703 # Django has escaped it
 
     # -- Lists and pages -----------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return masking.name_of(row)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Return a list in which no row moves right after an action."""
+        """Return the class of lists whose rows stay in place right after an action."""
         return SteadyChangeList
 
     def actions_for(self, row: Row) -> Collection[str]:
@@ -432,7 +432,7 @@ def ask(
     for_good: bool = False,
     **told: object,
 ) -> TemplateResponse:
-    """Ask for confirmation of an action on these rows, and for its reason, on the action's page.
+    """Show the page that asks to confirm an action on these rows, and asks for the reason.
 
     An irreversible action needs a reason.
     """
@@ -482,7 +482,7 @@ def staff_of(request: HttpRequest) -> str:
 
 
 class WorkFilter(admin.SimpleListFilter):
-    """Filters work by the states that the front page counts."""
+    """Filters rows of work by the states that are counted on the front page."""
 
     title = "work status"
     parameter_name = "work"
@@ -497,7 +497,7 @@ class WorkFilter(admin.SimpleListFilter):
         ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
-        """Keep the rows in that state."""
+        """Keep the rows in the chosen state."""
         name, _, how = (self.value() or "").partition(".")
         kind = stuck.KINDS.get(name)
         if kind is None or how not in stuck.STANDINGS or kind.model is not queryset.model:
@@ -558,7 +558,7 @@ class PausedAdmin(ReadOnlyAdmin[Paused]):
 
 
 class WorkAdmin(ReadOnlyAdmin[Work]):
-    """A screen of work that somebody requested; it stays due until it is done."""
+    """A screen of requested work, which stays due until it is done."""
 
     actions = ["try_now"]
 
@@ -615,7 +615,7 @@ def list_url(model: type[models.Model], /, **filters: Any) -> str:
 
 
 def heavy(*paths: str) -> list[str]:
-    """Return the large columns of the checkpoints at these paths, for lists to defer."""
+    """Return lookups of the large columns of the checkpoints at these paths, for lists to defer."""
     return [f"{path}__{name}" for path in paths for name in HEAVY]
 
 
@@ -644,7 +644,7 @@ def link_to_list(model: type[models.Model], text: str, **filters: Any) -> SafeSt
 
 
 def link_to_rejected(event: AlertEvent) -> SafeString:
-    """Return a link to the rejected entries of the event's user, with their reasons."""
+    """Return a link to the list of rejected entries, with reasons, of the event's user."""
     filters = {"user__id__exact": event.user_id, "outcome__exact": Outcome.REJECTED}
     return link_to_list(EntryOutcome, "rejected entries", **filters)
 
@@ -671,7 +671,7 @@ def links_to_entries(user: MemoryUser, seqs: Iterable[int]) -> SafeString | str:
 
 
 def entry_pages(user: MemoryUser, seqs: Iterable[int]) -> dict[int, str]:
-    """Return the URLs of these entries' pages by number, for the first thousand."""
+    """Return the page URLs of the first thousand of these entries, keyed by entry number."""
     wanted = sorted(set(seqs))[:_MAX_PAGES]
     entries = LogEntry.objects.filter(user=user, seq__in=wanted).order_by()
     found = entries.values_list("seq", "pk")
@@ -703,7 +703,7 @@ def _list_url(model: type[models.Model]) -> str:
 
 
 def look_again(request: HttpRequest) -> dict[str, int]:
-    """Return the seconds until a page about work under way reloads, and the number of reloads.
+    """Return the seconds until a page about work in progress reloads, and that reload's number.
 
     Empty once the maximum number of reloads is reached.
     """

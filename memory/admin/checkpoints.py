@@ -114,7 +114,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Checkpoint | None:
-        """Return the version with the deferred columns, in one query."""
+        """Return the version including the deferred columns, read in a single query."""
         checkpoint = super().get_object(request, object_id, from_field)
         if checkpoint is not None:
             checkpoint.refresh_from_db(fields=("tree", "outline", "edits"))
@@ -310,14 +310,14 @@ def _place(record: RecordId) -> SafeString:
 
 
 def _first(items: Iterable[SafeString | str]) -> SafeString | str:
-    """Show the first items, and the number of further ones."""
+    """Show the first items, and how many more there are."""
     every = list(items)
     more = len(every) - MAX_LEFT_OUT
     return lines([*every[:MAX_LEFT_OUT], f"… and {more} more"] if more > 0 else every)
 
 
 def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateResponse:
-    """Show the effects of a rollback to this version; raises the errors of `rollback.restore`."""
+    """Show the effects of a rollback to this version; raises what `rollback.restore` raises."""
     left_out = rollback.excluded_by_restoring(checkpoint.user, checkpoint.version)
     return ask(
         request,
@@ -337,7 +337,7 @@ def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateRes
 
 @admin.register(Blob)
 class BlobAdmin(ReadOnlyAdmin[Blob]):
-    """Files of projects, by hash."""
+    """Files of projects, identified by their hashes."""
 
     list_display = ["short_hash", "user_link", "size"]
     list_filter = ["user__workspace"]

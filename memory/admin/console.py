@@ -35,10 +35,10 @@ from memory.temporal import history, instants
 from memory.texts import one_line
 from memory.users import refuse_merged
 
-# The form shows the day of a query whose evaluation time differs by more than this from the time
-# at which it was asked.
+# If the evaluation time of a query is further than this from the time at which the query was
+# asked, the form shows the day of the evaluation time.
 NOW = datetime.timedelta(minutes=1)
-# Maximum number of a staff member's queries listed, and of versions to choose from.
+# Maximum number of queries listed for a staff member, and of versions to choose from.
 MAX_HISTORY = 20
 MAX_VERSIONS = 50
 _MAX_CLASSES = 80
@@ -77,7 +77,7 @@ class QueryForm(forms.Form):
 
 
 def console(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> HttpResponse:
-    """Return the page of a user's console; `run` in the URL loads a run.
+    """Return the page of a user's console; the URL parameter `run` names the run to load.
 
     A posted query is run. The caller must check `may_ask`.
     """
@@ -123,7 +123,7 @@ def console_url(user: MemoryUser) -> str:
 
 
 def _with_python_line_ends(request: HttpRequest) -> dict[str, str]:
-    """Return the posted fields with Python's line endings; browsers send two characters each."""
+    """Return the posted fields with Python's line endings; browsers send CR and LF."""
     posted = {name: request.POST.get(name, "") for name in QueryForm.base_fields}
     return {**posted, "code": posted["code"].replace("\r\n", "\n")}
 
@@ -208,7 +208,7 @@ def _result(run: Run, request: HttpRequest) -> dict[str, Any]:
 def _outcome(run: Run) -> SafeString:
     if run.status != RunStatus.DONE:
         return badge(run.status, run.get_status_display())
-    # Not the default label, which names the user's code: the staff wrote this query.
+    # The default label blames the user's code, but the staff wrote this query.
     own = run.outcome == RunOutcome.USER_ERROR
     return badge(run.outcome, "error in the query" if own else run.get_outcome_display())
 
@@ -233,7 +233,7 @@ def _history(request: HttpRequest, user: MemoryUser) -> list[dict[str, Any]]:
 
 
 def _versions(user: MemoryUser, chosen: str) -> list[tuple[str, str]]:
-    """Return the newest versions, and the chosen one."""
+    """Return the newest versions, and the chosen one even if it is older."""
     rows = Checkpoint.objects.filter(user=user).order_by("-version")
     found = [
         (f"v{version}", f"v{version}, {date_format(localtime(at), 'DATETIME_FORMAT')}")
@@ -274,7 +274,7 @@ def _schema(head: Checkpoint | None) -> list[dict[str, Any]]:
 
 
 def _example(schema: list[dict[str, Any]]) -> str:
-    """Return an example query that has an answer."""
+    """Return an example query that yields a value."""
     holders = [holder for one in schema for holder in one["holders"]]
     names = [holder["name"] for holder in holders if holder["count"] != "one"]
     return f"len({names[0]})" if names else "1 + 1"

@@ -54,7 +54,7 @@ def side_by_side(before: str, after: str) -> SafeString:
 
 
 def _stretches(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[bool, list[Row]]]:
-    """Yield groups of rows (positions in both texts), each with whether it is unchanged."""
+    """Yield (unchanged, rows) for each group of rows; a row is a pair of positions in the texts."""
     shown: list[Row] = []
     blocks = list(_blocks(old, new))
     for number, (same, a, b, c, d) in enumerate(blocks):

@@ -1,7 +1,7 @@
 """Safe display of values: text, badges, JSON, source.
 
 Content from people, models and backends is untrusted. Everything here escapes such content, and
-writes out characters that would reorder or hide the text around them.
+spells out characters that would reorder or hide the text around them.
 """
 
 import json
@@ -119,7 +119,7 @@ def badge(value: str, label: str | None = None) -> SafeString:
 
 
 def sandbox(runner: str) -> SafeString | str:
-    """Return the kind of sandbox that computed a result, with a warning if it has one."""
+    """Return the kind of sandbox that computed a result, with a warning if that kind has one."""
     warning = warning_of(runner)
     if warning is None:
         return runner or "no sandbox"
@@ -215,7 +215,7 @@ def rule_of(path: str) -> str:
 
 
 def problem(error: Mapping[str, Any] | None) -> SafeString | str:
-    """Show an error in the user's code: its message, place, and the user's own frames."""
+    """Show an error in the user's code: its message, its place, and the frames in that code."""
     if not error:
         return NOTHING
     where = source_line(error)
@@ -228,7 +228,7 @@ def problem(error: Mapping[str, Any] | None) -> SafeString | str:
     )
 
 
-# The question that each check of the gate answers, for readers who do not know its code.
+# The question that each check of the gate answers, for readers who do not know the gate's code.
 _ASKS = {
     "policy": "Is the code valid Python without side effects?",
     "no loss": "Does the project still contain every record that was not retired?",

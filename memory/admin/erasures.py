@@ -57,7 +57,7 @@ def erase_chosen(
             object_id=str(row.pk),
             object_repr=str(row),
             action_flag=CHANGE,
-            change_message="Erased a user.",  # the row has the reason, for those who may see it
+            change_message="Erased a user.",  # `row` has the reason: not everyone may see it
         )
         messages.success(request, format_html("The user was erased: {}", link(row)))
     return None

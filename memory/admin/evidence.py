@@ -1,4 +1,4 @@
-"""Evidence, down to the messages behind it: records with their fields, entries, messages."""
+"""Evidence, traced back to the messages behind it: records with fields, entries, messages."""
 
 import datetime
 from collections.abc import Iterable, Mapping
@@ -39,7 +39,7 @@ def show_fields(fields: Mapping[str, Any]) -> SafeString | str:
 
 
 def show_entries(user: MemoryUser, seqs: Iterable[int]) -> Mapping[int, SafeString]:
-    """Return these entries of the user's log as evidence, by number.
+    """Return these entries of the user's log, displayed as evidence and keyed by number.
 
     Facts are followed by the messages that they were derived from, and messages are quoted.
     """

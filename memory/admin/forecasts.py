@@ -43,9 +43,9 @@ _WILL = {
 def alerts_among(
     user: MemoryUser, events: Sequence[Mapping[str, Any]], rows: QuerySet[Alert]
 ) -> Mapping[str, Alert]:
-    """Return the newest of these alerts for each fingerprint in the forecast, by fingerprint.
+    """Return the newest alert in `rows` for each fingerprint in `events`, keyed by fingerprint.
 
-    Alerts contain the message, which forecasts lack. Only the first five hundred fingerprints are
+    Only alerts contain the message; forecasts lack it. Only the first five hundred fingerprints are
     looked up.
     """
     wanted = list(dict.fromkeys(one["fingerprint"] for one in events if one["fingerprint"]))
@@ -95,7 +95,7 @@ def unforeseen(forecast: Forecast) -> list[SafeString | str]:
 
 
 def of_version(forecast: Forecast) -> SafeString | str:
-    """Link to the version of a forecast, and note if there is a newer one."""
+    """Link to the version that a forecast is based on, and say if there is a newer one."""
     checkpoint = forecast.checkpoint
     if checkpoint is None:
         return NOTHING
@@ -165,7 +165,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
 
     @admin.display(description="version")
     def version(self, forecast: Forecast) -> SafeString | str:
-        """Link to the version of the forecast, and note if there is a newer one."""
+        """Link to the version that the forecast is based on, and say if there is a newer one."""
         return of_version(forecast)
 
     @admin.display(description="runs", ordering="needs_daily")

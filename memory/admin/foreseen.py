@@ -27,7 +27,7 @@ WEEKDAYS = list(zip(calendar.day_abbr, calendar.day_name, strict=True))
 
 @dataclass(frozen=True)
 class Day:
-    """A day of a month; a day of an adjacent month only fills its cell."""
+    """A cell in a month's grid; a day of an adjacent month only fills the grid."""
 
     date: datetime.date
     is_in_month: bool
@@ -47,13 +47,13 @@ class Day:
 
     @property
     def severity(self) -> str:
-        """The highest severity of the day."""
+        """The highest severity among the day's events."""
         found = [one["severity"] for one in self.events if one["severity"]]
         return max(found, key=severity_rank) if found else ""
 
     @property
     def listed(self) -> Iterator[SafeString | str]:
-        """The events of the day, by time."""
+        """The events of the day, in chronological order."""
         yield from (event(one, self.alerts) for one in self.events[:LISTED])
         more = len(self.events) - LISTED
         if more > 0:
@@ -106,20 +106,20 @@ def forecast_of(user: MemoryUser) -> Forecast | None:
 
 
 def look_up_alerts(user: MemoryUser, rows: QuerySet[Alert]) -> None:
-    """Fetch the alerts among these rows that will be raised again, change or resolve."""
+    """Fetch the alerts in `rows` that are forecast to be raised again, to change or to resolve."""
     forecast = forecast_of(user)
     events = events_of(user, forecast) if forecast else []
     user.__dict__["_foreseen_alerts"] = alerts_among(user, events, rows)
 
 
 def alerts_of(user: MemoryUser) -> Mapping[str, Alert]:
-    """Return the fetched alerts by fingerprint."""
+    """Return the fetched alerts, keyed by fingerprint."""
     found: Mapping[str, Alert] = user.__dict__.get("_foreseen_alerts", {})
     return found
 
 
 def events_of(user: MemoryUser, forecast: Forecast) -> Sequence[Mapping[str, Any]]:
-    """Return the events forecast after the constraints last ran, by time; cached on the row."""
+    """Return the forecast events later than the last run of the constraints, in order; cached."""
     if "_foreseen" not in user.__dict__:
         after = user.alerts_instant or forecast.start
         assert after is not None

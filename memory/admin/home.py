@@ -55,7 +55,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Series:
-    """One colour of a chart: a number for each step, with a link to the list of its rows."""
+    """The bars of one colour in a chart: a number for each step, with a link to its rows."""
 
     name: str
     tone: str
@@ -181,7 +181,7 @@ def _alerts(request: HttpRequest) -> Mapping[str, Any]:
 
 
 def _work(request: HttpRequest) -> Iterator[Mapping[str, Any]]:
-    """Yield the status of each kind of work that has any work."""
+    """Yield the status of each kind of work, except kinds without any work."""
     narrow = partial(seen_by, request.user)
     kinds = [kind.within(narrow) for kind in stuck.KINDS.values() if may_see(request, kind.model)]
     for one in stuck.standings(kinds):

@@ -1,4 +1,4 @@
-"""Lanes of work on users' memory."""
+"""Lanes of work for users."""
 
 from collections.abc import Collection
 

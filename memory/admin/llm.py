@@ -62,7 +62,7 @@ class ModelFilter(admin.SimpleListFilter):
 
 
 def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
-    """Show all calls, including failed calls, of the pieces of work that made a version."""
+    """Show all calls, including failed ones, of the pieces of work that produced a version."""
     works = set(checkpoint.llm_calls.order_by().values_list("work", flat=True)[:MAX_WORKS])
     if not works:
         return "No language model was involved."
@@ -128,7 +128,7 @@ def _number(value: int | None) -> str:
 
 @admin.register(LlmCall)
 class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
-    """Attempts at calls, with the user, the purpose, the usage and the outcome."""
+    """Attempted calls, with the user, the purpose, the usage and the outcome."""
 
     list_display = [
         "name",
@@ -331,7 +331,7 @@ def money(amount: Decimal) -> str:
 
 
 def _totals(calls: QuerySet[LlmCall], pages: paging.BoundedPaginator) -> list[tuple[str, str]]:
-    """Return the totals of a list's calls, by name, unless counting them would take too long."""
+    """Return the (name, value) totals of a list of calls; if there are too many, a note instead."""
     number = pages.count
     if not number:
         return []
@@ -356,7 +356,7 @@ def _totals(calls: QuerySet[LlmCall], pages: paging.BoundedPaginator) -> list[tu
 
 @admin.register(LlmSpending)
 class LlmSpendingAdmin(ReadOnlyAdmin[LlmSpending]):
-    """The ledger by day, model, purpose and outcome, against which budgets are checked."""
+    """The ledger against which budgets are checked, by day, model, purpose and outcome."""
 
     list_display = [
         "cell",

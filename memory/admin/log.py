@@ -132,7 +132,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         return entry
 
     def actions_for(self, row: LogEntry) -> Collection[str]:
-        """Offer redaction of entries with content."""
+        """Offer redaction if the entry still has content."""
         gone = row.redacted_at is not None or row.kind == EntryKind.REDACTION
         return [] if gone else super().actions_for(row)
 
@@ -228,7 +228,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="alerts based on this entry")
     def alerts(self, entry: LogEntry) -> str:
-        """Link to the alerts, live and past, that cite this entry or entries derived from it."""
+        """Link to the live and past alerts that cite this entry or entries derived from it."""
         whole = redaction.closure(entry.user, [entry.seq])
         return links_to_alerts(
             Alert.objects.listed().filter(user=entry.user, entries__overlap=whole)
@@ -310,7 +310,7 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
         self.reopen(request, rows)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EntryOutcome]:
-        """Annotate the entry's key, since nothing has a foreign key to the log."""
+        """Annotate the primary key of each entry, since nothing has a foreign key to the log."""
         entry = LogEntry.objects.filter(user=OuterRef("user"), seq=OuterRef("seq")).order_by()
         return (
             super()

@@ -1,12 +1,12 @@
 """Masking of screens for staff members who may not see content.
 
 They see the fields that are listed here, and "(hidden)" in place of all others, so a new field is
-hidden until it is listed. States, counts, times and links are open. What people said is hidden, and
-so are everything computed from it, names that reveal it (those of records and constraints), and
-errors, which may quote it.
+hidden until it is listed. States, counts, times and links are open. The following are hidden: what
+people said, everything computed from it, names that reveal it (those of records and constraints),
+and errors, which may quote it.
 
-Views ask the request whether to hide content. Rendering functions without the request ask
-`is_hidden`, which every request to the admin sets; until a request sets it, it is true.
+Views look at the request to decide whether to hide content. Rendering functions, which do not have
+the request, call `is_hidden`. Every request to the admin sets its value; until then, it is true.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -97,8 +97,8 @@ _BESIDES: dict[type[Model], tuple[str, ...]] = {
 _LEASE = "attempts run_after lease_owner lease_expires_at"
 
 OPEN: dict[type[Model], AllBut | frozenset[str]] = {
-    # Rows that belong to nobody or to a workspace: settings, counts, and texts by the product's own
-    # people.
+    # Rows that belong to nobody or to a workspace: settings, counts, and texts that the product's
+    # own people wrote.
     **dict.fromkeys(
         [
             *(Alarm, ApiKey, EventCounter, Heartbeat, LlmSpending, MailCursor, SandboxHost),
@@ -107,7 +107,7 @@ OPEN: dict[type[Model], AllBut | frozenset[str]] = {
         AllBut(),
     ),
     # A workspace constraint belongs to nobody, but its text may derive from what people said, and
-    # the list of users whom it fits reveals the structure of their projects.
+    # the list of users to whom it applies reveals the structure of their projects.
     WorkspaceConstraint: AllBut(("source", "tests", "found", "versions", "fits")),
     WorkspaceConstraintVersion: _names(
         "name workspace constraint_link standing ran_in durations attempts",
@@ -229,7 +229,7 @@ def is_open(model: type[Model], name: object) -> bool:
 
 
 class Hidden:
-    """Replaces a field on a screen; to Django, it is a function of the row."""
+    """Replaces a field on a screen; Django calls it as a function of the row."""
 
     def __init__(self, name: str, label: str) -> None:
         self.__name__ = name
@@ -250,7 +250,7 @@ class Hidden:
 
 
 def masked(model_admin: Any, names: Sequence[Any]) -> list[Any]:
-    """Replace the fields of a screen that are not open."""
+    """Replace those fields of a screen that are not open."""
     return [
         masked(model_admin, name)
         if isinstance(name, list | tuple)

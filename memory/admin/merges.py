@@ -68,7 +68,7 @@ class MergeAdmin(WorkAdmin[Merge]):
 
     @admin.display(description="constraints not copied")
     def constraints(self, row: Merge) -> str:
-        """Name the merged user's own constraints, which the other user does not get."""
+        """Name the merged user's own constraints, which are not carried over to the other user."""
         return lines(inline(path) for path in row.left_behind) or "none"
 
 

@@ -147,7 +147,7 @@ def _standing(one: WorkStatus) -> dict[str, Any]:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration for a list."""
+    """Return a duration as short text for a list."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
@@ -201,7 +201,7 @@ def _act(request: HttpRequest) -> None:
 
 
 def _keys(kind: WorkKind, asked: list[str]) -> list[Any]:
-    """Return the keys of the selected rows of this kind; `records:all` means all that are stuck."""
+    """Return the keys of the selected rows of this kind; `records:all` selects all stuck rows."""
     if f"{kind.name}:all" in asked:
         return [one.row.pk for one in stuck.found(kind, MAX_ROWS)]
     keys = []
@@ -214,7 +214,7 @@ def _keys(kind: WorkKind, asked: list[str]) -> list[Any]:
 
 
 def _note(request: HttpRequest, kind: WorkKind, keys: list[Any], what: str) -> None:
-    """Write the action into the admin's log, under keys that name no person."""
+    """Write the action to the admin's log, identifying rows by keys that name no person."""
     of = ContentType.objects.get_for_model(kind.model)
     StaffAction.objects.bulk_create(
         StaffAction(

@@ -1,4 +1,4 @@
-"""One user's own constraints, written, changed and deleted in the admin.
+"""Writing, changing and deleting one user's own constraints in the admin.
 
 As in the API, a change is a proposal: the gate judges it, and an accepted change becomes a version.
 """
@@ -73,8 +73,8 @@ def page(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> Htt
     """Return the page of one constraint.
 
     In the URL, `name` opens an existing constraint, `run` shows the result of a proposal, and
-    `from_query` starts a constraint from a query. A posted form is proposed. The caller must check
-    `may_write`.
+    `from_query` starts a constraint from a query. A posted form becomes a proposal. The caller must
+    check `may_write`.
     """
     run = None
     if request.method == "POST":
@@ -118,7 +118,7 @@ _FIELDS = ("name", *_TEXTS, "seen")
 
 
 def own_constraint_url(user: MemoryUser, **asked: str) -> str:
-    """Return the URL of the page: for a new constraint, the constraint `name`, or a `run`."""
+    """Return the URL of the page for a new constraint, for the constraint `name` or for a `run`."""
     address = reverse("admin:memory_memoryuser_constraint", args=[user.pk])
     return f"{address}?{urlencode(asked)}" if asked else address
 
@@ -185,7 +185,7 @@ def _standing(user: MemoryUser) -> str:
 
 
 def _failing(user: MemoryUser) -> dict[str, str]:
-    """Return the errors of the user's own constraints that currently fail, by name."""
+    """Return the errors of the user's own constraints that now fail, keyed by constraint name."""
     if user.head is None or _standing(user):
         return {}
     return failures.by_name(failures.alerts_of(user), Outline.from_json(user.head.outline))
@@ -221,7 +221,7 @@ def _initial(request: HttpRequest, user: MemoryUser, run: Run | None) -> dict[st
 
 
 def _edit_of(run: Run) -> dict[str, Any]:
-    edits: list[dict[str, Any]] = run.input.get("edits") or [{}]  # none, once they are redacted
+    edits: list[dict[str, Any]] = run.input.get("edits") or [{}]  # empty once they are redacted
     return edits[0]
 
 

@@ -1,4 +1,4 @@
-"""Pauses of the work on users and workspaces: who requested the pauses, and why."""
+"""Pauses of work for users and workspaces: who set them, and why."""
 
 from collections.abc import Sequence
 from typing import TypeVar

@@ -20,7 +20,7 @@ from memory.admin.source import MAX_SOURCE, block, cited
 from memory.models import Blob, Checkpoint
 from memory.privacy.redaction import TOLD
 
-# The number of versions before and after the current one that can be chosen.
+# How many versions can be chosen before the current one, and how many after it.
 _NEAR = 50
 _MAX_FILES = 2000
 

@@ -51,7 +51,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RecordLocation]:
-        """Annotate the keys of the versions."""
+        """Annotate the primary keys of the versions that added and retired each record."""
         versions = Checkpoint.objects.filter(user=OuterRef("user"))
         added = versions.filter(version=OuterRef("added_version"))
         retired = versions.filter(version=OuterRef("retired_version"))
@@ -109,7 +109,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 
     @admin.display(description="entries")
     def entries(self, location: RecordLocation) -> str:
-        """Show the entries that the record is based on, down to the messages behind them."""
+        """Show the entries that the record is based on, and the messages behind those entries."""
         origin = _origin_of(location)
         if isinstance(origin, str):
             return NOTHING
@@ -151,7 +151,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 
     @admin.display(description="alerts based on this record")
     def alerts(self, location: RecordLocation) -> str:
-        """Link to the alerts that cite the record, live and past."""
+        """Link to the live and past alerts that cite the record."""
         item = {
             "domain": location.domain,
             "collection": location.collection,

@@ -156,7 +156,7 @@ class RedactionAdmin(WorkAdmin[Redaction]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Redaction]:
-        """Annotate the key of the log's entry, since nothing has a foreign key to the log."""
+        """Annotate the log entry's primary key, since nothing has a foreign key to the log."""
         entry = LogEntry.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
         return super().get_queryset(request).annotate(entry_id=Subquery(entry.values("pk")[:1]))
 

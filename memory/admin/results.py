@@ -40,7 +40,7 @@ class Table:
 
 
 def show_value(value: Any, user: MemoryUser) -> SafeString | str:
-    """Show a value in typed JSON: a single value large, a collection as a table."""
+    """Show a value given in typed JSON: a single value in large type, a collection as a table."""
     if (table := table_of(value)) is not None:
         return _show(table, user)
     if tag_of(value) in ("$record", "$object"):
@@ -176,7 +176,7 @@ def _cited(sources: Sequence[int], pages: Mapping[int, str]) -> SafeString | str
 
 
 def bars_of(numbers: Sequence[float]) -> list[SafeString]:
-    """Return a bar for each number, all from a common zero; the numbers are shown next to them."""
+    """Return a bar for each number, all with the same zero; the numbers are shown next to them."""
     low, high = min(0.0, *numbers), max(0.0, *numbers)
     # Halved, since the difference between the largest floats would overflow.
     span = high / 2 - low / 2 or 1.0

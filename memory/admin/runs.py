@@ -357,7 +357,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
 
 def limit_of(run: Run) -> SafeString | str:
-    """Return the limit that ended a run, with its current value; empty if none did."""
+    """Return the limit that ended a run, with its current value; empty if no limit ended it."""
     names = LIMITS_OF.get(RunOutcome(run.outcome), ()) if run.outcome else ()
     if run.outcome == RunOutcome.ALERT_LIMIT:
         most = run.user.workspace.alert_limits.alerts_per_constraint
@@ -404,7 +404,7 @@ def stages(run: Run) -> list[Stage]:
 
 
 def _describe_trial(run: Run) -> str:
-    """Describe a dry run of a proposal; one without edits reports the version's findings."""
+    """Describe a dry run of a proposal; a dry run without edits reports the version's findings."""
     if not run.input.get("dry_run"):
         return ""
     return "test run: nothing is stored" if run.input.get("edits") else "findings of the version"
@@ -505,14 +505,14 @@ def may_ask(request: HttpRequest) -> bool:
 
 
 def wait_a_little(run: Run) -> None:
-    """Wait briefly for a run that a page has started, so that the page shows most results."""
+    """Wait briefly for a run that a page has started, so that the page usually shows the result."""
     waiting.for_run(run, min(_WAIT_SECONDS, float(settings.UAC_MAX_WAIT_SECONDS)))
 
 
 def asked_run(request: HttpRequest, user: MemoryUser, rows: QuerySet[Run]) -> Run | None:
-    """Return the run that the URL names, from these runs of the user; None if it names none.
+    """Return the run named in the URL, if it is among `rows`; None if the URL names no run.
 
-    Raises Http404 if it names another run.
+    Raises Http404 if the named run is not among the user's `rows`.
     """
     key = request.GET.get("run")
     if key is None:

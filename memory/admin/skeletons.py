@@ -1,7 +1,7 @@
 """Skeletons of constraints, made from a query in the console.
 
-A person has to write the condition: the skeleton contains the query as a comment, and the records
-that it reads.
+The skeleton contains the query, as a comment, and the records that the query reads; a person has to
+write the condition.
 """
 
 import re
@@ -55,7 +55,7 @@ def initial_of(request: HttpRequest) -> dict[str, str]:
 def of_workspace(run: Run) -> str:
     """Return the skeleton of a workspace constraint for a query.
 
-    It has the shapes of the records in the query, and the query itself as a comment.
+    It contains the shapes of the records that the query reads, and the query as a comment.
     """
     code = str(run.input.get("code", ""))
     names = set(_NAME.findall(code))

@@ -1,8 +1,8 @@
 """Safe display of Python source: coloured, numbered and bounded.
 
 The lexer is our own. Pygments takes minutes for a hundred kilobytes of hostile text, such as lines
-with a single space, and seconds for ordinary state. Our lexer reads each character once, whatever
-the text: no two alternatives start the same way, so it never backtracks.
+with a single space, and seconds even for ordinary state. Our lexer reads each character once,
+whatever the text: no two alternatives start the same way, so it never backtracks.
 """
 
 import ast
@@ -89,8 +89,8 @@ def block(
 ) -> SafeString:
     """Return a program in a block with line numbers, which are not copied with the text.
 
-    The `marked` lines stand out; with `around`, only these and that many lines before and after
-    them are shown. `entries` is as for `code_lines`.
+    The `marked` lines stand out; if `around` is given, only these lines and that many lines before
+    and after them are shown. `entries` is as for `code_lines`.
     """
     rows: list[str] = []
     told = code_lines(text, entries)
@@ -107,7 +107,7 @@ def block(
     if (more := len(text) - MAX_SOURCE) > 0:
         rows.append(f"… {more:,} more characters")
     block = f'<pre class="block code" tabindex="0">{chr(10).join(rows)}</pre>'
-    return SafeString(block)  # nosec B703 # of lines that are escaped
+    return SafeString(block)  # nosec B703 # its lines are escaped
 
 
 def _near(marked: Collection[int], around: int) -> set[int]:

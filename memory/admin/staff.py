@@ -45,7 +45,7 @@ class StaffAccessInline(admin.StackedInline[StaffAccess, User]):
         return self._may(request)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Allow adding access to an account without any."""
+        """Allow adding access for an account that has none."""
         return self._may(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -101,7 +101,7 @@ class StaffUserAdmin(_Noted, UserAdmin[User]):
         return self.inlines if obj else []
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """Allow an account's own rows to be deleted with it; its audit stays."""
+        """Allow an account's own rows to be deleted with it; its audit entries stay."""
         names, counts, needed, protected = super().get_deleted_objects(objs, request)
         own = {str(model._meta.verbose_name) for model in _OF_ACCOUNT}
         return names, counts, {name for name in needed if str(name) not in own}, protected

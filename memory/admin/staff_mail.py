@@ -45,7 +45,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
         form: forms.ModelForm[StaffSubscription],
         change: bool,
     ) -> None:
-        """Store it; a new, moved or enabled subscription starts with events from now on."""
+        """Store the subscription; if new, moved or enabled, it starts with the next events."""
         if not change or {"staff", "workspace", "enabled"} & set(form.changed_data):
             staff_mail.start(obj, timezone.now())
         else:

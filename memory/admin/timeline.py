@@ -50,12 +50,12 @@ from memory.staff.timeline import KINDS, BadPlace, Cursor, EventSource, Timeline
 from memory.work import progress
 
 PENDING = "pending"
-# Limits on the moments, alerts and versions on the user's own page.
+# Maximum number of events, alerts and versions, and of days of recent cost, on the user's own page.
 ON_PAGE = 15
 ALERTS = 10
 VERSIONS = 200
 COST_DAYS = 30
-# An entry recorded more than this before or after it occurred also shows the day it occurred.
+# An entry recorded more than this before or after it occurred also shows its day of occurrence.
 LATE = datetime.timedelta(days=1)
 # The colours of entries, versions, runs and alerts.
 TONES = {"entries": "note", "versions": "good", "runs": "plain", "alerts": "caution"}
@@ -65,7 +65,7 @@ TONES = {"entries": "note", "versions": "good", "runs": "plain", "alerts": "caut
 
 
 def rows_by_kind(request: HttpRequest) -> Mapping[str, QuerySet[Any]]:
-    """Return the visible rows by kind, without the columns that are not shown."""
+    """Return the visible rows, keyed by kind, with only the columns that are shown."""
     rows: dict[str, QuerySet[Any]] = {
         "entries": rows_for(request, LogEntry)
         .defer("metadata", "salt", "payload_hash", "hash")
@@ -93,7 +93,7 @@ class ShownEvent:
     kind: SafeString
     what: SafeString
     name: str
-    day: datetime.date | None  # of occurrence, in the user's time zone, if far from `at`
+    day: datetime.date | None  # when it occurred, in the user's time zone; None if close to `at`
 
 
 def told(user: MemoryUser, moments: Sequence[TimelineEvent]) -> Sequence[ShownEvent]:

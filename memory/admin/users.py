@@ -157,12 +157,12 @@ class MemoryUserAdmin(UserPages):
     ]
 
     def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[MemoryUser]) -> bool:
-        """Require that an erasure is also confirmed by typing the user's id or the user count."""
+        """Require that an erasure also be confirmed by typing the user's id or the user count."""
         sure = super().is_confirmed(request, action, rows)
         return sure and (action != "erase" or is_typed(request, rows))
 
     def actions_for(self, row: MemoryUser) -> Collection[str]:
-        """Offer model work only if entries are waiting, and backtests only for constraints."""
+        """Offer model work only if entries wait for it, and backtests only if constraints exist."""
         waits = any(
             lane.name == LaneName.STRUCTURE and lane.due_at for lane in timeline.lanes_of(row)
         )
@@ -199,8 +199,8 @@ class MemoryUserAdmin(UserPages):
                 live_alerts=_number_of(Alert.objects.listed().filter(state__in=LIVE_STATES)),
                 rejected_entries=_number_of(EntryOutcome.objects.filter(outcome=Outcome.REJECTED)),
                 pending_entries=F("last_seq") - _number_of(EntryOutcome.objects.all()),
-                # Only for the user's own page: the database computes columns that a list is not
-                # sorted by only for the rows shown.
+                # Needed only on the user's own page, and cheap in lists: unless the list is sorted
+                # by such a column, the database computes it only for the rows shown.
                 all_alerts=_number_of(Alert.objects.listed()),
                 all_versions=_number_of(Checkpoint.objects.all()),
                 all_runs=_number_of(Run.objects.all()),

@@ -118,11 +118,11 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         return [*self.readonly_fields, "workspace"] if obj else []
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Require access to content, which is sent to endpoints."""
+        """Require access to content, since endpoints receive it."""
         return super().has_add_permission(request) and access.sees_content(request.user)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Require access to content, which endpoints receive; disabling needs no such access."""
+        """Require access to content, since endpoints receive it; disabling needs no such access."""
         return super().has_change_permission(request, obj) and access.sees_content(request.user)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -169,7 +169,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         form: forms.ModelForm[WebhookEndpoint],
         change: bool,
     ) -> None:
-        """Create an endpoint and show its secret, this once only; or store changes."""
+        """Create an endpoint and show its secret for the only time, or store changes."""
         chosen = {name: getattr(obj, name) for name in CHOSEN}
         if change:
             webhook_endpoints.change(obj, **chosen)
@@ -204,7 +204,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         description="Rotate the secrets of the selected endpoints", permissions=["change"]
     )
     def rotate_secret(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
-        """Create new secrets and show them, this once only."""
+        """Create new secrets and show them for the only time."""
         for endpoint in queryset:
             try:
                 self._show_secret(request, endpoint, webhook_endpoints.rotate_secret(endpoint))
@@ -257,7 +257,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
 
 class _Call:
-    """The columns of a call, for the list and the inline."""
+    """The call columns that the list and the inline share."""
 
     @admin.display(description="took", ordering="seconds")
     def took(self, attempt: DeliveryAttempt) -> str:
@@ -296,7 +296,7 @@ class DeliveryAttemptInline(_Call, admin.TabularInline[DeliveryAttempt, Delivery
 
 
 class TypeFilter(admin.SimpleListFilter):
-    """A filter by type; the choices are fixed instead of looked up in all messages."""
+    """A filter by type; its choices are fixed rather than collected from all messages."""
 
     title = "type"
     parameter_name = "type"

@@ -72,7 +72,7 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
         else:
             del self.fields["start_from"]
             newest = _newest(self.instance)
-            # In Python source, an escaped character is equivalent and cannot alter the page.
+            # In Python source, an escape is equivalent to the character, and cannot alter the page.
             self.initial["source"] = visible(newest.source)
             self.initial["tests"] = visible(newest.tests)
             self.initial["description"] = visible(self.instance.description)
@@ -170,7 +170,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     def get_readonly_fields(
         self, request: HttpRequest, obj: WorkspaceConstraint | None = None
     ) -> list[str]:
-        """Make workspace and name read-only; the percentage, too, for those who may not approve."""
+        """Make workspace and name read-only; also the percentage, for staff who may not approve."""
         if obj is None:
             return []
         shown = ["name", "workspace", "standing", "version", "alerts", "found", "versions", "fits"]
@@ -334,7 +334,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="changed by")
     def changer(self, constraint: WorkspaceConstraint) -> str:
-        """Show who last changed the live version, or the users for whom it runs."""
+        """Show who last changed which version is live or for which users the constraint runs."""
         return inline(constraint.changed_by) if constraint.changed_by else NOTHING
 
     @admin.display(description="users")
@@ -412,7 +412,8 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
         """Offer approval and backtests.
 
         A version that was approved before can be approved again here. A version that has only
-        passed is approved from its backtest's page, unless there is no user for a backtest.
+        passed its checks is approved from its backtest's page, unless there are no users to
+        backtest it on.
         """
         if row.state not in (VersionState.PASSED, VersionState.APPROVED):
             return []

@@ -205,12 +205,13 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         super().save_model(request, obj, form, change)
         if {*LLM_FIELDS, *KEY_FIELDS, *JUDGED_FIELDS} & set(form.changed_data):
             waiting = lanes.due(LaneName.STRUCTURE).filter(user__workspace=obj)
-            # Not while the workspace is locked: a lane's holder may be waiting for that lock.
+            # Not until the transaction releases its lock on the workspace: a lane's holder may be
+            # waiting for that lock.
             transaction.on_commit(lambda: lanes.hurry(waiting))
 
     @admin.action(description="Let the language model continue", permissions=["change"])
     def let_model_go_on(self, request: HttpRequest, queryset: QuerySet[Workspace]) -> None:
-        """Resume models that were stopped for their track record, with a new track record."""
+        """Resume models that were stopped because of their track record; a new record begins."""
         if not (reason := note_of(request)):
             messages.error(
                 request, "Nothing was changed: give a reason why the model may continue."
@@ -230,7 +231,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             messages.warning(request, told)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Require access to all workspaces, without which the new one would not be visible."""
+        """Require access to all workspaces: without it, the new workspace would not be visible."""
         return super().has_add_permission(request) and access.sees_all(request.user)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -286,7 +287,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="effective")
     def structure_in_effect(self, workspace: Workspace) -> str:
-        """Say when work begins."""
+        """Say when the language model's work begins."""
         holds = _stored(workspace).effective(table.STRUCTURING)
         return f"Work begins {batching.in_words(holds)}."
 
@@ -377,7 +378,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
 
 def _stored(workspace: Workspace) -> Workspace:
-    """Return the stored row: a refused form has changed this object."""
+    """Return the row as stored, since a refused form has changed this object in memory."""
     return Workspace.objects.filter(pk=workspace.pk).first() or Workspace()
 
 

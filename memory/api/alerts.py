@@ -196,7 +196,7 @@ def _after(request: Request, newest: int) -> int:
 
 
 def _news(found: QuerySet[Alert], events: Sequence[AlertEvent]) -> list[Alert]:
-    """Return the current alerts of these events, in the order of their newest events."""
+    """Return the alerts of these events as they are now, ordered by their newest events."""
     by_alert: dict[Any, list[AlertEvent]] = {}
     for event in (event for event in events if event.alert_id is not None):
         by_alert[event.alert_id] = [*by_alert.pop(event.alert_id, ()), event]

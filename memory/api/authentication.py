@@ -74,12 +74,12 @@ class ApiKeyAuthentication(BaseAuthentication):
         return text if scheme == self.scheme.lower() else ""
 
     def authenticate_header(self, request: Request) -> str:
-        """Return the scheme, which turns the response to a missing key from 403 into 401."""
+        """Return the scheme; without it, a missing key would be answered with 403, not 401."""
         return f'{self.scheme} realm="uac"'
 
 
 class PasswordAuthentication(ApiKeyAuthentication):
-    """Reads the key from git's basic authentication, as the password, or from a bearer token."""
+    """Reads the key from the password of git's basic authentication, or from a bearer token."""
 
     def key_in(self, scheme: str, text: str) -> str:
         """Return the password, or the bearer's key."""
@@ -120,7 +120,7 @@ NOT_FOR_CERTAIN_USERS = (
 class ReachesUsers(BasePermission):
     """Hides views of the whole workspace from keys that are limited to certain users.
 
-    A view that is safe for such keys sets `certain_users`; all others answer 404 to them.
+    A view that is safe for such keys sets `certain_users`; all other views answer them with 404.
     """
 
     def has_permission(self, request: Request, view: APIView) -> bool:
@@ -146,7 +146,7 @@ def scope_of(request: Request, view: APIView) -> Scope:
 
 
 class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """The key in the OpenAPI document."""
+    """Describes the API key in the OpenAPI document."""
 
     target_class = "memory.api.authentication.ApiKeyAuthentication"
     name = "ApiKey"

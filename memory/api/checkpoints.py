@@ -287,7 +287,7 @@ def decision(run: Run) -> dict[str, Any]:
 
 
 def _notes(verdict: Mapping[str, Any]) -> list[str]:
-    """Return the gate's findings that block nothing, one line each."""
+    """Return the gate's non-blocking findings, one line each."""
     return [
         ": ".join(filter(None, (finding.get("path"), finding["message"], finding.get("fix"))))
         for check in verdict.get("checks", [])

@@ -1,7 +1,7 @@
 """`complete_by`: how a follow-up question is completed from the turns before it.
 
-Rules complete it immediately. A language model takes longer, and no web process calls a model: the
-request waits for a run that does. A search never fails because the model does not answer.
+Rules complete the question immediately. A language model takes longer, and no web process calls
+one: the request waits for a run that does. A search never fails because the model does not answer.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from memory.recall.search.followups import MODEL, WORDS, Question, may_lean, und
 from memory.work import runs
 
 CHOICES = [(WORDS, "rules, without a model"), (MODEL, "the workspace's language model")]
-# Somebody is waiting for the search, so the wait is no longer than that for a query.
+# Somebody is waiting for the search, so this wait is no longer than the wait for a query.
 WAIT_SECONDS = 10.0
 WAIT = OpenApiParameter(
     "wait",
@@ -70,7 +70,7 @@ def complete_question(request: Request, user: MemoryUser, asked: Mapping[str, An
     """Return the `query` of a validated body, completed in the requested way.
 
     If the language model fails for any reason, rules are used. Read the user's data only after
-    this call: some of it may be redacted in the meantime.
+    this call: some of it may be redacted while the model works.
     """
     text = asked["query"]
     limit = waiting.seconds(request, default=WAIT_SECONDS)

@@ -18,15 +18,15 @@ RETRY_SECONDS = 1.0
 
 # Two at a time, one per workspace.
 _places = Places(2, factor=1)
-# Responses built from a whole history may take minutes, and slow readers longer. Four at a time,
-# two per workspace or staff member.
+# Building a response from a whole history may take minutes, and sending it to a slow reader longer.
+# Four at a time, two per workspace or staff member.
 _downloads = Places(4, factor=1)
 DOWNLOAD_RETRY_SECONDS = 10.0
 
 
 @contextmanager
 def computing(workspace_pk: int) -> Iterator[None]:
-    """Compute a response for a workspace in the block; raises TooMuch if all slots are taken."""
+    """Hold a slot while the block computes a response; raises TooMuch if all slots are taken."""
     with _places.take(workspace_pk) as admitted:
         if not admitted:
             raise TooMuch(
@@ -41,8 +41,8 @@ def computing(workspace_pk: int) -> Iterator[None]:
 def download(whose: Hashable, make: Callable[[], HttpResponseBase]) -> HttpResponseBase:
     """Return the response that `make` builds from a whole history; raises TooMuch.
 
-    `whose` is a workspace, or a staff member. The slot is taken until the response is closed, since
-    a slow reader occupies a thread.
+    `whose` identifies the workspace or staff member. The slot stays taken until the response is
+    closed, since a slow reader occupies a thread.
     """
     with ExitStack() as place:
         if not place.enter_context(_downloads.take(whose)):
@@ -53,7 +53,7 @@ def download(whose: Hashable, make: Callable[[], HttpResponseBase]) -> HttpRespo
                 DOWNLOAD_RETRY_SECONDS,
             )
         response = make()
-        # A response that is never sent is never closed.
+        # A response that is never sent is never closed: then the finalizer frees the slot.
         release = weakref.finalize(response, place.pop_all().close)
         response._resource_closers.append(release)  # type: ignore[attr-defined]
     return response

@@ -144,7 +144,7 @@ class Constraints(KnownView):
         if then.is_now:
             standings = applicability.applicabilities(then.user, known)
             found += [_of_workspace(standing, judged) for standing in standings]
-        # The user's own first.
+        # The user's own constraints come first.
         return Response(
             page_of(request, found, lambda row: (row["path"].startswith(FOLDER), row["path"]))
         )
@@ -329,9 +329,9 @@ def _detail(
 
 
 def _expected(request: Request, user: MemoryUser, name: str) -> dict[str, str]:
-    """Return the hashes that the constraint's files must still have for the request.
+    """Return the hashes that the gate must still find in the constraint's files, if any.
 
-    Raises Changed if they differ.
+    Raises Changed if the constraint is no longer what `If-Match` names.
     """
     if "If-Match" not in request.headers or not require_match(
         request, _detail(user, user.head, name)
@@ -343,7 +343,7 @@ def _expected(request: Request, user: MemoryUser, name: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Judged:
-    """The feedback, pauses and failures of the user's constraints, by path."""
+    """The feedback, pauses and failures of the user's constraints, each keyed by path."""
 
     verdicts: Mapping[str, feedback.Precision]
     paused: Mapping[str, PausedConstraint]
@@ -351,7 +351,7 @@ class Judged:
 
 
 def _judged(user: MemoryUser, *, is_now: bool) -> Judged:
-    """Return the state of the user's constraints; failures are always current."""
+    """Return the state of the user's constraints, including failures only if `is_now`."""
     paused = PausedConstraint.objects.filter(user=user, resumed_at=None).select_related("user")
     return Judged(
         feedback.by_constraint(AlertFeedback.objects.filter(alert__user=user)),

@@ -47,7 +47,8 @@ from memory.users import WITHOUT_HEAD, UserExists, create_user, find_user
 from memory.workspace_settings import quotas
 
 MAX_ENTRIES = 1000
-# Created once: creating their fields takes longer than using them, and use does not change them.
+# Created once: creating their fields takes longer than using them, and using them does not change
+# them.
 _NEW_ENTRY = NewEntrySerializer()
 _ENTRY = EntrySerializer()
 
@@ -169,7 +170,7 @@ def _append(
 
 
 def _first_of(workspace: Workspace, user_id: str) -> MemoryUser:
-    """Create the user of a first entry, or find the one that was created meanwhile."""
+    """Create the user of a first entry, or find the user if another request has just created it."""
     try:
         return create_user(workspace, user_id, metadata=None)
     except UserExists:

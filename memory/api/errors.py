@@ -167,7 +167,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
 
 
 def of_database(error: Error) -> str:
-    """Log a database error and return a message without the error's text, which may have data."""
+    """Log a database error; return a message without the error's text, which may contain data."""
     logger.warning(
         "database_unavailable",
         error=type(error.__cause__ or error).__name__,

@@ -195,7 +195,7 @@ def _sent(form: str, write: Callable[[fetching.Write], None]) -> FileResponse:
 
 
 def _body(request: Request) -> bytes:
-    """Return the body, decompressed; raises PayloadTooLarge if it is then too large."""
+    """Return the body, decompressed; raises PayloadTooLarge if the result is too large."""
     body: bytes = request.body
     if request.headers.get("Content-Encoding", "identity") == "identity":
         return body

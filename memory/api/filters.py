@@ -28,7 +28,8 @@ def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:
 class StrictFilterBackend(DjangoFilterBackend):
     """Filters a list, and refuses parameters that the list does not have.
 
-    Besides the list's filters, the view's `list_parameters` are allowed; by default, paging's.
+    Besides the list's filters, the view's `list_parameters` are allowed. By default, these are the
+    parameters of paging.
     """
 
     def filter_queryset(

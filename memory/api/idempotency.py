@@ -80,7 +80,7 @@ def once(
     recall: Callable[[IdempotencyKey], Result],
     nameless: bool = False,
 ) -> Written[Result]:
-    """Carry out a request's write, or return its earlier result if the key was used for it.
+    """Carry out a request's write, or return the result of an earlier request with this key.
 
     `refer` turns the result into JSON, and `recall` turns that back into the result. Checks that
     depend on the current state belong in `do`: a repeated request must not fail because of its own
@@ -120,7 +120,8 @@ def _fingerprint(request: Request) -> str:
     """Return the hash that identifies a request; its `wait` parameter does not count."""
     asked = [request.method, request.path, request.data]
     parameters = {name: text for name, text in request.query_params.items() if name != "wait"}
-    # A key for certain users sees only their data: with other users, it is a different request.
+    # A key limited to certain users sees only their data. If these users change, the same request
+    # counts as a different one.
     reach = principal_of(request).key.user_pks
     told = [parameters] if reach is None else [parameters, sorted(reach)]
     return sha256(canonical_json([*asked, *told] if parameters or reach is not None else asked))

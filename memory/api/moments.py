@@ -82,7 +82,7 @@ class KnownView(UserScopedView):
 
 
 def by_of(asked: Mapping[str, Any]) -> By:
-    """Return the clock that `?by=` names; raises ValidationError if it names none."""
+    """Return the clock that `?by=` names; raises ValidationError if it names no clock."""
     try:
         return By(asked.get("by", By.RECORDED))
     except ValueError:
@@ -119,7 +119,7 @@ def known_as_of(user: MemoryUser, text: str | None, parameter: str, by: str = By
 
 
 def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
-    """Return the moment that `at` names; for a day, its noon in the user's time zone."""
+    """Return the moment that `at` names; for a day, noon in the user's time zone."""
     try:
         return instants.instant_of(user, text)
     except instants.BadMoment as error:

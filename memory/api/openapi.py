@@ -1,6 +1,6 @@
 """The OpenAPI document: the parts common to all operations, and examples.
 
-The document is generated from the code; `docs/openapi.yaml` is a copy, which a test compares.
+The document is generated from the code; `docs/openapi.yaml` is a copy that a test compares.
 """
 
 import json
@@ -18,7 +18,7 @@ from memory.models.users import USER_ID_PATTERN
 EXAMPLES = Path(__file__).with_name("examples.json")
 BODIES = Path(__file__).with_name("bodies.json")
 
-# Up to the end of the first sentence, or of its first part.
+# Matches up to the end of the first sentence, or of its first clause.
 _SENTENCE = re.compile(r".*?[.;:](?= |$)")
 
 READ = ("get", "head")
@@ -93,7 +93,7 @@ def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, A
         if name.endswith("Request") and schema.get("type") == "object":
             schema["additionalProperties"] = False
         if "oneOf" in schema and not name.endswith("Request"):
-            # A response may match several: an empty page of alerts is also one as of a moment.
+            # A response may match several: an empty page of alerts looks the same with `as_of`.
             schema["anyOf"] = schema.pop("oneOf")
     _merge(schemas, json.loads(BODIES.read_text()))
     _anything(result)
@@ -111,7 +111,7 @@ def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, A
 
 
 def _anything(schema: Any) -> None:
-    """Allow null where any JSON is allowed: the generator writes one or the other, but not both."""
+    """Allow null where any JSON is allowed: the generator's `oneOf` of {} and null forbids it."""
     if isinstance(schema, dict):
         if {} in schema.get("oneOf", ()):
             del schema["oneOf"]
@@ -164,7 +164,7 @@ def _body(operation: dict[str, Any], schemas: Mapping[str, Any]) -> None:
 
 
 def _errors(method: str, operation: dict[str, Any]) -> None:
-    """Add the errors that an operation does not declare, or declares only in words."""
+    """Add the errors that an operation does not declare, or declares only by a description."""
     responses = operation["responses"]
     for code in [*ALWAYS, *(WITH_BODY if "requestBody" in operation else ())]:
         response = responses.setdefault(code, {"$ref": f"#/components/responses/{code}"})

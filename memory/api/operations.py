@@ -9,11 +9,11 @@ from typing import Any
 from rest_framework import status
 from rest_framework.response import Response
 
-# The seconds after which to look again, at the earliest.
+# Minimum number of seconds before the client polls again.
 RETRY_SECONDS = 1
 
 
 def accepted(answer: Any, location: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a 202 with the URL of the progress, and the seconds after which to look again."""
+    """Return a 202 with the URL of the progress, and the seconds to wait before polling it."""
     told = {"Location": location, "Retry-After": str(RETRY_SECONDS), **(headers or {})}
     return Response(answer, status=status.HTTP_202_ACCEPTED, headers=told)

@@ -1,4 +1,4 @@
-"""Pages of lists that are not database queries, with a cursor like all other lists."""
+"""Pages of lists that do not come from database queries, with a cursor as in all other lists."""
 
 import base64
 import bisect

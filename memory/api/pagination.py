@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rest_framework.views import APIView
 
 
-# The limit on a page's content, of which several copies are held in memory.
+# The limit on the size of a page's content: several copies of it are held in memory.
 PAGE_BYTES = 8 * 1024 * 1024
 _DIGITS = re.compile(r"[0-9]{1,9}")
 
@@ -55,7 +55,7 @@ class Pagination(CursorPagination):
         return size
 
     def decode_cursor(self, request: Request) -> Cursor | None:
-        """Return the position in `?cursor=`. The framework would treat an empty one as missing."""
+        """Parse `?cursor=`; refuse an empty one, which the framework would treat as missing."""
         cursor: Cursor | None = super().decode_cursor(request)
         if cursor is not None and not any(cursor):
             raise bad_cursor()
@@ -84,7 +84,7 @@ class BoundedPagination(Pagination):
     def paginate_queryset(
         self, queryset: Any, request: Request, view: APIView | None = None
     ) -> list[Any] | None:
-        """Return a page; of large rows that do not fit, only the sizes are read."""
+        """Return a page; if rows may be too large, read the sizes first, then the rows that fit."""
         if view.all_bytes > PAGE_BYTES:  # type: ignore[union-attr]
             narrow = queryset.annotate(row_bytes=view.row_bytes).only(*view.ordering)  # type: ignore[union-attr]
             rows = super().paginate_queryset(narrow, request, view) or []

@@ -19,8 +19,8 @@ from memory.api.rates import TooMuch
 MAX_DEPTH = 32
 # About 300 digits: such an integer also fits a float.
 MAX_INTEGER_BITS = 1000
-# A proxy buffers smaller bodies completely (deploy/haproxy.cfg). A slow sender of a larger one
-# occupies a thread: one workspace may occupy at most eight.
+# A proxy buffers smaller bodies completely (deploy/haproxy.cfg). A slow sender of a larger body
+# occupies a thread; one workspace may occupy at most eight threads in this way.
 BUFFERED_BYTES = 15_000
 _readers = Places(12, factor=2)
 RETRY_SECONDS = 1.0
@@ -75,7 +75,7 @@ class ZipParser(BaseParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the files by path; raises ParseError with the fault."""
+        """Return the files, keyed by path; raises ParseError with the fault."""
         body = _read(stream, parser_context or {})
         try:
             return {"files": imports.read_zip(body)}
@@ -84,7 +84,7 @@ class ZipParser(BaseParser):
 
 
 def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
-    """Return the body; raises PayloadTooLarge, and TooMuch if too many are being read already.
+    """Return the body; raises PayloadTooLarge, or TooMuch if too many bodies are being read.
 
     Raises ParseError for a body that ends too soon: the web server passes on the part it received.
     """

@@ -403,7 +403,7 @@ def instant_asked(user: MemoryUser, asked: Mapping[str, Any]) -> datetime.dateti
 def done(run: Run, told: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     """Return the response for a finished run.
 
-    If it did not succeed, `told` extends the problem details.
+    If the run did not succeed, `told` extends the problem details.
     """
     code = status_of(run)
     if code == status.HTTP_200_OK:

@@ -229,7 +229,7 @@ def _where(given: Any, time_zone: str) -> Any:
 
 
 def _ids(user: MemoryUser, found: Found) -> dict[int, Any]:
-    """Return the ids of the entries that the hits name, by seq."""
+    """Return the ids of the entries that the hits name, keyed by seq."""
     ids = {hit.entry.seq: hit.entry.pk for hit in found.hits}
     missing = {seq for hit in found.hits for seq in hit.rests_on} - ids.keys()
     if missing:

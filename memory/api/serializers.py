@@ -10,7 +10,7 @@ from rest_framework import serializers
 from memory.canonical import exact_json
 
 MAX_OBJECT_BYTES = 256 * 1024
-# Maximum number of errors returned for a body: a response must not grow with an invalid body.
+# Maximum number of errors returned for a body, so that the response does not grow with the body.
 MAX_NAMED = 20
 # Maximum length of an entry's number, a version, a day or a moment, as text.
 MAX_MOMENT = 100
@@ -129,7 +129,7 @@ def choose_one_of(choices: Iterable[str]) -> str:
 def unknown_fields(
     unknown: list[str], known: list[str], other_names: Mapping[str, str] | None = None
 ) -> dict[str, list[str]]:
-    """Return errors that name the first of a body's unknown fields."""
+    """Return errors that name a body's unknown fields, up to `MAX_NAMED` of them."""
     errors = {}
     for name in unknown[:MAX_NAMED]:
         meant = name_meant(name, known, other_names or {})
@@ -147,7 +147,7 @@ def name_meant(name: str, known: Collection[str], other_names: Mapping[str, str]
 
 
 def _mismatch(field: serializers.Field[Any, Any, Any, Any], value: Any) -> str | None:
-    """Return an error that names the expected JSON type; None if the value has it."""
+    """Return an error that names the expected JSON type; None if the value has that type."""
     if value is None and field.allow_null:
         return None
     expected, name = next(

@@ -37,7 +37,7 @@ class TurnsField(serializers.ListField):
 
     def to_internal_value(self, data: Any) -> list[Any]:
         """Return the turns; raises ValidationError if there are too many or they are too long."""
-        # Checked before each turn is validated.
+        # Checked first, so that a list that is too long is not validated turn by turn.
         if isinstance(data, list) and len(data) > MAX_MESSAGES:
             raise serializers.ValidationError(
                 f"Send at most the newest {MAX_MESSAGES} messages, not {len(data)}."

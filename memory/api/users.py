@@ -58,7 +58,7 @@ class UserScopedView(APIView):
         super().initial(request, *args, **kwargs)
         method = str(request.method)
         if method not in self.allowed_methods:
-            return  # the framework reports that next
+            return  # the framework refuses the method next
         if method == "GET" and isinstance(self, ListModelMixin):
             return
         refuse_unknown(request.query_params, self.parameters.get(method, ()))
@@ -296,7 +296,7 @@ class User(UserScopedView):
             user = self.memory_user()
             try:
                 with transaction.atomic():
-                    copies.lock_families([user.pk])  # locked in the same order as by an erasure
+                    copies.lock_families([user.pk])  # an erasure locks in this order, too
                     with etags.unchanged(request, user, self._told):
                         return user_erasure.ask(user, by=by, reason=reason)
             except user_erasure.ErasureRefused as error:

@@ -32,7 +32,7 @@ CHANGING = (
     *("attempts", "started_at", "finished_at"),
 )
 _CHANGED = Statement(lambda: Run.objects.filter(pk=Parameter("pk")).order_by(), *CHANGING)
-# The interval at which a waiting request looks for events, signalled or not.
+# The interval at which a waiting request looks for events even if none is signalled.
 LOOK_SECONDS = 2.0
 # A number in JSON.
 _SECONDS = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
@@ -66,10 +66,10 @@ def for_events(
     rejected: QuerySet[AlertEvent] | None,
     limit: float,
 ) -> tuple[alert_events.EventPage, bool]:
-    """Wait for events of these alerts, or of `rejected` entries, after a number.
+    """Wait for events of these alerts, or of `rejected` entries, after the event number `after`.
 
-    The wait is at most `limit` seconds. Returns the events, and whether the request was allowed to
-    wait, if it had to.
+    The wait is at most `limit` seconds. Returns the events, and False if the request had to wait
+    but was not allowed to.
     """
     deadline = time.monotonic() + limit
     page = alert_events.read(workspace, after, alerts, rejected)

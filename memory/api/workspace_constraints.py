@@ -45,7 +45,7 @@ CONFLICT: Mapping[Any, OpenApiResponse] = {
 class WorkspaceView(APIView):
     """The base of views of the caller's workspace."""
 
-    # Method → the query parameters that it reads, and the scope that it needs if not the default.
+    # Method → the query parameters that it reads; method → its scope, if not the default.
     parameters: Mapping[str, Collection[str]] = {}
     scopes: Mapping[str, Scope] = {}
 
@@ -53,7 +53,7 @@ class WorkspaceView(APIView):
         """Refuse unknown parameters."""
         super().initial(request, *args, **kwargs)
         method = str(request.method)
-        if method in self.allowed_methods:  # otherwise the framework reports that next
+        if method in self.allowed_methods:  # if not, the framework refuses it next
             refuse_unknown(request.query_params, self.parameters.get(method, ()))
 
     def constraint(self) -> WorkspaceConstraint:
@@ -74,7 +74,7 @@ class WorkspaceView(APIView):
 
 
 def constraints_of(request: Request) -> QuerySet[WorkspaceConstraint]:
-    """Return the constraints of the caller's workspace, with the columns of a list."""
+    """Return the constraints of the caller's workspace, with the columns that lists show."""
     newest = WorkspaceConstraintVersion.objects.filter(constraint=OuterRef("pk"))
     workspace = principal_of(request).workspace
     return (

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import httpx2
 
-# Longer than any request to the API waits.
+# Longer than the longest wait that a request to the API may ask for.
 TIMEOUT_SECONDS = 90.0
 
 Json: TypeAlias = dict[str, Any]
@@ -26,7 +26,7 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True)
 class Api:
-    """Version 1 of the API, called with one key. Requests run on the threads of `threads`."""
+    """Version 1 of the API, called with one key. Requests run in the executor `threads`."""
 
     client: httpx2.Client
     base_url: str

@@ -34,7 +34,7 @@ logger = structlog.get_logger(__name__)
 
 # Maximum number of events that a stream holds at a time.
 PAGE = 50
-# The interval of checks for new events, whether signalled or not.
+# The interval between checks for new events, which are made even if none is signalled.
 LOOK_SECONDS = 2.0
 # After this many checks the listener subscribes again, in case Redis was down the first time.
 LOOKS = 30
@@ -50,7 +50,7 @@ class Full(Exception):
 
 @dataclass(frozen=True)
 class Subscription:
-    """The user, the key, and the event number to start after. Without a user, all users.
+    """The key, the user (None for all users), and the event number to start after.
 
     The user is given by primary key: a later user with the same `user_id` is somebody else.
     """
@@ -66,7 +66,7 @@ class Streams:
 
     def __init__(self, threads: Executor) -> None:
         self._threads = threads
-        # By workspace: the streams to wake, and the newest number seen.
+        # By workspace: the streams to wake, and the newest event number seen.
         self._bells: dict[int, set[asyncio.Event]] = defaultdict(set)
         self._newest: dict[int, int] = {}
         # Reads under way, shared by all streams at the same position.
@@ -200,7 +200,7 @@ class Streams:
                     bell.set()
 
 
-# A workspace, one of its users or None for all, and the number after which to read.
+# A workspace, one of its users or None for all, and the event number after which to read.
 _Place: TypeAlias = tuple[int, int | None, int]
 
 

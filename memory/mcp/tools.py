@@ -183,7 +183,7 @@ str | None, Ref[Class]."""
 
 
 def _user(caller: Caller, given: Json) -> str:
-    """Return the user that the connection is bound to, or remove it from the arguments."""
+    """Return the user that the connection is bound to, or else pop it from the arguments."""
     return str(given.pop("user_id") if caller.user_id is None else caller.user_id)
 
 

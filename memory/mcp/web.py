@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httpx2
-import rest_framework.views  # noqa: F401 - before memory.api, which it imports through the settings
+import rest_framework.views  # noqa: F401 - comes first: it imports memory.api through the settings
 from django.conf import settings
 from django.db import Error, close_old_connections
 from django.http.request import split_domain_port, validate_host
@@ -147,7 +147,7 @@ async def _answer_failure(request: Request, error: Exception) -> Response:
 
 
 class Endpoint:
-    """An ASGI application as a route's endpoint; Starlette would take a function for a view."""
+    """An ASGI application as a route's endpoint; Starlette would treat a function as a view."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

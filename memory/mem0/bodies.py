@@ -1,4 +1,4 @@
-"""Request bodies of mem0's client, parsed strictly: unknown fields are refused by name."""
+"""Request bodies of mem0's client, parsed strictly: errors name unknown fields."""
 
 import datetime
 from collections.abc import Collection, Mapping
@@ -27,14 +27,14 @@ NO_USER = (
 
 @dataclass(frozen=True)
 class NotMapped:
-    """A field without a meaning here: the reason, and the values that are harmless."""
+    """A field that has no meaning here: why it has none, and which values are harmless."""
 
     reason: str
     harmless: Collection[Any] = ()
 
 
 # Fields that many clients send and that may be ignored: a key belongs to one workspace, nothing
-# expires, and a search always uses words, too.
+# expires, and a search always matches words, too.
 IGNORED = ("version", "output_format", "org_id", "project_id", "show_expired", "keyword_search")
 _EXPIRES = NotMapped("Memories do not expire here; delete a memory to forget it.")
 _INSTRUCTIONS = NotMapped(

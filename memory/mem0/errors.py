@@ -18,7 +18,7 @@ class CannotBeMapped(exceptions.APIException):
 
 
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """Answer like the rest of the API, as plain JSON, with the invalid fields in the detail."""
+    """Answer like the rest of the API, but in plain JSON that names invalid fields in `detail`."""
     if isinstance(error, UnknownMemory):
         error = exceptions.NotFound(str(error))
     if isinstance(error, TooLarge):

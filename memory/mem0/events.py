@@ -1,7 +1,8 @@
 """Events of mem0: the results of additions to the log.
 
-An event consists of the entries of one append, and has the id of the first. The entries are
-consecutive and were recorded at the same moment, which no other append to the user's log shares.
+An event consists of the entries of one append, and its id is that of the first entry. The entries
+are consecutive and were recorded at the same moment; no other append to the user's log has that
+moment.
 """
 
 import datetime
@@ -49,7 +50,7 @@ def one(workspace: Workspace, event_id: str) -> dict[str, Any]:
 
 
 def newest(user: MemoryUser, number: int) -> list[dict[str, Any]]:
-    """Return the user's newest events, newest first: at most `number`, and about one page."""
+    """Return the user's newest events, newest first: at most `number`, and about PAGE_BYTES."""
     appended = _added().filter(user=user).order_by().values("recorded_at")
     seqs = appended.annotate(first=Min("seq")).order_by("-first").values_list("first", flat=True)
     events: list[dict[str, Any]] = []

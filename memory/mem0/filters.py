@@ -29,7 +29,7 @@ _NOT_MAPPED: Mapping[str, str] = {
 
 
 def split(filters: Mapping[str, Any], also: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """Return the user named by the filters (None: nobody), and the other conditions.
+    """Return the user named by the filters (None if there is none), and the other conditions.
 
     `also` has further conditions to combine with them. The result is in the form of our search's
     filters. Raises ValidationError, or CannotBeMapped with the reason.

@@ -47,15 +47,15 @@ ROW_BYTES = 500  # per correction, besides its text
 
 REASON = "deleted through the mem0 API"
 
-# A correction that is derived from no entry corrects no particular one.
+# A correction that is derived from no entry corrects no particular memory.
 _CORRECTS = Q(kind=EntryKind.CORRECTION, derived_from__len__gt=0)
 
 
 def _no_correction(**fields: Any) -> IsNull:
     """Return the condition that no such correction exists, as an index lookup for each entry.
 
-    For an EXISTS, the planner would join the whole table with itself when it has few statistics on
-    the table.
+    With EXISTS, the planner would join the whole table with itself if it has few statistics on the
+    table.
     """
     corrections = LogEntry.objects.filter(
         user=OuterRef("user"), kind=EntryKind.CORRECTION, redacted_at=None, **fields
@@ -184,7 +184,7 @@ def count(user: MemoryUser, where: RawSQL | None) -> int:
 
 
 def page(user: MemoryUser, where: RawSQL | None, start: int, end: int) -> list[Memory]:
-    """Return some of the user's memories, or of those that match, by position; newest first.
+    """Return the user's memories, or those that match, from `start` to `end`, newest first.
 
     Memories match by their current state. Raises TooLarge.
     """
@@ -208,7 +208,7 @@ def page(user: MemoryUser, where: RawSQL | None, start: int, end: int) -> list[M
 
 
 def _sizes(user: MemoryUser, seqs: Collection[int]) -> dict[int, int]:
-    """Return the sizes of these entries in bytes; nothing if the log is smaller than a page."""
+    """Return the sizes of these entries in bytes; empty if the whole log fits in a page."""
     if user.log_bytes <= PAGE_BYTES:
         return {}
     entries = LogEntry.objects.filter(user=user, seq__in=seqs).order_by()
@@ -286,7 +286,7 @@ def search(
 def update(workspace: Workspace, changes: Sequence[Change], *, by: str) -> Memory:
     """Append a correction for each memory that changes, all or none.
 
-    Returns only the last memory, so that a single one is loaded at a time; raises UnknownMemory.
+    Returns only the last memory, so that only one is loaded at a time; raises UnknownMemory.
     """
     with transaction.atomic():
         told = _lock(workspace, [change.memory_id for change in changes])
@@ -370,7 +370,7 @@ def history(workspace: Workspace, memory_id: str) -> list[dict[str, Any]]:
 
 
 def counts(users: Iterable[MemoryUser]) -> dict[int, int]:
-    """Return the number of memories of each of these users, by primary key."""
+    """Return each user's number of memories, keyed by the user's primary key."""
     statements = LogEntry.objects.filter(
         ~_CORRECTS, user__in=list(users), kind__in=STATEMENTS, redacted_at=None
     )
@@ -408,7 +408,7 @@ def _find_all(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, Lo
         user__erased_at=None,
         kind__in=STATEMENTS,
     )
-    # There may be many, and their texts are read one by one, when needed.
+    # There may be many entries, so their texts are read one by one, when needed.
     narrow = told.order_by().defer("content", "data", "metadata")
     found = {entry.pk: entry for entry in narrow.select_related("user__workspace")}
     for memory_id, key in keys.items():

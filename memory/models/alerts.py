@@ -13,7 +13,7 @@ from memory.models.workspaces import Workspace
 
 
 class AlertKind(models.TextChoices):
-    """Kinds of alerts: findings are for the product's user, the others for the staff."""
+    """Kinds of alerts: findings are for the product's user, all other kinds for the staff."""
 
     FINDING = "finding", "finding"
     CONSTRAINT_ERROR = "constraint_error", "constraint failed"
@@ -21,7 +21,7 @@ class AlertKind(models.TextChoices):
 
 
 class Severity(models.TextChoices):
-    """The severity of a finding, as its constraint gives it."""
+    """The severity of a finding, as set by its constraint."""
 
     INFO = "info", "info"
     WARNING = "warning", "warning"
@@ -72,7 +72,7 @@ class AlertQuerySet(models.QuerySet["Alert"]):
 
 
 def found_by(constraint: str, *, ever: bool = False) -> models.Q:
-    """Match the listed alerts that this constraint causes, or (`ever`) has ever caused.
+    """Match the listed alerts that this constraint causes or, if `ever` is set, has ever caused.
 
     The query reads only the duplicates of the filtered alerts, not those of all tenants.
     """
@@ -111,7 +111,8 @@ class Alert(models.Model):
     snoozed_until = models.DateTimeField(
         null=True, help_text="Empty if the alert is not snoozed, or is snoozed until it changes."
     )
-    # Resolved manually, and every run since has reported the same finding, so no new alert opens.
+    # True if the alert was resolved manually and every run since has reported the same finding, for
+    # which no new alert opens.
     holds_back = models.BooleanField(default=False)
     open_since = models.DateTimeField(
         default=timezone.now, help_text="When the alert opened or was last reopened."
@@ -131,8 +132,8 @@ class Alert(models.Model):
         db_constraint=False,  # alerts are never deleted
         db_index=False,  # a partial index on the few rows that have a value is below
     )
-    # The alert that this one duplicated before this one was listed itself: clients that follow this
-    # alert's constraint have a copy of that alert.
+    # The alert that this one duplicated before it was listed itself. Clients that follow the
+    # constraint of this alert have a copy of that other alert.
     was_duplicate_of = models.ForeignKey(
         "self",
         null=True,
@@ -223,7 +224,7 @@ class Alert(models.Model):
 
 
 class AlertEventKind(models.TextChoices):
-    """The kinds of events, concerning an alert or the entries of a log."""
+    """The kinds of events. An event concerns either an alert or entries of a log."""
 
     OPENED = "opened", "opened"
     CHANGED = "changed", "changed"

@@ -10,7 +10,7 @@ from memory.models.users import MemoryUser
 
 
 class Blob(models.Model):
-    """The content of a file, addressed by its hash, shared between versions of one user only."""
+    """The content of a file, addressed by its hash; shared only between versions of one user."""
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="blobs")
     hash = models.CharField(max_length=64, help_text="SHA-256 of the content in UTF-8.")
@@ -82,10 +82,10 @@ class Checkpoint(models.Model):
     verdict = models.JSONField(help_text="The gate's checks with their findings.")
     created_at = models.DateTimeField(auto_now_add=True)
 
-    # Attributes, not columns, of a computed state, which is not a version
+    # Attributes, not columns. They are set only on a computed state, which is not a stored version
     # (`memory.temporal.states`): the version that it was computed from; path → source of the files
-    # that no blob contains; the typed entries that the computation rejected; and the entries behind
-    # each record.
+    # that no blob contains; the typed entries that the computation rejected; and record → the
+    # entries behind it.
     computed_from: "Checkpoint | None" = None
     computed: Mapping[str, str] = MappingProxyType({})
     left_out: Sequence[int] = ()
@@ -110,7 +110,7 @@ class Checkpoint(models.Model):
 
 
 class RecordLocation(models.Model):
-    """The file that contains a record, so that a change need not read the other files.
+    """Which file contains a record: changing the record requires reading only that file.
 
     Kept for retired records too, since their keys are never reused.
     """

@@ -10,7 +10,7 @@ from memory.models.users import MemoryUser
 
 
 class UserErasure(LeasedWork):
-    """The erasure of one user: at first pending work, afterwards a tombstone.
+    """The erasure of one user: pending work at first, a tombstone afterwards.
 
     See `memory.privacy.user_erasure`.
     """

@@ -5,7 +5,7 @@ from django.utils import timezone
 
 
 class LeasedWork(models.Model):
-    """Work that one worker does at a time.
+    """Work that only one worker does at a time.
 
     `token` grows with every claim. A worker commits only while it holds the current token, so a
     worker that was presumed dead cannot overwrite its successor.

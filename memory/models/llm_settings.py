@@ -8,7 +8,7 @@ from memory.llm import language_models
 
 
 class LlmSettings(models.Model):
-    """A workspace's overrides of its users' language model and of the budget.
+    """A workspace's overrides of the server's language model and of the budget.
 
     An empty field inherits the server's setting. A change applies from the next call on.
     """

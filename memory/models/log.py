@@ -11,7 +11,7 @@ from memory.models.users import MemoryUser
 
 
 class By(models.TextChoices):
-    """The times that determine a past state: when entries were recorded, or occurred."""
+    """The times that determine a past state: when entries were recorded, or when they occurred."""
 
     RECORDED = "recorded", "what was known then"
     OCCURRED = "occurred", "what was true then, according to the entries' own times"
@@ -119,7 +119,7 @@ class Outcome(models.TextChoices):
 
 
 class EntryOutcome(models.Model):
-    """The outcome of one entry, decided with a checkpoint or by the gate's refusal."""
+    """The outcome of one entry, set together with a checkpoint or by the gate's refusal."""
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="outcomes")
     seq = models.BigIntegerField()

@@ -20,7 +20,7 @@ def _whole(
     return models.PositiveIntegerField(verbose_name, null=True, blank=True)
 
 
-# All groups except the sandbox limits, which depend on each other.
+# All groups of settings except the sandbox limits, whose values depend on each other.
 OTHERS = (table.TRACK_RECORD, table.STRUCTURING, table.ALERTS, table.QUOTAS, table.RETENTION)
 
 
@@ -97,11 +97,11 @@ class SettingsOverrides(models.Model):
         abstract = True
 
     def overrides(self, group: table.Group) -> Overrides:
-        """Return the overrides of a group's settings, by field."""
+        """Return the overrides of a group's settings, keyed by field."""
         return {field: getattr(self, field) for field in group.overridable}
 
     def effective(self, group: table.Group) -> dict[str, Any]:
-        """Return the effective values of a group's settings, by field."""
+        """Return the effective values of a group's settings, keyed by field."""
         return effective(group, self.overrides(group))
 
     @property
@@ -116,7 +116,7 @@ class SettingsOverrides(models.Model):
 
     @property
     def track_record_limits(self) -> track_record_settings.EffectiveSettings:
-        """The limits for the track record beyond which a language model is stopped."""
+        """The limits on the track record beyond which a language model is stopped."""
         return track_record_settings.EffectiveSettings(**self.effective(table.TRACK_RECORD))
 
     def clean(self) -> None:

@@ -1,4 +1,4 @@
-"""Pauses of the work on a user or a workspace."""
+"""Pauses of the work for a user or a workspace."""
 
 import uuid
 
@@ -9,7 +9,7 @@ from memory.models.workspaces import Workspace
 
 
 class Pause(models.Model):
-    """A pause, set by the staff, of the work on one user or on all users of a workspace.
+    """A pause, set by the staff, of the work for one user or for all users of a workspace.
 
     See `memory.admission.pauses`.
     """

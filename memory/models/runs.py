@@ -73,7 +73,7 @@ class RunOutcome(models.TextChoices):
     ABANDONED = "abandoned", "failed permanently after repeated server errors"
 
 
-# The warning shown with every result of a runner's sandboxes, by runner.
+# Runner → the warning shown with every result that its sandboxes compute.
 WARNINGS = {
     "process": "Computed by the process runner, which is for development: it does not isolate"
     " untrusted code.",
@@ -83,13 +83,13 @@ WARNINGS = {
 def warning_of(runner: str) -> str | None:
     """Return the warning to show with a result that this runner's sandboxes computed, if any.
 
-    `runner` is the name that a sandbox gives itself; empty if no sandbox was used.
+    `runner` is the name that the sandbox reported; empty if no sandbox was used.
     """
     return WARNINGS.get(runner)
 
 
 class Run(MortalWork):
-    """One execution: first a row of the queue, then history. See `memory.work.runs`."""
+    """One execution: first a row in the queue, then history. See `memory.work.runs`."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="runs")

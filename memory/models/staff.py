@@ -8,7 +8,7 @@ from memory.models.workspaces import Workspace
 
 
 class StaffAccess(models.Model):
-    """The workspaces that a staff member sees; none without a row. See `memory.staff.access`."""
+    """The workspaces that a staff member sees; without a row, none. See `memory.staff.access`."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="access"

@@ -1,4 +1,4 @@
-"""The remembered users, and the lanes of work on their memory."""
+"""The remembered users, and the lanes of work for them."""
 
 import re
 import uuid
@@ -26,7 +26,7 @@ class RememberedUsers(models.Manager["MemoryUser"]):
 class MemoryUser(models.Model):
     """A person remembered for a workspace, addressed by the workspace's own `user_id`.
 
-    After a request for erasure, a row without a name remains: see `memory.privacy.user_erasure`.
+    After a request for erasure, the row stays without the name: see `memory.privacy.user_erasure`.
     """
 
     public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
@@ -127,14 +127,14 @@ class MemoryUser(models.Model):
 
 
 class LaneName(models.TextChoices):
-    """The two kinds of work on one user that may run at the same time."""
+    """The two kinds of work for a user, which may run at the same time."""
 
     RECORDS = "records", "typed records"
     STRUCTURE = "structure", "language model"
 
 
 class Lane(LeasedWork):
-    """One kind of pending work on one user, and the lease of the worker that does it."""
+    """One kind of pending work for one user, and the lease of the worker that does it."""
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="lanes")
     name = models.CharField(max_length=16, choices=LaneName.choices)

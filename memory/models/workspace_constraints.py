@@ -98,7 +98,7 @@ class WorkspaceConstraintVersion(LeasedWork):
         max_length=16, choices=VersionState.choices, default=VersionState.CHECKING
     )
     verdict = models.JSONField(null=True, help_text="The checks with their findings.")
-    # The source as compiled by one sandbox image; any other image compiles it first.
+    # The source as compiled by one sandbox image; any other image has to compile the source itself.
     bytecode = models.TextField(blank=True, default="")
     image_digest = models.CharField(max_length=100, blank=True, default="")
     created_at = models.DateTimeField(auto_now_add=True)

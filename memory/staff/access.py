@@ -162,7 +162,7 @@ def as_table() -> str:
 
 
 def write_roles(using: str = DEFAULT_DB_ALIAS) -> None:
-    """Bring the groups of the roles in line with `ROLES`; other groups are left alone.
+    """Update the groups of the roles to match `ROLES`; other groups are left alone.
 
     It runs after every migration, so that a role gets the permissions that later versions add.
     Missing permissions are created.
@@ -193,10 +193,10 @@ ITSELF = "pk"
 
 @dataclass(frozen=True)
 class RowPath:
-    """The owner of rows: the lookups that lead from a row to its workspace, and to its user.
+    """The lookups that lead from a model's rows to their workspace, and to the person they concern.
 
-    None means that the rows belong to no workspace, or are about no person. `otherwise` leads to
-    the user of rows for which `person` leads to nobody.
+    None means that the rows belong to no workspace, or do not concern a person. `otherwise` is a
+    second lookup, for rows in which `person` leads to nobody.
     """
 
     workspace: str | None
@@ -238,7 +238,7 @@ PLACES: dict[type[Model], RowPath] = {
     SearchBlock: _of_user("segment__user"),
     BacktestUser: _of_user(),
     BacktestFinding: _of_user("result__user"),
-    # Some of these are about no user.
+    # Some of these rows do not concern a user.
     **dict.fromkeys(
         [Backtest, IdempotencyKey, LlmCall, Pause], RowPath("workspace", person="user")
     ),

@@ -22,7 +22,7 @@ _FEW = 200
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject of an action: the model, the number of rows, and their owner if all share it."""
+    """The subject of an action: model, number of rows, and the owner that they share, if any."""
 
     model: str = ""
     row: str = ""
@@ -37,7 +37,7 @@ def tells_of_people(model: type[Model]) -> bool:
 
 
 def subject_of(rows: QuerySet[Any]) -> Subject:
-    """Describe these rows: the key of a single row, and the user and workspace that all share."""
+    """Describe rows: the key of a single row, and the user or workspace they all share, if any."""
     place, pk = PLACES[rows.model], rows.model._meta.pk.name
     whose = [place.public_id or pk, place.workspace or pk]
     rows = rows.order_by()
@@ -58,7 +58,7 @@ def subject_of(rows: QuerySet[Any]) -> Subject:
 
 
 def note(staff: Staff, kind: AuditKind, subject: Subject, what: str = "") -> None:
-    """Record an action. If this raises, the action must not be done."""
+    """Record an action. If this raises, the action must not be carried out."""
     StaffAudit.objects.create(
         staff_id=int(str(staff.pk)),
         staff_name=staff.get_username(),

@@ -19,7 +19,7 @@ from memory.models.runs import RunOutcome, RunStatus
 
 # Days and hours are in UTC, as in the ledger of language model calls.
 ZONE = datetime.UTC
-# The number of workspaces, and of models, that are listed: those with the highest spending.
+# How many workspaces, and how many models, are listed: those with the highest spending.
 MAX_SPENDERS = 10
 
 
@@ -38,7 +38,7 @@ class Period:
         return datetime.timedelta(**{f"{self.step}s": 1})
 
     def starts(self, now: datetime.datetime) -> Sequence[datetime.datetime]:
-        """Return when each step begins, earliest first; the last one contains `now`."""
+        """Return when each step begins, earliest first; the last step contains `now`."""
         last = now.astimezone(ZONE).replace(minute=0, second=0, microsecond=0)
         if self.step == "day":
             last = last.replace(hour=0)
@@ -74,7 +74,7 @@ RUN_ENDINGS: Mapping[str, Collection[RunOutcome]] = {
 def live_alerts(alerts: QuerySet[Alert]) -> Mapping[tuple[str, str], int]:
     """Count the alerts that are not resolved, by severity and state."""
     live = alerts.filter(duplicate_of=None, state__in=LIVE_STATES).order_by()
-    # Count rows, not keys: the index used for the rest does not contain the key.
+    # Count rows, not keys: the index that the query can use does not contain the key.
     counted = live.values_list("severity", "state").annotate(number=Count("*"))
     return {(severity, state): number for severity, state, number in counted}
 
@@ -144,7 +144,7 @@ def spending(
     period: Period,
     now: datetime.datetime,
 ) -> Spending:
-    """Add up the spending on language models: hours from the calls, days from the ledger."""
+    """Add up the spending on language models: by hour from the calls, by day from the ledger."""
     rows: QuerySet[Any]
     if period.step == "hour":
         rows = _stepped(calls, "started_at", period, now)

@@ -115,14 +115,14 @@ def page(
 ) -> TimelinePage:
     """Return the page just before or just after a place; without a place, the newest page.
 
-    `rows` contains the rows that may be shown, by kind; other kinds are not shown.
+    `rows` contains the rows that may be shown, keyed by kind; other kinds are not shown.
     """
     forward = after is not None
     start = after if forward else before
     found: list[TimelineEvent] = []
     for name, chosen in rows.items():
         kind = KINDS[name]
-        # One row more than fits on the page shows whether there are more.
+        # One row beyond the page's limit shows whether there are more.
         part = _beyond(chosen.filter(**{kind.user: user}), kind, start, forward)[: limit + 1]
         found += (TimelineEvent(_place(kind, row), kind, row) for row in part)
     found.sort(key=lambda moment: moment.place, reverse=not forward)
