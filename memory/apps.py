@@ -13,7 +13,7 @@ class MemoryConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Connect the signals: write roles after migrations, and record staff logins."""
+        """Connect the signals: write roles after migrations; record staff logins and logouts."""
         from memory.staff import access, audit
 
         post_migrate.connect(access.after_migration, sender=self)

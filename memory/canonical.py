@@ -20,11 +20,11 @@ def canonical_json(value: Any) -> str:
 
 
 def sha256(text: str) -> str:
-    """Return the SHA-256 of the text's UTF-8, in hexadecimal."""
+    """Return the SHA-256 of the text encoded in UTF-8, in hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def git_blob_id(content: bytes) -> str:
-    """Return git's id of a file's content, in hexadecimal."""
+    """Return git's id for a file's content, in hexadecimal."""
     head = b"blob %d\0" % len(content)
     return hashlib.sha1(head + content, usedforsecurity=False).hexdigest()

@@ -1,7 +1,8 @@
 """Checkpoints: reading a user's project, and moving its head.
 
 A head moves by compare-and-set, in one short transaction that also writes all consequences of the
-move. Slow work (compiling entries, the gate) is done beforehand, on a candidate that nobody sees.
+move. Slow work (compiling entries, the gate) is done beforehand, on a candidate that nobody else
+sees.
 """
 
 import base64
@@ -56,7 +57,7 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A change of the project that passed the gate and waits to become the head."""
+    """A change to the project that passed the gate and waits to become the head."""
 
     parent: Checkpoint | None
     change: Change
@@ -78,9 +79,9 @@ def open_project(
     """Open a version of the project for editing; files are read when an edit needs them.
 
     The locations of the records with these `keys` are fetched in one query, those of other records
-    one at a time. Only the head has an index of records: with `as_of`, the index is read as of the
-    checkpoint's version, which is correct unless a rollback has rewritten it since. If it is wrong,
-    opening the project or an edit fails with an error.
+    one at a time. Only the head has an index of records: if `as_of` is set, the index is read as of
+    the checkpoint's version, which is correct unless a rollback has rewritten the index since. If
+    the index is wrong, opening the project or applying an edit raises an error.
     """
     if checkpoint is None:
         return Project.empty()
@@ -102,7 +103,7 @@ def open_project(
 def _locations(
     user: MemoryUser, version: int | None, **where: Any
 ) -> dict[tuple[str, str, str], Location]:
-    """Return the records' locations: the current ones, or a version's according to the index."""
+    """Return the records' locations: the current ones, or those of a version as in the index."""
     return {
         (row.domain, row.collection, row.key): Location(
             row.path,
@@ -115,7 +116,7 @@ def _locations(
 
 
 def read_file(checkpoint: Checkpoint, path: str) -> str:
-    """Return a file of this version; raises KeyError for a missing file, and Redacted."""
+    """Return a file of this version; raises KeyError if it is missing, and Redacted."""
     if path in checkpoint.computed:
         return checkpoint.computed[path]
     blob = Blob.objects.get(user_id=checkpoint.user_id, hash=checkpoint.tree[path])
@@ -152,7 +153,7 @@ def is_redacted(checkpoint: Checkpoint) -> bool:
 
 @dataclass(frozen=True)
 class Modules:
-    """A version in the form that a sandbox loads: path → bytecode, or path → source without it."""
+    """A version in the form that a sandbox loads: path → bytecode, or else path → source."""
 
     sources: Mapping[str, str]
     bytecode: Mapping[str, str]
@@ -280,7 +281,7 @@ def _decide(
         )
         for decision in decisions
     )
-    # A lane that a worker holds counts its pending entries when it is released.
+    # The pending entries of a lane that a worker holds are counted when the lane is released.
     if decisions and isinstance(work, Run):
         lanes.recount(user.pk)
 
@@ -359,7 +360,7 @@ def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> N
 def wants_constraints_run(checkpoint: Checkpoint) -> bool:
     """Return whether a run of the constraints could open or resolve an alert."""
     if checkpoint.user.merged_into_id is not None:
-        return False  # the constraints of the user it was merged into run instead
+        return False  # the constraints of the user into whom this one was merged run instead
     live = Alert.objects.filter(user_id=checkpoint.user_id).exclude(state=AlertState.RESOLVED)
     outline = Outline.from_json(checkpoint.outline)
     return (

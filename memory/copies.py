@@ -34,7 +34,7 @@ def merged_into(user: MemoryUser) -> list[MemoryUser]:
 
 
 def lock_families(user_pks: Collection[int]) -> dict[int, MemoryUser]:
-    """Lock the rows of these users' families, always in one order; return them by primary key.
+    """Lock the rows of these users' families, always in the same order; return them by primary key.
 
     Raises MemoryUser.DoesNotExist if one of them was erased meanwhile.
     """
@@ -46,7 +46,7 @@ def lock_families(user_pks: Collection[int]) -> dict[int, MemoryUser]:
 
 
 def lock(user_pks: Iterable[int]) -> dict[int, MemoryUser]:
-    """Lock the rows of these users in key order: different orders could deadlock.
+    """Lock the rows of these users in key order, since different orders could deadlock.
 
     Raises MemoryUser.DoesNotExist if one of them was erased meanwhile.
     """
@@ -61,7 +61,7 @@ def lock(user_pks: Iterable[int]) -> dict[int, MemoryUser]:
 def everywhere(
     user: MemoryUser, seqs: Collection[int], closure: Callable[[int, Collection[int]], set[int]]
 ) -> dict[int, set[int]]:
-    """Return user → entries: these, the ones that `closure` adds, and all their copies."""
+    """Return user → entries: these, those that `closure` adds, and their originals and copies."""
     found = {user.pk: closure(user.pk, seqs)}
     todo = [user.pk]
     while todo:

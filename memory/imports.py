@@ -31,7 +31,7 @@ class ImportRefused(ValueError):
 
 
 def check_files(files: Mapping[str, str]) -> None:
-    """Raise ImportRefused for too many or too large files, and for paths outside the folder."""
+    """Raise ImportRefused for too many or too large files, and for invalid paths."""
     if not files:
         raise ImportRefused("There is no Python file: include at least one module.")
     if len(files) > MAX_FILES:
@@ -104,14 +104,15 @@ def read_folder(folder: Path) -> dict[str, str]:
 def read_zip(content: bytes) -> dict[str, str]:
     """Return path → source for the Python files in a zip; raises ImportRefused.
 
-    If all of them are in one folder, as in the zip of a clone, the paths are relative to it.
+    If all of them are in one folder, as in the zip of a clone, the paths are relative to that
+    folder.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             files = _unpacked(archive)
     except ImportRefused:
         raise
-    # What the standard library raises for a zip that is damaged, encrypted or of an unknown kind.
+    # The standard library's errors for a zip that is damaged, encrypted or of an unknown kind.
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise ImportRefused(f"The zip cannot be read: {error}.") from None
     except (RuntimeError, ValueError) as error:
@@ -182,8 +183,8 @@ def _decoded(source: bytes, name: str) -> str:
         text = source.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ImportRefused(f"{name} is not UTF-8: save it with this encoding.") from None
-    # Line endings are normalised as by Python. Neither source nor database texts may contain null
-    # characters.
+    # Normalise line endings as Python does. Neither Python source nor text in the database may
+    # contain null characters.
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
 
 

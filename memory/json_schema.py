@@ -4,18 +4,18 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-# Naming more problems does not help a model.
+# A model is not helped by a longer list of problems.
 MAX_PROBLEMS = 5
 MAX_TOLD = 300
 
 
 @functools.cache
 def _validator_class() -> Any:
-    # Imported here: with all its formats installed, the import takes more than a second, which
-    # every process would otherwise pay when it starts.
+    # Imported here: with all of jsonschema's formats installed, the import takes more than a
+    # second, which would otherwise delay the start of every process.
     from jsonschema import Draft202012Validator, validators
 
-    # In JSON Schema, 1.0 is an integer, too; in Python and the database it is not.
+    # In JSON Schema, 1.0 counts as an integer; in Python and the database it does not.
     return validators.extend(
         Draft202012Validator,
         type_checker=Draft202012Validator.TYPE_CHECKER.redefine(

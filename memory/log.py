@@ -50,7 +50,7 @@ BYTES = _octets("content") + _octets("data") + _octets("metadata")
 
 COLUMNS = [field.attname for field in LogEntry._meta.concrete_fields]
 
-# An entry's number and hash follow from the last entry's: appending locks the user's row.
+# An entry's number and hash depend on the previous entry's, so appending locks the user's row.
 LOCK = (
     "SELECT last_seq, last_hash, log_bytes, merged_into_id IS NOT NULL FROM memory_memoryuser"
     " WHERE id = %s AND erased_at IS NULL FOR NO KEY UPDATE"
@@ -60,13 +60,13 @@ LOCK = (
 def _read(column: str) -> str:
     """Return the expression that reads a column of an entry given as JSON.
 
-    JSON columns are passed as text: in JSON that PostgreSQL splits into columns, it refuses values
+    JSON columns are passed as text: when PostgreSQL splits JSON into columns, it refuses values
     that it accepts in a JSON column (lone surrogates).
     """
     return f"({column} #>> '{{}}')::json" if column in ("data", "metadata") else column
 
 
-# The same statement appends one entry or a thousand. Typed records are due immediately.
+# One statement appends one entry or a thousand. Typed records are due immediately.
 APPEND = f"""
 WITH appended AS (
     INSERT INTO memory_logentry ({", ".join(COLUMNS)}) SELECT {", ".join(map(_read, COLUMNS))}
@@ -83,7 +83,7 @@ WHERE id = %(user)s
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """An entry that is not in the log yet. `occurred_at` is aware; None means now."""
+    """An entry that is not in the log yet. `occurred_at` has a time zone; None means now."""
 
     kind: EntryKind
     occurred_at: datetime.datetime | None = None
@@ -112,11 +112,11 @@ class IdempotencyConflict(Exception):
 
 
 def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[LogEntry]:
-    """Append the drafts in order, all or none, and return their entries, one per draft.
+    """Append the drafts in order, either all or none, and return their entries, one per draft.
 
-    A draft whose idempotency key is already in the log yields the entry that has it. Raises
-    IdempotencyConflict if that entry differs, and UserMerged if the user was merged into another
-    one: the log of a merged user takes only redactions.
+    For a draft whose idempotency key is already in the log, the entry with that key is returned.
+    Raises IdempotencyConflict if that entry differs, and UserMerged if the user was merged into
+    another one: the log of a merged user takes only redactions.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(LOCK, [user.pk])
@@ -151,7 +151,7 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
 
 
 def _find_by_key(user: MemoryUser, drafts: Sequence[Draft]) -> dict[str | None, LogEntry]:
-    """Return the user's entries with the idempotency keys of the drafts, by key."""
+    """Return the user's entries that have the drafts' idempotency keys, keyed by these."""
     keys = [draft.idempotency_key for draft in drafts if draft.idempotency_key is not None]
     if not keys:
         return {}
@@ -193,7 +193,7 @@ def _store(
 
 
 def _announce_messages(user: MemoryUser, new: Sequence[LogEntry], now: datetime.datetime) -> None:
-    """Schedule the language model's work on the entries that it processes."""
+    """Schedule the language model's work on those of the entries that it processes."""
     said = [entry for entry in new if entry.kind in KINDS[LaneName.STRUCTURE]]
     if not said:
         return
@@ -213,7 +213,7 @@ def _entry(
 ) -> tuple[LogEntry, int]:
     """Build the entry with this number, which follows the entry with the hash `previous`.
 
-    Returns the entry's size in bytes, too.
+    Also returns the entry's size in bytes.
     """
     values = {
         "id": uuid.uuid4(),
@@ -234,7 +234,7 @@ def _entry(
         "idempotency_key": draft.idempotency_key,
         "salt": secrets.token_bytes(16),
     }
-    # Build it as if it had been read: creating a new instance takes several times as long.
+    # Build it as if read from the database: creating a new instance takes several times as long.
     entry = LogEntry.from_db(None, COLUMNS, [values.get(name) for name in COLUMNS])
     entry.user = user
     entry.outcome = None
@@ -245,7 +245,7 @@ def _entry(
 
 
 def _row(entry: LogEntry) -> dict[str, Any]:
-    """Return the entry as the JSON that APPEND takes; types that JSON lacks become text."""
+    """Return the entry in the JSON form that APPEND takes; types that JSON lacks become text."""
     return {
         name: _as_json(value) for name in COLUMNS if (value := getattr(entry, name)) is not None
     }
@@ -278,7 +278,10 @@ def payload_hash(entry: LogEntry) -> bytes:
 
 
 def payload(entry: LogEntry) -> bytes:
-    """Return the payload of an entry, which is hashed; its size is roughly the entry's."""
+    """Return an entry's payload, over which its hash is computed.
+
+    The payload's size is roughly the entry's.
+    """
     return canonical_json({name: getattr(entry, name) for name in PAYLOAD_FIELDS}).encode()
 
 
@@ -336,7 +339,7 @@ def broken_links(user: MemoryUser) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The number of a log's entries by outcome. The four parts add up to the total."""
+    """The number of a log's entries per outcome. The four parts add up to the total."""
 
     total: int
     pending: int
@@ -346,7 +349,7 @@ class Coverage:
 
 
 def coverage(user: MemoryUser) -> Coverage:
-    """Count the entries by outcome, in one consistent snapshot."""
+    """Count the entries per outcome, in one consistent snapshot."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -378,10 +381,10 @@ def told_by(entry: LogEntry) -> int:
 def corrections(
     user: MemoryUser, told: Collection[int], up_to: int | None = None, *, narrow: bool = False
 ) -> dict[int, LogEntry]:
-    """Return the newest correction of each of these entries, by the entry's number.
+    """Return the newest correction of each of these entries, keyed by the entry's number.
 
-    With `up_to`, only corrections up to that entry count. Entries without a correction are left
-    out. With `narrow` the content of the corrections is not read.
+    If `up_to` is given, only corrections up to that entry count. Entries without a correction are
+    left out. If `narrow` is set, the content of the corrections is not read.
     """
     found = LogEntry.objects.filter(
         user=user, kind=EntryKind.CORRECTION, redacted_at=None, derived_from__0__in=told
@@ -409,7 +412,7 @@ def record_entry(entry: LogEntry) -> RecordEntry:
 
 
 def outcomes(user: MemoryUser, seqs: Iterable[int]) -> dict[int, EntryOutcome]:
-    """Return the outcomes of these entries by seq; pending entries are left out.
+    """Return the outcomes of these entries, keyed by seq; pending entries are left out.
 
     Only the checkpoint's version is loaded: a whole checkpoint is large, and many entries share it.
     """

@@ -1,9 +1,9 @@
 """Merging an anonymous user into a known one who turned out to be the same person.
 
-In one transaction the anonymous user is closed: its log takes no more entries, work on it ends, and
-its alerts are resolved. Then a worker appends its entries to the other user's log in batches. Each
+One transaction closes the anonymous user: its log takes no more entries, work for it ends, and its
+alerts are resolved. Then a worker appends its entries to the other user's log in batches. Each
 batch and the position at which to continue are written in one transaction, so every entry is copied
-exactly once, whatever process is killed. Nothing in the old log changes. `memory.copies` maps
+exactly once, whichever process is killed. Nothing in the old log changes. `memory.copies` maps
 entries to their copies.
 """
 
@@ -39,7 +39,7 @@ from memory.work import lanes, leases, runs
 from memory.work.hints import hint
 
 TASK = "workers.tasks.merge"
-# Limits of a batch, for which other appends to the log wait.
+# Limits of a batch; other appends to the log wait while it is copied.
 BATCH = 200
 BATCH_CHARACTERS = 1_000_000
 # The generated key of a record whose entry has no key: see `memory.project.apply.free_key`.
@@ -190,7 +190,7 @@ def _next(row: Merge) -> list[LogEntry]:
 
 
 def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[LogEntry]) -> int:
-    """Append the copies of these entries with their outcomes, under the lock of both users.
+    """Append copies of these entries with their outcomes, while both users' rows are locked.
 
     Redacted entries are not copied, nor are entries that record a redaction.
     """
@@ -248,14 +248,14 @@ def _draft(entry: LogEntry, became: Mapping[int, int], nameless: Mapping[int, st
 
 
 def _named(entry: LogEntry) -> int | None:
-    """Return the entry's number in a record's key that the server may have generated from it."""
+    """Return the entry number in a record's key, if the server may have generated that key."""
     data = entry.data if entry.kind == EntryKind.RECORD else None
     match = _GENERATED.fullmatch((data or {}).get("key") or "")
     return int(match[2]) if data and match and match[1] == snake(data["type"]) else None
 
 
 def _nameless(merged: MemoryUser, seqs: set[int]) -> dict[int, str]:
-    """Return the type of each of these entries that is a record without a key, by number."""
+    """Return number → type for the entries among these that are records without a key."""
     found = LogEntry.objects.filter(user=merged, seq__in=seqs, kind=EntryKind.RECORD)
     return {one.seq: one.data["type"] for one in found if one.data and not one.data.get("key")}
 
@@ -277,7 +277,7 @@ def _settle(
     entries: Sequence[LogEntry],
     copies: Sequence[LogEntry],
 ) -> None:
-    """Copy final outcomes: those of messages whose facts exist, and of dismissed entries.
+    """Copy the outcomes that stay final: of messages whose facts exist, and of dismissed entries.
 
     Facts and typed entries are processed again, since they must reach this user's project.
     """
@@ -310,9 +310,9 @@ def _stays(entry: LogEntry, outcome: EntryOutcome) -> bool:
 
 
 def _used_by_agents(merged: MemoryUser, entries: Sequence[LogEntry]) -> set[int]:
-    """Return the messages from which a product's agent made records, but no fact was made.
+    """Return the messages from which a product's agent made records, but no fact was extracted.
 
-    What the agent understood is in no other entry.
+    No other entry contains what the agent understood.
     """
     seqs = {entry.seq for entry in entries if entry.kind == EntryKind.MESSAGE}
     cited: set[int] = set()

@@ -9,8 +9,8 @@ from memory.project.names import key_of_entry
 from memory.project.values import RecordId
 from memory.temporal import differences
 
-# If a record was changed in more versions, older changes are not read: for a field that they set,
-# all of the record's entries are named.
+# If a record was changed in more versions than this, older changes are not read: for a field that
+# only those set, all of the record's entries are given.
 MAX_VERSIONS = 50
 
 
@@ -36,7 +36,7 @@ class RecordOrigin:
 
 
 def read_records(checkpoint: Checkpoint, records: Collection[RecordId]) -> dict[RecordId, Any]:
-    """Return those of these records that a version contains, in typed JSON; raises Redacted."""
+    """Return those of the records that a version contains, in typed JSON; raises Redacted."""
     wanted = set(records)
     locations = RecordLocation.objects.filter(
         user=checkpoint.user_id, key__in={record.key for record in wanted}
@@ -84,8 +84,8 @@ def _last_edits(
 ) -> Mapping[str, list[int]]:
     """Return, for each field, the entries that the field's last edit cites.
 
-    Edits are searched in the versions that settled the record's entries. A field that none of them
-    sets (it is empty or was renamed, or the record was imported) is not in the result.
+    Edits are searched in the versions that settled the record's entries. A field that no edit in
+    them sets (it is empty or was renamed, or the record was imported) is not in the result.
     """
     settled = EntryOutcome.objects.filter(user=user, seq__in=sources, checkpoint__isnull=False)
     versions = Checkpoint.objects.filter(pk__in=settled.order_by().values("checkpoint"))

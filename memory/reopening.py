@@ -1,7 +1,7 @@
 """Reopening: wrongly settled entries become pending again and are processed again.
 
-A reopening is a version of its own, with the files of the previous version: what was made from the
-entries stays until somebody changes it. Like any version, it can be undone by a rollback
+A reopening is a version of its own, with the files of the previous version: whatever was made from
+the entries stays until somebody changes it. Like any version, it can be undone by a rollback
 (`memory.temporal.rollback.restore`), which restores the entries' outcomes.
 
 Typed entries are not reopened: trusted code has settled them, and would settle them the same way
@@ -32,7 +32,7 @@ REMEMBERED_ANEW = "its message was reopened and is processed again"
 
 
 class NothingToReopen(Exception):
-    """None of the selected entries is settled and can be reopened."""
+    """None of the selected entries is settled and eligible for reopening."""
 
 
 class TooManyToReopen(Exception):
@@ -43,8 +43,8 @@ class TooManyToReopen(Exception):
 class Selection:
     """A selection of a user's outcomes: those that meet all given conditions; by default, all.
 
-    `model` is a language model as calls name it ("openai:gpt-5"): it settled the entries that were
-    decided after its call and before a call of any other model.
+    `model` is a language model, named as in its calls ("openai:gpt-5"): it settled the entries that
+    were decided after its call and before a call of any other model.
     """
 
     entries: Collection[int] | None = None
@@ -92,7 +92,8 @@ def _settled_by(outcomes: QuerySet[EntryOutcome], model: str) -> QuerySet[EntryO
         purpose__in=[LlmPurpose.MEMORIZE, LlmPurpose.STRUCTURE],
         started_at__lte=OuterRef("decided_at"),
     )
-    # The outcomes of a version that no model made were decided by whoever made the version.
+    # If a version was not made by a model, the outcomes decided with it were not decided by one
+    # either.
     others = Q(decided_at=F("checkpoint__created_at")) & ~Q(checkpoint__origin=Origin.LLM)
     return (
         outcomes.exclude(others)
@@ -102,7 +103,7 @@ def _settled_by(outcomes: QuerySet[EntryOutcome], model: str) -> QuerySet[EntryO
 
 
 def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "") -> Reopening:
-    """Make entries pending again, and schedule the work on them.
+    """Make the selected entries pending again, and schedule work on them.
 
     A worker on the user's lanes loses its lease. Raises NothingToReopen, TooManyToReopen, and
     history.BeingRedacted.
@@ -173,7 +174,7 @@ def _version(
 ) -> Checkpoint | None:
     """Write the version of a reopening and make it the newest; None if there is no version yet.
 
-    It records the earlier outcomes of the entries, and of the facts even if they were pending.
+    The version records the earlier outcomes of the entries and of the facts, even pending ones.
     """
     head = user.head
     if head is None:
@@ -183,7 +184,7 @@ def _version(
         for one in before
     }
     were |= {seq: [seq, None, None] for seq in facts if seq not in were}
-    # An outcome that is later than its version was not part of that version's work.
+    # An outcome decided after its version was made did not result from making that version.
     versions = {
         one.checkpoint.version
         for one in before

@@ -19,12 +19,12 @@ MAX_REASON = 2000
 _MARKS = "".join(
     re.escape(chr(number)) for number in range(0x300, 0x20000) if unicodedata.combining(chr(number))
 )
-MAX_MARKS = 30  # as in Unicode's stream-safe text: no language needs more
+MAX_MARKS = 30  # as in Unicode's Stream-Safe Text Format; no language needs more
 _TOO_MANY_MARKS = re.compile(f"([{_MARKS}]{{{MAX_MARKS}}})[{_MARKS}]+")
 
-# The maximum number, per file, of characters other than letters, digits, blanks and underscores.
-# Each may become a node of the syntax tree, which takes a kilobyte, and some microseconds in which
-# no other thread runs.
+# The maximum number, per file, of characters other than letters, digits, spaces, tabs and
+# underscores. Each may become a node of the syntax tree, which takes a kilobyte, and some
+# microseconds in which no other thread runs.
 MAX_SIGNS = 400_000
 # Python before 3.11.8 counts the depth of syntax trees for all threads together: if two parse at
 # the same time, one gets a SystemError (https://github.com/python/cpython/issues/106905).
@@ -37,18 +37,17 @@ _NO_SIGNS = bytes(
 def with_few_marks(text: str) -> str:
     """Return the text with at most 30 combining marks in a row.
 
-    Normalisation sorts consecutive marks in quadratic time, while it holds the interpreter's lock:
-    100,000 of them would stop a process for seconds.
+    Normalisation sorts consecutive marks in quadratic time while it holds the GIL: 100,000 of them
+    would block a process for seconds.
     """
     return text if text.isascii() else _TOO_MANY_MARKS.sub(r"\1", text)
 
 
 def parse_python(source: str, path: str = "<unknown>") -> ast.Module:
-    """Parse a module; raises what `ast.parse` does, and SyntaxError if it refuses the text.
+    """Parse a module; raises what `ast.parse` raises, and SyntaxError for text refused unparsed.
 
-    Python normalises each name, so a name of 100,000 combining marks is refused beforehand; so is
-    code too long to be parsed without stopping all other threads for seconds and filling the
-    memory.
+    Python normalises each name, so a name with 100,000 combining marks is refused beforehand. So is
+    code so long that parsing it would block all other threads for seconds and exhaust the memory.
     """
     _refuse_unparsed(source, path)
     with _parsing:
@@ -56,7 +55,7 @@ def parse_python(source: str, path: str = "<unknown>") -> ast.Module:
 
 
 def parse_expression(source: str) -> ast.Expression:
-    """Parse an expression like `parse_python` parses a module."""
+    """Parse an expression, with the same checks as `parse_python`."""
     _refuse_unparsed(source, "<unknown>")
     with _parsing:
         return ast.parse(source, mode="eval")

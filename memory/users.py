@@ -23,8 +23,8 @@ def _of_id() -> QuerySet[MemoryUser]:
 # Columns of a head that are large and rarely needed.
 _LARGE = ("edits", "verdict")
 
-# Ways to read a user: without the head, with its small columns, or with only the columns that a
-# query needs, since queries are answered many times a second.
+# Ways to read a user: without the head, with the head's small columns, or with only the columns
+# that answering a query needs, since queries are answered many times a second.
 WITHOUT_HEAD = Statement(_of_id)
 WITH_HEAD = Statement(
     _of_id,
@@ -47,7 +47,7 @@ class UserExists(Exception):
 
 
 def is_erased(error: Exception) -> bool:
-    """Return whether an error occurred because a user was erased meanwhile.
+    """Return whether an error occurred because a user was erased in the meantime.
 
     In that case the user is not found, or the database refuses a new row about them.
     """
@@ -128,14 +128,14 @@ def find_user(
 
 
 def with_head(users: QuerySet[MemoryUser]) -> QuerySet[MemoryUser]:
-    """Join the heads, without their large columns."""
+    """Join the users' heads, without the heads' large columns."""
     return users.select_related("head").defer(*(f"head__{name}" for name in _LARGE))
 
 
 def undisturbed() -> Q:
     """Match rows whose `user` has a stable project.
 
-    It excludes merged users, and users with a redaction under way, which has priority.
+    This excludes merged users, and users with a redaction under way, since that has priority.
     """
     held = Q(redacting_since__isnull=False) | Q(merged_into__isnull=False)
     return Q(~Exists(MemoryUser.objects.filter(held, pk=OuterRef("user_id"))))
@@ -187,8 +187,9 @@ def run_daily(user: MemoryUser) -> None:
 def next_run(user: MemoryUser, instant: datetime.datetime, *, soon: bool) -> datetime.datetime:
     """Return when the clock next triggers the constraints, which have run as of `instant`.
 
-    That is at the daily hour, or some minutes later if it has to be `soon` because a constraint
-    reads the current time. A run that is already due stays due. The user's row must be locked.
+    That is at the daily hour or, if it has to be `soon` because a constraint reads the current
+    time, some minutes after `instant`. A run that is already due stays due. The user's row must be
+    locked.
     """
     now = timezone.now()
     due = user.constraints_due_at

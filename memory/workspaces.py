@@ -1,7 +1,7 @@
 """Workspaces and their API keys.
 
 A key has the form `uac_<prefix>_<secret>`. The prefix finds the row; only an HMAC of the secret is
-stored, keyed with the server's SECRET_KEY, so that a copy of the database lets nobody in.
+stored, keyed with the server's SECRET_KEY, so that a copy of the database gives nobody access.
 
 A key is valid for all users of its workspace, or only for certain users: all code that reads or
 writes on behalf of a key filters by `reach`.
@@ -52,7 +52,7 @@ def create_key(
 ) -> tuple[ApiKey, str]:
     """Create a key and return it with its text, which is shown only once.
 
-    With `user_pks`, the key is valid for these users only: see `persons`.
+    If `user_pks` is given, the key is valid only for these users: see `persons`.
     """
     prefix = secrets.token_hex(6)
     secret = secrets.token_urlsafe(32)

@@ -1,4 +1,4 @@
-"""The admin's front page in the order of daily work, and rules for all of its pages."""
+"""The admin's front page, in the order of daily work, and rules for all admin pages."""
 
 from functools import wraps
 from typing import Any
@@ -37,12 +37,12 @@ SECTIONS = {
 
 
 class StaffSite(admin.AdminSite):
-    """Django's admin site with our models grouped by purpose, below the server's state."""
+    """Django's admin site, with our models grouped by purpose below the server's status."""
 
     index_template = "admin/memory/home.html"
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """Show the server's state, and all lists."""
+        """Show the server's status, and the list of models."""
         from memory.admin import home  # models can be imported only once the apps are loaded
 
         return super().index(request, {"home": home.context(request), **(extra_context or {})})
@@ -61,13 +61,13 @@ class StaffSite(admin.AdminSite):
     def password_change(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
-        """Audit a change of one's own password, in the transaction of the change."""
+        """Audit a staff member's change of their own password, in the same transaction."""
         from memory.models.staff import AuditKind
         from memory.staff import audit
 
         with transaction.atomic():
             response: HttpResponseBase = super().password_change(request, extra_context)
-            if isinstance(response, HttpResponseRedirect):  # otherwise it shows the form
+            if isinstance(response, HttpResponseRedirect):  # otherwise the response shows the form
                 subject = audit.Subject(model="user", row=str(request.user.pk), number=1)
                 audit.note(request.user, AuditKind.CHANGE, subject, "password")
         return response
@@ -85,8 +85,8 @@ class StaffSite(admin.AdminSite):
 
             with hiding(not sees_content(request.user)):
                 response: HttpResponseBase = inner(request, *args, **kwargs)
-                # Render here: pages are rendered after their view has returned, which would be too
-                # late.
+                # Render here: otherwise the page would be rendered after its view has returned,
+                # which is too late.
                 if isinstance(response, SimpleTemplateResponse):
                     response.render()
                 return response

@@ -1,7 +1,7 @@
 """Redis as Celery's broker, with queues of limited length.
 
-Messages are hints: a hint that has waited for long is worthless, since the dispatcher finds its
-work anyway. So if nobody takes the messages, the oldest are dropped.
+Messages are hints: a hint that has waited for a long time is worthless, since the dispatcher finds
+its work anyway. So if nobody takes the messages, the oldest are dropped.
 """
 
 from collections import Counter

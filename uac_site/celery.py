@@ -55,6 +55,6 @@ def _keep_django_logging(**kwargs: Any) -> None:
 def _begin(**kwargs: Any) -> None:
     from uac_site.checks import refuse_unsafe_start
 
-    # Celery logs exceptions of receivers and continues; SystemExit is not caught.
+    # Celery logs exceptions raised by receivers and continues, but does not catch SystemExit.
     refuse_unsafe_start("worker")
     tracing.start("worker")  # before a pool of processes is forked

@@ -1,8 +1,8 @@
 """System checks: every process refuses to start with unsafe production settings.
 
-They run with every `manage.py` command, and at the start of the web process and of every worker.
-The check that queries the database runs only at these starts and with `check --deploy --database
-default`.
+The checks run with every `manage.py` command, and at the start of the web process and of every
+worker. The check that queries the database runs only at these starts and with `check --deploy
+--database default`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,8 @@ EXAMPLES = {
     "REDIS_URL": "redis://:password@host:6379/0",
 }
 TAG = "uac"
-# Each returns the problems with settings, by name, except for numbers that are out of range.
+# Each maps the names of invalid settings to their problems; numbers that are out of range are found
+# elsewhere.
 VALIDATORS = (
     sandbox_limits.validate_server_settings,
     language_models.validate_server_settings,
@@ -118,7 +119,7 @@ def _always() -> Iterator[CheckMessage]:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Return the problems with the server's settings, by the name of each invalid setting."""
+    """Map the name of each invalid server setting to its problem."""
     found = overrides.validate_server_settings()
     for validate in VALIDATORS:
         found |= {name: f"{name}: {problem}" for name, problem in validate().items()}
@@ -213,7 +214,7 @@ def check_mail(
 def check_static_files(
     *, app_configs: Sequence[AppConfig] | None, **kwargs: object
 ) -> list[CheckMessage]:
-    """Warn if a production web process has no styles and scripts of the admin to serve."""
+    """Warn if a production web process lacks the admin's styles and scripts."""
     is_web = service_checks.starting in (None, "web")
     style = Path(str(settings.STATIC_ROOT)) / "admin" / "css" / "base.css"
     if settings.DEVELOPMENT or not is_web or style.exists():
@@ -227,7 +228,7 @@ def check_static_files(
     ]
 
 
-# Not among the checks of `migrate`, which has to run as the owner.
+# `migrate`, which has to run as the tables' owner, does not run this check.
 @register(TAG, deploy=True)
 def check_database(
     *, app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **kwargs: object

@@ -1,6 +1,7 @@
-"""The content security policy: a page may load and run our own files only, no inline script.
+"""The content security policy: a page may load and run only our own files, and no inline script.
 
-Users' texts are escaped wherever they are shown. Even if one were not, its script would not run.
+Users' texts are escaped wherever they are shown. Even if one were not, a script in it would not
+run.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The variables that the settings are read from."""
+"""The environment variables from which the settings are read."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from memory.workspace_settings import table
 class FilesWithoutLineEnd(FileAwareMapping):  # type: ignore[misc] # it has no types
     """The environment, where `NAME_FILE` names a file that contains the value of `NAME`.
 
-    Editors and `echo` end a file with a line end, which is not part of the value. An empty file
+    Editors and `echo` end a file with a newline, which is not part of the value. An empty file
     counts as missing.
     """
 

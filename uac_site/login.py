@@ -1,7 +1,7 @@
-"""Log-in to the staff's pages: repeated failures impose a wait, even with the right password.
+"""Login to the staff pages: repeated failures impose a wait, even if the password is then right.
 
-Failures are counted across all processes, by address and by name. An attacker who fails under
-somebody's name locks that person out for a second at a time, while the attack lasts.
+Failures are counted across all processes, per address and per user name. An attacker who fails
+under somebody's name locks that person out for a second at a time, as long as the attack lasts.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from django.utils.crypto import salted_hmac
 
 from memory.admission import rates
 
-# Maximum failures per minute.
+# Maximum failures per minute, from one address and under one user name.
 OF_ADDRESS = 20
 OF_NAME = 60
 

@@ -54,7 +54,7 @@ class RequestLog(RequestMiddleware):
 
 
 class RouteForAddress(logging.Filter):
-    """A filter that adds the route to the framework's lines on refused and failed requests."""
+    """A filter that names routes in the framework's log lines about refused and failed requests."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every line pass, with the route in place of the address."""

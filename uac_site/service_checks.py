@@ -1,4 +1,4 @@
-"""Check the database and Redis before a process begins, and say what is wrong with them.
+"""Check the database and Redis before a process starts, and say what is wrong with them.
 
 Each problem is reported with the setting that causes it and the way to fix it.
 """
@@ -16,7 +16,7 @@ from memory.database import clock
 from memory.database.timeouts import Kind
 from memory.work.hints import redis_client
 
-# The kind of the process that starts; None if somebody only runs the checks.
+# The kind of process that is starting; None if only the checks are run.
 starting: Kind | None = None
 
 # Phrases in the errors of PostgreSQL or its client → the cause of each error.
@@ -78,7 +78,7 @@ def _clock() -> Iterator[CheckMessage]:
 
 
 def _role(cursor: Any) -> Iterator[CheckMessage]:
-    # A role can become every role that it is a member of, directly or not.
+    # A role can switch to any role of which it is a member, directly or indirectly.
     cursor.execute(
         "SELECT bool_or(rolsuper) FROM pg_roles WHERE pg_has_role(current_user, oid, 'MEMBER')"
     )

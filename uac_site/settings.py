@@ -1,8 +1,8 @@
 """Settings, all of them read from the environment.
 
 A variable `NAME` may also be given as `NAME_FILE`, the path of a file that holds its value, so that
-secrets can be mounted instead of exported; a line end at its end is not part of the value.
-`memory/workspace_settings/table.py` lists the variables with their defaults;
+secrets can be mounted instead of exported; a newline at the end of the file is not part of the
+value. `memory/workspace_settings/table.py` lists the variables with their defaults;
 `uac_site/checks.py` refuses combinations that are unsafe in production.
 """
 
@@ -105,7 +105,7 @@ if _url.get("ENGINE") == "django.db.backends.postgresql":
         "OPTIONS": {
             "application_name": "uac",
             "connect_timeout": 5,
-            # Notice within a minute that a database's machine is gone.
+            # Notice within a minute that the database's machine is gone.
             "keepalives_idle": 20,
             "keepalives_interval": 10,
             "keepalives_count": 3,
@@ -172,15 +172,16 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     # The two priorities of each queue: in front, and behind (memory/work/hints.py).
     "priority_steps": [0, 9],
 }
-# Number of a process's threads that may send hints at a time, and seconds after which a thread
-# gives up.
+# Number of a process's threads that may send hints at a time, and seconds after which a waiting
+# thread gives up.
 CELERY_BROKER_POOL_LIMIT = 10
 CELERY_BROKER_POOL_ACQUIRE_TIMEOUT = 2
-# Time limits for pools of processes. Threads cannot be ended, but others can claim their work.
+# Time limits for pools of processes. Threads cannot be ended, but other workers can claim their
+# work.
 CELERY_TASK_SOFT_TIME_LIMIT = read("UAC_WORK_SECONDS")
 CELERY_TASK_TIME_LIMIT = CELERY_TASK_SOFT_TIME_LIMIT + 60
 # Publishing happens in a request's thread, after commit: fail fast, since the dispatcher finds the
-# work.
+# work anyway.
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE = {

@@ -66,8 +66,8 @@ def _lower(request: HttpRequest) -> dict[str, str]:
 def registry() -> CollectorRegistry:
     """Return a registry of this process's metrics and those of requests.
 
-    With PROMETHEUS_MULTIPROC_DIR it has the metrics of all processes that share that folder,
-    whichever of them is asked.
+    If PROMETHEUS_MULTIPROC_DIR is set, every process reports the requests of all processes that
+    share that folder.
     """
     registry = serving.own_process()
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):

@@ -32,14 +32,14 @@ alarms.watch()
 share_fairly()
 
 
-# Without a password, anybody can send a staff page's form slowly and keep a thread busy: this limit
-# leaves threads for the API.
+# Anybody, even without a password, can keep a thread busy by sending a staff page's form slowly:
+# this limit leaves threads for the API.
 ADMIN_BODIES = 4
 _admin_bodies = threading.BoundedSemaphore(ADMIN_BODIES)
 
 
 def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-    """Answer a request; if it has a body for the staff's pages, only if there is a free slot."""
+    """Answer a request; a form sent to a staff page is accepted only if there is a free slot."""
     if environ["REQUEST_METHOD"] != "POST" or not environ["PATH_INFO"].startswith(_ADMIN):
         return _answer(environ, start_response)
     text = {"Content-Type": "text/plain; charset=utf-8"}
@@ -58,10 +58,10 @@ def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> 
 
 
 def _answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-    """Have Django answer; a chunked body gets a length.
+    """Let Django answer; a chunked body gets a length.
 
     Django treats a body without a length as absent, and would ignore what the client sent. So the
-    body gets the maximum allowed length, and is read only when needed: not before the caller is
+    body gets the maximum allowed length. It is read only when needed, and not before the caller is
     known.
     """
     if "chunked" in environ.get("HTTP_TRANSFER_ENCODING", "").lower():

@@ -1,1 +1,1 @@
-"""Admission control: rates, quotas in use, refusals, request slots and pauses."""
+"""Admission control: rates, usage against quotas, refusals, request slots and pauses."""

@@ -1,10 +1,10 @@
-"""Pauses: the staff stop the work on a user, or on a whole workspace, for a while.
+"""Pauses: the staff stop the work for a user, or for a whole workspace, for a while.
 
 Entries are still accepted, but wait; existing data can still be read. Until somebody resumes the
-work, nothing is checked, forecast or backtested, and neither a sandbox nor a language model answers
-anything. Work under way when the pause begins is finished, including the runs that it requests.
-Redaction, erasure and merging continue, since somebody is entitled to them; so do webhooks and
-mails about past events.
+work, no constraints are run, forecast or backtested, and neither a sandbox nor a language model
+answers any question. Work already under way when the pause begins is finished, including any runs
+that it requests. Redaction, erasure and merging continue, since people are entitled to them; so do
+webhooks and emails about past events.
 """
 
 from django.db import IntegrityError, transaction
@@ -15,19 +15,19 @@ from memory.models import MemoryUser, Pause, Workspace
 
 
 def pause(of: MemoryUser | Workspace, *, by: str, reason: str) -> bool:
-    """Pause the work on behalf of `by`. Return False if it was paused already."""
+    """Pause the work, as the actor `by`. Return False if it was already paused."""
     try:
         with transaction.atomic():
             Pause.objects.create(**_of(of), paused_at=timezone.now(), paused_by=by, reason=reason)
     except IntegrityError:
-        if is_paused(of):  # the cause is an existing pause, not an erasure meanwhile
+        if is_paused(of):  # the cause is an existing pause, not a concurrent erasure
             return False
         raise
     return True
 
 
 def resume(of: MemoryUser | Workspace, *, by: str) -> bool:
-    """Resume the work: the dispatcher hands out waiting work. Return False if it was not paused."""
+    """Resume work, which the dispatcher then hands out. Return False if it was not paused."""
     return bool(
         Pause.objects.filter(resumed_at=None, **_of(of)).update(
             resumed_at=timezone.now(), resumed_by=by
@@ -36,7 +36,7 @@ def resume(of: MemoryUser | Workspace, *, by: str) -> bool:
 
 
 def is_paused(of: MemoryUser | Workspace) -> Pause | None:
-    """Return the pause of this user alone, or of this whole workspace, if there is one."""
+    """Return the current pause of exactly this user, or of this whole workspace, if any."""
     return Pause.objects.filter(resumed_at=None, **_of(of)).first()
 
 
@@ -48,7 +48,7 @@ def of_user(user: MemoryUser) -> Pause | None:
 
 
 def are_paused(user: str, workspace: str) -> Q:
-    """Match rows whose user or workspace is paused; the arguments are the lookups to both."""
+    """Match rows whose user or workspace is paused; the arguments are lookup paths to them."""
     still = Pause.objects.filter(resumed_at=None)
     return Q(Exists(still.filter(user=OuterRef(user)))) | Q(
         Exists(still.filter(workspace=OuterRef(workspace), user=None))

@@ -1,10 +1,10 @@
 """Rate limits: the requests and entries that a workspace may send per minute, across all processes.
 
-Each rate is a token bucket that holds a minute's worth, so bursts are allowed. Redis stores the
-time at which the bucket will be full again (the generic cell rate algorithm), and the time of that
-write. A process takes a hundredth of a minute's worth at a time and counts it down locally, so few
-requests query Redis. If Redis does not answer, each process uses a bucket of its own: no request is
-refused or delayed because Redis is down.
+Each rate is a token bucket that holds a minute's worth, so bursts are allowed. Redis stores when
+the bucket will be full again (the generic cell rate algorithm), and when that value was written. A
+process takes a hundredth of a minute's worth at a time and counts it down locally, so few requests
+query Redis. If Redis does not answer, each process uses a bucket of its own: no request is refused
+or delayed because Redis is down.
 """
 
 import math
@@ -22,14 +22,14 @@ from memory.workspace_settings import table
 logger = structlog.get_logger(__name__)
 
 MINUTE = 60.0
-# Beyond what it needs now, a process takes a minute's worth divided by this.
+# On top of what it needs now, a process takes a minute's worth divided by SHARE.
 SHARE = 100
-# Seconds for which Redis is not queried again after it failed to answer.
+# Seconds before Redis is queried again after it failed to answer.
 SILENT_SECONDS = 10.0
 
-# Returns the amount taken, the amount left, and the microseconds until the needed amount is in it.
-# A bucket that is full enough grants more than it holds, so that no single request is too large for
-# it. If Redis's clock was set back, the bucket keeps its level.
+# Returns the amount taken, the amount left, and the microseconds until the bucket holds the needed
+# amount. A request for more than a whole bucket is granted once the bucket is full, so that no
+# single request is too large. If Redis's clock was set back, the bucket keeps its level.
 TAKE = Script("""
 local rate, need, more = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local clock = redis.call('TIME')
@@ -73,7 +73,7 @@ class RateStatus:
 class _Held:
     """Tokens that this process has taken but not used, and its own bucket for when Redis is down.
 
-    `left` is the level of the common bucket as last reported.
+    `left` is the level of the shared bucket as last reported.
     """
 
     rate: int
@@ -108,9 +108,10 @@ def take(workspace: Workspace, name: str, cost: int = 1) -> RateStatus:
 
 
 def left_of(name: str, rate: int, key: str, *, take: bool) -> int:
-    """Return the tokens left in a rate that belongs to no workspace; `take` also takes one.
+    """Return the tokens left in a rate that belongs to no workspace.
 
-    `key` identifies the caller; Redis learns nothing else about them.
+    If `take` is set, a token is taken first. `key` identifies the caller; Redis learns nothing else
+    about them.
     """
     held = _held.get(("", name))  # shared by all callers while Redis does not answer
     if held is None or held.rate != rate:

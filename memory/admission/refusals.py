@@ -1,6 +1,6 @@
 """Counters of requests refused because of a rate or quota, per workspace, in Redis for Prometheus.
 
-Like everything in Redis, they may be lost, and then start at zero again.
+Like everything in Redis, the counters may be lost; they then restart at zero.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def count(workspace: Workspace, reason: str) -> None:
 
 
 def counted() -> Iterator[tuple[str, str, int]]:
-    """Yield the workspaces' public ids, reasons and counts; raises RedisError."""
+    """Yield each counter as workspace (public id), reason and count; raises RedisError."""
     told: Any = redis_client().hgetall(KEY)
     for name, number in told.items():
         workspace, _, reason = name.decode().partition(" ")

@@ -11,8 +11,8 @@ class Places:
 
     A caller (a workspace, or a member of the staff) gets a slot while it holds fewer than `factor`
     times the free slots. A lone caller gets two thirds of all slots with a factor of 2, half of
-    them with a factor of 1; some always remain for a second caller, and for a third (Choudhury
-    and Hahne, "Dynamic queue length thresholds", 1998).
+    them with a factor of 1; so some always remain for a second and a third caller (Choudhury and
+    Hahne, "Dynamic queue length thresholds", 1998).
     """
 
     def __init__(self, number: int, factor: int = 2) -> None:

@@ -1,8 +1,8 @@
 """The usage of a workspace, checked against its quotas.
 
 Totals are counted periodically: if each append updated them, a workspace's appends would wait for
-each other. So entries that arrive between two counts may exceed a quota; the rates limit how many.
-Pending entries are counted more often. No quota ever rejects what is already in the log.
+each other. So entries that arrive between two counts may exceed a quota; the rate limits bound how
+many. Pending entries are counted more often. No quota ever rejects what is already in the log.
 """
 
 import time
@@ -22,21 +22,24 @@ from memory.work.batching import MAX_ENTRIES
 from memory.workspace_settings import quotas, table
 
 MIB = 2**20
-# Intervals at which totals and pending entries are counted, in seconds; but counting never takes
-# more than a hundredth of the time.
+# Seconds between counts of the totals and of the pending entries. The intervals grow so that
+# counting takes up at most the share AT_MOST of the time.
 TOTALS_SECONDS = 60.0
 PENDING_SECONDS = 2.0
 AT_MOST = 0.01
-# Seconds for which a process relies on the last counts. Before it refuses something, it counts the
-# workspace's usage itself, unless it did so recently: a dead dispatcher causes no refusals.
+# Seconds for which a process relies on the last counts. Before it refuses a request, it counts the
+# workspace's usage itself, unless it did so within OWN_SECONDS, so that a dead dispatcher causes no
+# refusals.
 BELIEVED_SECONDS = 1.0
 OWN_SECONDS = 5.0
-# Up to this number, users are counted whenever one is created; beyond it, only near the quota.
+# With a quota of at most FEW_USERS, users are counted whenever one is created; with a larger quota,
+# only when the last count is near it (at least the share NEAR).
 FEW_USERS = 10_000
 NEAR = 0.9
-# Up to this share of the limit, runs are admitted by the last count plus the runs admitted since.
+# Below this share of the limit, runs are admitted based on the last count plus the runs admitted
+# since.
 FAR = 0.5
-# Seconds after which a client that is refused for the moment should retry.
+# Seconds after which a client that is refused temporarily should retry.
 PENDING_WAIT = 30.0
 RUNS_WAIT = 5.0
 BACKTESTS_WAIT = 60.0
@@ -66,8 +69,8 @@ ON CONFLICT (workspace_id) DO UPDATE SET
 WHERE (use.users, use.entries, use.log_bytes)
     IS DISTINCT FROM (excluded.users, excluded.entries, excluded.log_bytes)
 """
-# The backlog of a language model's lane is counted up to a limit; beyond it, all entries since the
-# lane's cursor count. Without a model nobody works on the lane, so it has no backlog.
+# The backlog of a language model's lane is counted up to a limit; beyond the limit, all entries
+# since the lane's cursor count. Without a model, nothing processes the lane, so it has no backlog.
 PENDING = """
 INSERT INTO memory_workspaceuse AS use
     (workspace_id, users, entries, log_bytes, pending_records, pending_structure)
@@ -104,8 +107,8 @@ SELECT count(*) FROM (
 _count_at = {TOTALS: 0.0, PENDING: 0.0}
 _count_own_at: dict[int, float] = {}
 _believed: dict[int, tuple[float, WorkspaceUse]] = {}
-# By workspace: until when the count is relied on, the number of requested runs, and the number up
-# to which no new count is needed.
+# For each workspace: until when the count is relied on, the number of requested runs, and the
+# number up to which no recount is needed.
 _asked_lately: dict[int, tuple[float, int, float]] = {}
 
 
@@ -144,7 +147,7 @@ def of(workspace: Workspace) -> WorkspaceUse:
 
 
 def waiting() -> Iterator[tuple[str, str, int]]:
-    """Yield each workspace's public id, and the kind and number of its waiting and running work."""
+    """Yield the waiting and running work: the workspace's public id, the kind and the number."""
     counted = WorkspaceUse.objects.values_list(
         "workspace__public_id", "pending_records", "pending_structure"
     )
@@ -166,7 +169,7 @@ def waiting() -> Iterator[tuple[str, str, int]]:
 
 
 def used(workspace: Workspace) -> dict[str, int]:
-    """Return the current usage for each quota; the totals as last counted."""
+    """Return the current usage for each quota; the totals are those of the last count."""
     use = WorkspaceUse.objects.filter(workspace=workspace).first() or WorkspaceUse()
     longest = MemoryUser.objects.filter(workspace=workspace).aggregate(most=Max("last_seq"))
     return {
@@ -229,7 +232,8 @@ def check_users(workspace: Workspace) -> None:
 def check_runs(user: MemoryUser) -> None:
     """Raise Exceeded if the user's workspace has its maximum number of runs queued or running.
 
-    Far below the limit, runs are not counted each time, so other processes may admit just as many.
+    Far below the limit, a process does not recount each time, so it misses the runs that other
+    processes have just admitted.
     """
     now = time.monotonic()
     until, asked_for, far = _asked_lately.get(user.workspace_id, (0.0, 0, 0.0))

@@ -1,4 +1,4 @@
-"""A workspace's feed of events: steps of alerts, and rejected entries.
+"""A workspace's feed of events: changes to alerts, and rejected entries.
 
 Events are numbered 1, 2, 3 … without gaps.
 
@@ -60,8 +60,8 @@ def record(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
 
     Call it in the transaction that changed the alerts or rejected the entries, once and as late as
     possible: it blocks the other users of the workspace until the commit. The user's row must be
-    locked already, since the order of locks is user, then counter. A rollback of the transaction
-    undoes everything, numbers included.
+    locked already, since locks are taken in this order: the user, then the counter. A rollback of
+    the transaction undoes everything, numbers included.
     """
     if not events:
         return
@@ -90,13 +90,16 @@ def newest(workspace: Workspace | int) -> int:
 
 
 def newest_of(workspaces: Collection[int]) -> dict[int, int]:
-    """Return workspace → the number of its newest event, for workspaces that have any."""
+    """Map each of these workspaces that has events to the number of its newest event."""
     numbers = EventCounter.objects.filter(workspace__in=workspaces)
     return dict(numbers.values_list("workspace", "last_seq"))
 
 
 def number(text: str, newest: int) -> int:
-    """Return the number after which a client wants to read; raises ValueError with the reason."""
+    """Parse a client's position in the feed: the number of the event to read after.
+
+    Raises ValueError with the reason.
+    """
     if text in ("", "now"):
         return newest
     found = int(text) if _NUMBER.fullmatch(text) else None
@@ -115,13 +118,13 @@ def read(
     rejected: QuerySet[AlertEvent] | None = None,
     most: int | None = None,
 ) -> EventPage:
-    """Return the events of these alerts after the number `after`: at most `most`, or PAGE.
+    """Return the events of these alerts after the number `after`: at most `most`, by default PAGE.
 
-    Events of `rejected` entries are included if given. For an erased user, only the events that
-    report the erasure of alerts are returned.
+    The events in `rejected` are included if given. For an erased user, only the events that report
+    the erasure of alerts are returned.
     """
     most = most or PAGE
-    # Read this first: every number up to here is visible by now, whatever is added meanwhile.
+    # Read this first: every event up to this number is already visible, whatever is added later.
     upto = newest(workspace)
     found = AlertEvent.objects.filter(
         Q(alert__user__erased_at=None) | Q(kind=AlertEventKind.ERASED),
@@ -132,7 +135,7 @@ def read(
     )
     events = list(found.order_by("seq")[:most])
     if rejected is not None:
-        # Not in one statement: no index finds events that belong either to these alerts or to
+        # A separate query: no index serves both the events of these alerts and those of rejected
         # entries.
         last = events[-1].seq if len(events) == most else upto
         others = rejected.filter(
@@ -143,16 +146,15 @@ def read(
 
 
 def select_rejections(reach: Q) -> QuerySet[AlertEvent]:
-    """Select the events of rejected entries that a client may see, by `reach`."""
+    """Select the events about rejected entries that `reach` lets a client see."""
     return AlertEvent.objects.filter(reach, user__isnull=False)
 
 
 def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime) -> None:
-    """Redact messages about rejected entries that name one of these entries, or are newer.
+    """Redact messages about rejected entries that name one of these or date from `since` or later.
 
-    Newer messages are those from `since` on: the reasons for newer rejections may quote these
-    entries. Events themselves hold only numbers. Call it after the outcomes were redacted, as late
-    as possible.
+    The reasons for rejections since then may quote these entries. The events themselves hold only
+    numbers. Call it after the outcomes were redacted, as late as possible.
     """
     events = AlertEvent.objects.filter(
         Q(entries__overlap=_array(seqs)) | Q(at__gte=since), user=user
@@ -162,11 +164,11 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime) ->
 
 
 def _array(numbers: Collection[int]) -> Value:
-    """Return numbers as one parameter of a statement, which is limited to 65,535 parameters."""
+    """Return the numbers as a single parameter: a statement may have at most 65,535 of them."""
     return Value(list(numbers), ArrayField(BigIntegerField()))
 
 
-# The state after an event of that kind; other events do not change it.
+# An alert's state after an event of each kind; events of other kinds do not change the state.
 _STATES_AFTER = {
     AlertEventKind.OPENED: AlertState.OPEN,
     AlertEventKind.REOPENED: AlertState.OPEN,
@@ -179,7 +181,7 @@ _STATES_AFTER = {
 def live_at(found: QuerySet[Alert], moment: datetime.datetime) -> QuerySet[Alert]:
     """Select the alerts that were live at a moment, each annotated with its `state_then`.
 
-    That is the state after the newest event up to the moment.
+    `state_then` is the state after the last event up to the moment.
     """
     steps = AlertEvent.objects.filter(alert=OuterRef("pk"), kind__in=_STATES_AFTER, at__lte=moment)
     states = [When(kind=kind, then=Value(state)) for kind, state in _STATES_AFTER.items()]

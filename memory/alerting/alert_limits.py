@@ -1,7 +1,7 @@
-"""Alert limits: constraints that are too noisy, and the notice to the staff.
+"""Alert limits: find the constraints that are too noisy, and word the notice to the staff.
 
 Nobody reads an alert among hundreds, and nobody trusts one that comes and goes all day. So a
-constraint that is too noisy is paused: none of its new alerts is opened, and its open alerts stay.
+constraint that is too noisy is paused: it opens no new alerts, and its open alerts stay.
 """
 
 import datetime
@@ -25,7 +25,7 @@ QUOTED_CHARACTERS = 300
 class ExceededLimit:
     """A constraint that exceeded an alert limit. `findings` are its findings in this run.
 
-    With `may_open`, its new findings open alerts all the same: the constraint only flaps.
+    If `may_open` is set, its new findings still open alerts, since the constraint only flaps.
     """
 
     constraint: str
@@ -58,9 +58,9 @@ def find(
 ) -> list[ExceededLimit]:
     """Return the constraints that are to be paused.
 
-    `said` are all findings, `new` those that would open alerts, `over_limit` the constraints that
-    were stopped at the limit, each with a few findings; `without` are constraints that are paused
-    already.
+    `said` contains all findings, `new` those that would open alerts. `over_limit` maps each
+    constraint that was stopped at the limit to a few of its findings. `without` names the
+    constraints that are already paused.
     """
     by_constraint: dict[str, list[ConstraintFinding]] = defaultdict(list)
     for finding in said:
@@ -102,7 +102,10 @@ def find(
 def _opened(
     user: MemoryUser, constraints: Collection[str], now: datetime.datetime
 ) -> Mapping[str, Counter[str]]:
-    """Count the alerts that these constraints opened in the last day or since they were resumed."""
+    """Count the alerts that each constraint opened, by fingerprint: constraint → counts.
+
+    Only the last day's alerts count or, if the constraint was resumed within that day, those since.
+    """
     opened: dict[str, Counter[str]] = defaultdict(Counter)
     if not constraints:
         return opened

@@ -1,4 +1,4 @@
-"""Redaction of alerts: remove the words of redacted entries."""
+"""Redaction of alerts: remove text that redacted entries contained."""
 
 import datetime
 import secrets
@@ -31,10 +31,10 @@ from memory.models.alerts import (
 def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | None) -> None:
     """Redact the user's alerts that are based on these entries or may quote them.
 
-    An alert may quote them if it was live after `since`, when the project first held something of
-    these entries (None: it never did); people's notes are redacted, too. The next run of the
-    constraints rewords the live alerts. Alerts based on one of the entries are resolved, without
-    their records. Call it in a transaction in which the user's row is locked.
+    An alert may quote them if it was live after `since`, when the project first held data from
+    these entries (None if it never did). People's notes are redacted, too. The next run of the
+    constraints rewords the live alerts. Alerts based on one of the entries are resolved, and their
+    evidence is removed. Call it in a transaction in which the user's row is locked.
     """
     step = Step(user, REDACTION)
     chosen = Q(entries__overlap=list(seqs))
@@ -42,7 +42,7 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | N
         chosen |= Q(resolved_at=None) | Q(resolved_at__gte=since)
     rows = Alert.objects.filter(chosen, user=user)
     alerts = list(rows.select_for_update(no_key=True))
-    # Remove people's notes and reasons, and the wording of messages.
+    # Remove people's notes and reasons, and the text of messages.
     said = Func(
         F("detail"),
         template="%(expressions)s - 'note' - 'reason' - 'held' - 'before' - 'after'",
@@ -55,7 +55,8 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | N
         if set(seqs).isdisjoint(alert.entries):
             alert.save(update_fields=["message"])
             continue
-        # Keys can be guessed from a fingerprint, which is no longer compared with anything.
+        # Replace the fingerprint: record keys could be guessed from it, and nothing is compared
+        # with it any more.
         for merge in Merge.objects.filter(merged=user, alerts__has_key=alert.fingerprint):
             forget_handed(merge, [alert.fingerprint])
         alert.evidence, alert.holds_back = [], False

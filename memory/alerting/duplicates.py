@@ -2,9 +2,10 @@
 
 The alert that opened first is listed. The other one is its duplicate, with a row of its own: it is
 kept live and resolved by the findings of its own constraint, like any alert, so neither constraint
-can silence the other. But it has no events and is not listed; its constraint is another cause of
-the listed alert. As soon as the listed alert no longer covers the duplicate, the duplicate is
-listed by itself, and is open: when in doubt, an alert is shown twice rather than missed.
+can silence the other. But it has no events and is not listed; its constraint is shown as another
+cause of the listed alert. As soon as the listed alert no longer covers the duplicate, the duplicate
+is opened and listed as an alert of its own: when in doubt, an alert is shown twice rather than
+missed.
 """
 
 import re
@@ -37,11 +38,11 @@ _MINUS = re.compile(r"(?<!\w)-(?=\d)")
 
 
 def find_original(alert: Alert, listed: Iterable[Alert]) -> Alert | None:
-    """Return the first of these listed alerts that an alert can be a duplicate of.
+    """Return the first of the listed alerts of which this alert can be a duplicate, if any.
 
     The original belongs to the other kind of constraint (the user's own, or the workspace's) and
     has the same severity, records and entries. Without records, alerts cannot be matched. Whether
-    they are about the same problem with these records is decided from the findings.
+    the two are about the same problem with these records is decided by `is_one_problem`.
     """
     if alert.kind != AlertKind.FINDING or not alert.evidence:
         return None
@@ -97,8 +98,8 @@ def originals_of(known: Mapping[str, Alert]) -> set[UUID | None]:
 def is_one_problem(one: ConstraintFinding, other: ConstraintFinding) -> bool:
     """Return whether two constraints' findings about the same records are one problem.
 
-    They are if there are several records. A single record may have several problems, so its
-    findings must have the same words or the same key.
+    They are if there are several records. A single record may have several problems, so findings
+    about it must also have the same words or the same key.
     """
     several = min(len(set(one.records)), len(set(other.records))) > 1
     same_key = one.key is not None and one.key == other.key
@@ -118,13 +119,13 @@ def list_duplicates(
     graver: Collection[Alert],
     step: Step,
 ) -> None:
-    """List the duplicates that their original no longer covers.
+    """Turn the duplicates that their originals no longer cover into listed alerts.
 
     They are opened, whatever people did with the original: nobody has seen the duplicate's message.
     This also applies to a duplicate that has become more severe (`graver`) while its original is
     acknowledged or snoozed, and to one whose finding in `heard` is a different problem from its
-    original's. A duplicate that was resolved manually with its original stays resolved on its own,
-    and can be reopened from then on.
+    original's. A duplicate that was resolved manually, together with its original, becomes a
+    resolved alert of its own, which can be reopened.
     """
     by_key = {alert.pk: alert for alert in known.values()}
     for alert in known.values():
@@ -160,10 +161,10 @@ def join_duplicates(
     heard: Mapping[str, ConstraintFinding],
     step: Step,
 ) -> None:
-    """Make alerts that have just opened duplicates of open ones with the same problem.
+    """Turn newly opened alerts into duplicates of listed alerts about the same problem.
 
     Alerts that a merge restored as acknowledged or snoozed are joined with others in the same
-    state. An alert has one duplicate at most: two findings of one constraint are two alerts.
+    state. An alert has at most one duplicate: two findings of one constraint are two alerts.
     """
     live = [alert for alert in known.values() if alert.state == AlertState.OPEN]
     listed = [alert for alert in live if alert.duplicate_of_id is None and alert not in opened]
@@ -195,7 +196,7 @@ def join_duplicates(
 def tell_of_lost_causes(
     known: Mapping[str, Alert], before: Collection[UUID | None], step: Step
 ) -> None:
-    """Record events of the alerts that have lost the duplicate that they had `before`."""
+    """Record an event for each live alert that had a duplicate `before` and has lost it."""
     lost = set(before) - originals_of(known)
     for alert in known.values():
         if alert.pk in lost and alert.state != AlertState.RESOLVED:
@@ -211,7 +212,7 @@ def _tell_of_causes(alert: Alert, step: Step, *, more: bool) -> None:
 def find_orphans(among: QuerySet[Alert]) -> Iterator[Alert]:
     """Yield the live duplicates among these alerts that no other alert covers.
 
-    Processes of an earlier release, which do not know of duplicates, leave such orphans behind.
+    Processes of an earlier release, which knows nothing of duplicates, leave such orphans behind.
     """
     live = among.filter(duplicate_of__isnull=False).exclude(state=AlertState.RESOLVED)
     same = Q(severity=F("duplicate_of__severity"), evidence=F("duplicate_of__evidence"))
@@ -220,9 +221,10 @@ def find_orphans(among: QuerySet[Alert]) -> Iterator[Alert]:
 
 
 def list_orphans(limit: int, after: UUID = FIRST) -> tuple[int, UUID | None]:
-    """List the orphans among the next `limit` live duplicates, ordered by their originals' keys.
+    """Turn the orphans among the next `limit` live duplicates into listed alerts.
 
-    Returns how many were listed, and the key after which to continue: None after the last one.
+    The duplicates are ordered by their originals' keys. Returns how many became listed, and the key
+    after which to continue, or None at the end.
     """
     live = Alert.objects.filter(duplicate_of__gt=after).exclude(state=AlertState.RESOLVED)
     keys = live.order_by("duplicate_of_id").values_list("duplicate_of_id", flat=True)

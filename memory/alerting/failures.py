@@ -1,8 +1,8 @@
 """Constraints that currently fail: since when, with what error, and after which entries.
 
-Whoever relies on a constraint must learn that it is not watching. Its live alert of the kind
-constraint_error reports that; so does such an alert that was resolved manually, as long as it holds
-back new ones, since the next successful run releases it.
+Whoever relies on a constraint must learn that it is not watching. A live alert of the kind
+constraint_error reports this. So does one that was resolved manually, as long as it holds back new
+alerts: the next successful run ends the hold.
 """
 
 import datetime
@@ -19,7 +19,7 @@ from memory.project import Outline
 
 # The path used for the whole project if it did not load, so that no constraint could run.
 PROJECT = "project"
-# The maximum number of entries named (the first ones) after which a constraint failed.
+# The maximum number of entries that a failure names; the first ones are named.
 MAX_ENTRIES = 100
 
 
@@ -44,7 +44,7 @@ def alerts_of(user: MemoryUser) -> list[Alert]:
 
 
 def by_path(user: MemoryUser) -> dict[str, Failure]:
-    """Return the current failures by the constraint's path, or PROJECT if nothing runs."""
+    """Return the current failures, keyed by constraint path, or by PROJECT if nothing runs."""
     failing = alerts_of(user)
     opened = AlertEvent.objects.filter(alert__in=failing, kind=AlertEventKind.OPENED)
     first = {event.alert_id: event.run for event in opened.select_related("run__checkpoint")}
@@ -55,12 +55,12 @@ def by_path(user: MemoryUser) -> dict[str, Failure]:
 
 
 def of_constraint(path: str, failing: Mapping[str, Failure]) -> Failure | None:
-    """Return the failure of a constraint, by itself or with the whole project; None if it works."""
+    """Return the constraint's own failure, else the whole project's; None if there is neither."""
     return failing.get(path) or failing.get(PROJECT)
 
 
 def by_name(failing: Sequence[Alert], outline: Outline) -> dict[str, str]:
-    """Return the messages of these alerts by the names of the user's own constraints."""
+    """Return these alerts' messages, keyed by the names of the user's own constraints."""
     messages = {alert.constraint: alert.message for alert in failing}
     found = {
         name: messages.get(f"constraints/{name}.py") or messages.get(PROJECT)

@@ -14,7 +14,7 @@ from memory.models.alerts import AlertEventKind, AlertKind, Judge, Verdict
 
 
 class FeedbackRefused(Exception):
-    """The alert is not a finding but about a constraint, so it says nothing about precision."""
+    """The alert is about a constraint, not a finding, so feedback would not measure precision."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Precision:
 
     @property
     def precision(self) -> float | None:
-        """The share of verdicts that say useful; None without a verdict."""
+        """The share of the verdicts that are `useful`; None if there are no verdicts."""
         judged = self.useful + self.wrong
         return round(self.useful / judged, 4) if judged else None
 
@@ -35,7 +35,7 @@ UNJUDGED = Precision(0, 0)
 
 
 def in_words(judged: Precision) -> str:
-    """Describe the precision for the staff: "75 % (3 of 4)"; a dash without a verdict."""
+    """Describe the precision for the staff: "75 % (3 of 4)"; a dash if there are no verdicts."""
     if judged.precision is None:
         return "–"
     return f"{judged.precision:.0%} ({judged.useful} of {judged.useful + judged.wrong})"
@@ -62,7 +62,7 @@ def give(alert: Alert, *, judge: Judge, verdict: Verdict, actor: str, note: str 
 
 
 def by_constraint(judged: QuerySet[AlertFeedback]) -> Mapping[str, Precision]:
-    """Return the precision of each constraint that has verdicts, by its path."""
+    """Return the precision of each constraint that has verdicts, keyed by its path."""
     rows = (
         judged.order_by()
         .values("alert__constraint")

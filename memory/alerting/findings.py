@@ -14,7 +14,8 @@ from memory.models.alerts import (
     severity_rank,
 )
 
-# The gate's codes for a critical alert that a model's edits resolve, or would.
+# The gate's codes for a critical alert that the language model's edits resolve (RESOLVES), or would
+# have resolved if they were not held back (HELD).
 RESOLVES = "critical_alert_resolves"
 
 
@@ -25,8 +26,8 @@ HELD = "critical_alert_held"
 REDACTED = "(redacted)"
 
 
-# The maximum number of characters shown of an error in a user's code; and the consequence of every
-# such error.
+# The maximum number of characters shown of an error in a user's code. UNWATCHED states the
+# consequence of every such error.
 MAX_ERROR = 1500
 
 
@@ -37,8 +38,8 @@ UNWATCHED = "Until it runs successfully again, it raises no new alert."
 class ConstraintFinding:
     """One alert as a constraint yielded it.
 
-    `evidence` names records: domain, collection, key, class and sources (the seqs of the entries
-    that the record is based on).
+    `evidence` describes records, each by its domain, collection, key, class and sources (the seqs
+    of the entries on which the record is based).
     """
 
     constraint: str
@@ -50,7 +51,7 @@ class ConstraintFinding:
 
     @property
     def fingerprint(self) -> str:
-        """The identity of a finding: constraint, kind, and key or records; never wording."""
+        """The identity of a finding: constraint, kind, and key or records; never its wording."""
         identity: list[Any] = [self.constraint, self.kind]
         if self.key is not None:
             identity += ["key", self.key]
@@ -91,7 +92,7 @@ def failure(
 
 
 def most_severe(findings: Sequence[ConstraintFinding]) -> dict[str, ConstraintFinding]:
-    """Return the most severe finding of each fingerprint."""
+    """Return the most severe finding for each fingerprint."""
     found: dict[str, ConstraintFinding] = {}
     for finding in findings:
         earlier = found.get(finding.fingerprint)
@@ -101,10 +102,10 @@ def most_severe(findings: Sequence[ConstraintFinding]) -> dict[str, ConstraintFi
 
 
 def differences(before: ConstraintFinding, finding: ConstraintFinding) -> list[str]:
-    """Return the names of the aspects of a finding that changed.
+    """Return which aspects of a finding changed.
 
-    These are its severity and its records, with their entries. Wording counts only for a finding
-    without records, since a message may count days.
+    They are its severity and its records, with their entries. The message counts only for a finding
+    without records, since it may contain a countdown.
     """
     changed = []
     if before.severity != finding.severity:
@@ -117,7 +118,7 @@ def differences(before: ConstraintFinding, finding: ConstraintFinding) -> list[s
 
 
 def as_finding(alert: Alert) -> ConstraintFinding:
-    """Return the finding from which an alert was last worded."""
+    """Return the finding from which an alert was last updated."""
     return ConstraintFinding(
         constraint=alert.constraint,
         severity=Severity(alert.severity),

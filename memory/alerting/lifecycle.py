@@ -32,11 +32,11 @@ class AlertNotOpen(Exception):
 
 
 class SnoozeRefused(ValueError):
-    """An alert cannot be snoozed until then."""
+    """An alert cannot be snoozed until the requested moment."""
 
 
 def acknowledge(alert: Alert, *, actor: str, note: str = "") -> Alert:
-    """Mark a live alert as seen; a repetition changes nothing. Raises AlertNotOpen if resolved."""
+    """Mark a live alert as seen; repeating it changes nothing. Raises AlertNotOpen if resolved."""
     with step_on(alert, actor) as (step, row):
         _check_live(row)
         if row.state != AlertState.ACKNOWLEDGED:
@@ -48,7 +48,7 @@ def acknowledge(alert: Alert, *, actor: str, note: str = "") -> Alert:
 def snooze(alert: Alert, *, actor: str, until: datetime.datetime | None, note: str = "") -> Alert:
     """Snooze a live alert until a moment, or (None) until its finding changes.
 
-    A change is another severity or other records; a higher severity ends any snooze. Raises
+    A change is a different severity or different records; a higher severity ends any snooze. Raises
     SnoozeRefused for a moment that has passed or is more than a year away, and AlertNotOpen if the
     alert is resolved.
     """
@@ -69,9 +69,10 @@ def snooze(alert: Alert, *, actor: str, until: datetime.datetime | None, note: s
 
 
 def reopen(alert: Alert, *, actor: str, note: str = "") -> Alert:
-    """Reopen an alert that was acknowledged, snoozed, or resolved manually and is still found.
+    """Reopen an acknowledged, snoozed or manually resolved alert.
 
-    Raises AlertNotOpen if it is open, or resolved permanently.
+    A resolved alert can be reopened as long as its finding persists. Raises AlertNotOpen if it is
+    open, or resolved permanently.
     """
     with step_on(alert, actor) as (step, row):
         if row.state == AlertState.OPEN:
@@ -110,13 +111,13 @@ def _check_live(alert: Alert) -> None:
 
 
 def wake(limit: int) -> int:
-    """Reopen alerts whose snooze has ended, at most `limit`; return how many."""
+    """Reopen at most `limit` alerts whose snooze has ended; return how many were reopened."""
     due = Alert.objects.filter(snoozed_until__lte=timezone.now()).order_by("snoozed_until")
     return sum(map(_wake, due[:limit]))
 
 
 def escalate(limit: int) -> int:
-    """Escalate alerts that have been open too long for their severity, at most `limit`."""
+    """Escalate at most `limit` alerts that have been open too long for their severity."""
     due = Alert.objects.filter(escalate_at__lte=timezone.now()).order_by("escalate_at")
     return sum(map(_escalate, due[:limit]))
 

@@ -62,7 +62,7 @@ def resume_changed(
     hashes: Mapping[str, str],
     step: Step,
 ) -> set[str]:
-    """Return the paused constraints, after resuming those that changed or no longer exist."""
+    """Resume the paused constraints that changed or no longer exist; return the others."""
     paused = set()
     for row in PausedConstraint.objects.filter(user=step.user, resumed_at=None):
         if row.constraint not in existing:
@@ -110,7 +110,7 @@ def tell_more_severe(
 ) -> None:
     """Notify the staff when a paused constraint finds something critical for the first time.
 
-    No alert is opened for it, and whoever acknowledged the pause did not know of it.
+    The finding itself opens no alert, and whoever acknowledged the pause did not know of it.
     """
     for finding in found:
         if finding.constraint not in paused or finding.severity != Severity.CRITICAL:

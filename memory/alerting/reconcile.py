@@ -1,6 +1,6 @@
 """Reconcile a user's alerts with the findings of one run of the constraints.
 
-The same finding (by fingerprint, not by wording) keeps its alert alive; when a run no longer makes
+The same finding (by fingerprint, not by wording) keeps its alert alive; when a run no longer yields
 that finding, the alert is resolved. A finding that two constraints share is one alert
 (`memory.alerting.duplicates`). Alerts of a constraint that failed stay as they are, and an alert
 for the staff names the failure. A constraint over its limit is paused
@@ -71,12 +71,12 @@ def apply(
 ) -> bool:
     """Bring the user's alerts in line with the findings of one run of the constraints.
 
-    `completed` are the constraints that ran to their end, `existing` all constraints of the
-    version. Alerts of an existing constraint that did not run to its end stay as they are; for a
-    constraint that no longer exists, `ended` may give the reason. `over_limit` are constraints that
-    were stopped at the alert limit, each with a few of its findings, most severe first; `sources`
-    has the hashes of constraints that are not files of the version. If `takes_now` is given
-    (whether any constraint takes the moment), the next run by the clock is scheduled, too.
+    `completed` are the constraints that ran to completion, `existing` all constraints of the
+    version. Alerts of an existing constraint that did not complete stay as they are; for a
+    constraint that no longer exists, `ended` may give the reason. `over_limit` maps each constraint
+    that was stopped at the alert limit to a few of its findings, most severe first; `sources` has
+    the source hashes of constraints that are not files of the version. `takes_now` says whether any
+    constraint takes the current time; if it is given, the next run by the clock is scheduled, too.
 
     Returns False, and does nothing, if the alerts already reflect a newer version or instant. Call
     it in a transaction, together with `runs.finish`.
@@ -110,7 +110,7 @@ def apply(
 
 
 def _advance(run: Run, takes_now: bool | None) -> MemoryUser | None:
-    """Lock the user and set the version its alerts reflect, and when the constraints run next.
+    """Lock the user; set the version that the alerts reflect, and when the constraints run next.
 
     Returns None if the alerts reflect a newer version or instant.
     """
@@ -189,7 +189,7 @@ def _open_and_keep(
 def _resolve_gone(
     gone: Sequence[Alert], existing: Collection[str], ended: Mapping[str, str], step: Step
 ) -> None:
-    """Resolve the alerts that the run no longer finds, each with the reason."""
+    """Resolve the alerts whose findings the run no longer yields, each with the reason."""
     assert step.run is not None
     for alert in gone:
         if alert.holds_back:
@@ -208,7 +208,7 @@ def _is_gone(
     existing: Collection[str],
     silenced: Collection[str],
 ) -> bool:
-    """Return whether a run shows that an alert is over."""
+    """Return whether a run shows that an alert no longer applies."""
     failed = alert.constraint in existing and alert.constraint not in completed
     if alert.fingerprint in found or failed or alert.kind == AlertKind.CONSTRAINT_PAUSED:
         return False
@@ -221,7 +221,7 @@ def _is_new(known: Alert | None, finding: ConstraintFinding) -> bool:
 
 
 def _grounds(alert: Alert, run: Run) -> str:
-    """Return the language model's version and the entry by which a critical alert is resolved."""
+    """Name the language model's version and the entry that led to resolving a critical alert."""
     if alert.severity != Severity.CRITICAL or run.checkpoint is None:
         return ""
     told = {"code": RESOLVES, "fingerprint": alert.fingerprint}

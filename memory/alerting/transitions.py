@@ -1,6 +1,6 @@
-"""Transitions: how one alert opens, changes, reopens and resolves, in a step of its user.
+"""Transitions: how one alert opens, changes, reopens and resolves, within a `Step` of its user.
 
-Whoever takes a step locks the user's row first: two orders of locking would deadlock.
+Every step locks the user's row first: with two locking orders, steps could deadlock.
 """
 
 import datetime
@@ -51,7 +51,8 @@ MODEL = "language model"
 class Step:
     """A transaction in which alerts of a user change: the user, the actor, the time and the run.
 
-    Events are collected as they happen and stored at the end: the feed's counter is locked last.
+    Events are collected as they happen and stored at the end, so that the feed's counter is locked
+    last.
     """
 
     user: MemoryUser
@@ -116,7 +117,7 @@ def keep_alert(alert: Alert, finding: ConstraintFinding, step: Step) -> None:
     """Update a live alert from its finding; reopen it if the finding is more severe."""
     changed = differences(as_finding(alert), finding)
     alert.last_run = step.run
-    if alert.duplicate_of_id is not None:  # it has the state of the listed alert
+    if alert.duplicate_of_id is not None:  # a duplicate has the state of the listed alert
         alert.severity, alert.message = finding.severity, finding.message
         alert.evidence, alert.entries = list(finding.evidence), finding.entries
         alert.save()
@@ -177,9 +178,10 @@ def release_hold(alert: Alert) -> None:
 
 
 def tell_held(user: MemoryUser, reasons: Mapping[str, str], run: Run) -> None:
-    """Record in the history of live alerts, by fingerprint, that edits would have silenced them.
+    """Record in the histories of live alerts that the model's edits would have silenced them.
 
-    This is recorded only once until something else happens to the alert. Call it in a transaction.
+    `reasons` maps the alerts' fingerprints to the reasons. For each alert, this is not recorded
+    twice in a row. Call it in a transaction.
     """
     locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
     step = Step(locked, MODEL, run=run)
@@ -196,7 +198,7 @@ def tell_held(user: MemoryUser, reasons: Mapping[str, str], run: Run) -> None:
 
 @contextmanager
 def step_on(alert: Alert, actor: str) -> Iterator[tuple[Step, Alert]]:
-    """Change an alert in a transaction, in which it is locked and refreshed."""
+    """Yield a step and the alert, locked and refreshed, in a transaction; then store the events."""
     with transaction.atomic():
         user = MemoryUser.objects.select_for_update(no_key=True).get(pk=alert.user_id)
         step = Step(user, actor)
@@ -231,7 +233,7 @@ def resolve_alert(alert: Alert, step: Step, reason: str) -> None:
 
 @contextmanager
 def free_step_on(alert: Alert) -> Iterator[tuple[Step, Alert | None]]:
-    """Like `step_on`, but yield None if the user's row is locked: the next tick tries again."""
+    """Like `step_on`, but yield no alert if the user's row is locked: the next tick tries again."""
     with transaction.atomic():
         users = MemoryUser.objects.select_for_update(no_key=True, skip_locked=True)
         user = users.filter(pk=alert.user_id).first()

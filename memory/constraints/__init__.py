@@ -1,1 +1,1 @@
-"""Constraints: their sources, the workspace's own, and the library to start from."""
+"""Constraints: their sources, workspace constraints, and a library of ready-made ones."""

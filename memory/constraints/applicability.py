@@ -1,4 +1,4 @@
-"""Applicability: which users a workspace constraint applies to, and why not to the others."""
+"""Applicability: to which users a workspace constraint applies, and why it excludes the others."""
 
 import functools
 import hashlib
@@ -19,7 +19,7 @@ from memory.models.workspace_constraints import FOLDER
 from memory.project import Outline
 from memory.project.shapes import Match, Needs, ShapeError, match, needs_of
 
-# Number of users matched at a time to report the users to whom a constraint applies.
+# Number of users matched at a time when the coverage of a constraint is reported.
 COVERAGE_BATCH = 1000
 
 
@@ -36,7 +36,7 @@ class Applicability:
 
     @property
     def applies(self) -> bool:
-        """Tell whether the constraint runs for the user."""
+        """Whether the constraint runs for the user."""
         return not self.reasons
 
     @property
@@ -50,7 +50,7 @@ class Applicability:
 
 
 def applicabilities(user: MemoryUser, outline: Outline) -> list[Applicability]:
-    """Return the applicability to the user of every constraint with a live version, by name.
+    """Return whether each constraint with a live version applies to the user, ordered by name.
 
     The constraints' sources are not read.
     """
@@ -64,7 +64,7 @@ def applicabilities(user: MemoryUser, outline: Outline) -> list[Applicability]:
 
 
 def live_at(user: MemoryUser, path: str, outline: Outline) -> Applicability:
-    """Return the applicability to the user of the live constraint with this path.
+    """Return whether the live constraint with this path applies to the user.
 
     Raises WorkspaceConstraint.DoesNotExist if there is none.
     """
@@ -74,7 +74,7 @@ def live_at(user: MemoryUser, path: str, outline: Outline) -> Applicability:
 
 
 def concern(user: MemoryUser, outline: Outline) -> bool:
-    """Tell whether workspace constraints could open or resolve one of the user's alerts."""
+    """Return whether workspace constraints could open or resolve one of the user's alerts."""
     found = applicabilities(user, outline)
     if any(applicability_of.applies for applicability_of in found):
         return True
@@ -85,10 +85,10 @@ def concern(user: MemoryUser, outline: Outline) -> bool:
 def applicability_of(
     constraint: WorkspaceConstraint, user: MemoryUser, outline: Outline
 ) -> Applicability:
-    """Return the applicability of one constraint to the user."""
+    """Return whether one constraint applies to the user."""
     try:
         found = match(_needs(constraint.live_id), outline) if constraint.live_id else Match()
-    except ShapeError as error:  # judged by an earlier release
+    except ShapeError as error:  # the version was judged by an earlier release
         found = Match(reasons=(f"the constraint's shape cannot be read: {error}",))
     reasons = list(found.reasons)
     if not includes(constraint, user.public_id):
@@ -108,7 +108,7 @@ def as_if_live(version: WorkspaceConstraintVersion) -> WorkspaceConstraint:
 
 
 def includes(constraint: WorkspaceConstraint, public_id: UUID) -> bool:
-    """Tell whether a user is within the percentage; a higher percentage only adds users."""
+    """Return whether a user is within the percentage; raising it only adds users."""
     digest = hashlib.sha256(constraint.pk.bytes + public_id.bytes).digest()
     return int.from_bytes(digest[:8]) % 100 < constraint.percentage
 
@@ -121,7 +121,7 @@ def _needs(version_pk: UUID) -> Needs:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """How many users with a project a version applies to, and why not to the others.
+    """To how many users with a project a version applies, and why it excludes the others.
 
     `within` counts the users to whom it applies and who are within the rollout percentage. `after`
     is the key of the user after whom to continue, or None if no users are left.
@@ -173,7 +173,7 @@ def coverage(
 
 
 def read_live(constraints: Iterable[WorkspaceConstraint]) -> dict[str, WorkspaceConstraintVersion]:
-    """Return the live versions of these constraints by path, with source and bytecode."""
+    """Return the live versions of these constraints, with source and bytecode, keyed by path."""
     paths = {constraint.live_id: constraint.path for constraint in constraints}
     versions = WorkspaceConstraintVersion.objects.filter(pk__in=[*paths]).only(
         "source", "source_hash", "bytecode", "image_digest"

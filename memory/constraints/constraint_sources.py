@@ -1,7 +1,7 @@
 """Static facts about a constraint's source: the severity of its alerts, and what it reads.
 
-Nothing is executed. Sources have passed the gate or came with another project; a source that is not
-valid Python counts as reading nothing.
+Nothing is executed. Each source has passed the gate or came with an imported project; one that is
+not valid Python counts as reading nothing.
 """
 
 import ast
@@ -19,18 +19,18 @@ _CRITICAL = re.compile(r"\b(critical|CRITICAL)\b")
 
 
 def may_be_critical(source: str) -> bool:
-    """Tell whether a constraint can yield critical alerts, which somebody may rely on."""
+    """Return whether a constraint can yield critical alerts, on which somebody may rely."""
     return _CRITICAL.search(source) is not None
 
 
 def collections_read(source: str) -> set[tuple[str, str]]:
-    """Return the collections that a constraint imports, by domain and name."""
+    """Return the collections that a constraint imports, as pairs of domain and name."""
     return _imported(_statements(source))
 
 
 @dataclass(frozen=True)
 class Reads:
-    """The collections that a constraint imports, and the names of all attributes in it."""
+    """The collections that a constraint imports, and the names of all attributes that it uses."""
 
     collections: Collection[tuple[str, str]]
     attributes: Collection[str]
@@ -43,7 +43,7 @@ def reads_of(source: str) -> Reads:
 
 
 def reads_field(reads: Reads, domain: Domain, class_: Class, field: str) -> bool:
-    """Tell whether a constraint may read this field.
+    """Return whether a constraint may read this field.
 
     That is, it uses an attribute of that name and reads records of the class, or any records of the
     domain if the class is part of other records.

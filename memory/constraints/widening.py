@@ -18,7 +18,7 @@ from memory.project.types import format_type
 
 @dataclass(frozen=True)
 class Widened:
-    """A field of a class whose type a typed entry has widened."""
+    """A class's field, the type of which a typed entry has widened."""
 
     domain: str
     class_name: str
@@ -29,7 +29,7 @@ class Widened:
 
 
 def by_entries(user: MemoryUser, seqs: Collection[int]) -> list[Widened]:
-    """Return the fields that these typed entries have widened, in the order of their versions."""
+    """Return the fields that these typed entries have widened, ordered by version."""
     settled = EntryOutcome.objects.filter(user=user, seq__in=seqs, outcome=Outcome.COVERED)
     versions = Checkpoint.objects.filter(
         user=user, origin=Origin.RECORDS, pk__in=settled.values("checkpoint")

@@ -1,4 +1,4 @@
-"""Workspace constraints: written once, judged, approved, and run for all users whom they fit.
+"""Workspace constraints: written once, judged, approved, and run for all users to whom they apply.
 
 Once written, a version never changes. A worker judges it
 (`workers/checkpointing/workspace_constraints.py`); somebody with the permission approves it, which
@@ -80,7 +80,7 @@ def check_name(name: str) -> None:
 
 
 def check_text(source: str, tests: str) -> None:
-    """Raise BadConstraint unless source and tests are neither empty nor too long to be judged."""
+    """Raise BadConstraint if the source or the tests are empty, or too long to be judged."""
     for field, text in (("source", source), ("tests", tests)):
         if not text.strip():
             raise BadConstraint(field, "This field must not be empty. Write Python code.")
@@ -93,7 +93,7 @@ def check_text(source: str, tests: str) -> None:
 def propose(
     constraint: WorkspaceConstraint, *, source: str, tests: str, by: str
 ) -> WorkspaceConstraintVersion:
-    """Write the next version, to be judged; return the newest one if its text is the same.
+    """Write the next version, to be judged, or return the newest one if its text is the same.
 
     Raises BadConstraint.
     """
@@ -118,9 +118,9 @@ def propose(
 
 
 def approve(version: WorkspaceConstraintVersion, *, by: str) -> WorkspaceConstraint:
-    """Make a version live that has passed and was backtested, or that was approved earlier.
+    """Make a version live if it passed and was backtested, or was approved earlier.
 
-    Raises NotApprovable.
+    Otherwise raises NotApprovable.
     """
     with transaction.atomic():
         constraint = _lock(version.constraint)
@@ -184,9 +184,9 @@ def _save(constraint: WorkspaceConstraint, by: str, now: datetime.datetime, *cha
         # Lock the workspace's row first: two such changes must not lock the users' rows
         # concurrently.
         Workspace.objects.select_for_update(no_key=True).get(pk=constraint.workspace_id)
-        # Users that are marked already are written too: a dispatcher that is removing the mark has
-        # not seen this change. So are users without a project: a worker that has not seen this
-        # change may be committing their first version right now.
+        # Mark users even if they are already marked: a dispatcher that is just removing the mark
+        # has not seen this change. Mark users without a project, too: a worker that has not seen
+        # this change may be committing their first version right now.
         MemoryUser.objects.filter(workspace=constraint.workspace_id).update(
             constraints_changed_at=Coalesce("constraints_changed_at", Value(now))
         )

@@ -1,4 +1,4 @@
-"""Check of this process's clock against the database's, which is the reference.
+"""Check this process's clock against the database's, which is the reference.
 
 Leases, waits and instants are times that one process writes and others compare with their own
 clocks. A process whose clock has jumped would take over leases that others hold, and schedule work
@@ -16,21 +16,21 @@ from django.utils import timezone
 
 logger = structlog.get_logger(__name__)
 
-# How often the database is asked, in seconds; it is also asked when the wall clock
-# has jumped relative to the monotonic one.
+# Seconds between queries of the database's clock. It is also queried when the wall clock has jumped
+# by LEAP_SECONDS relative to the monotonic one.
 ASK_SECONDS = 10.0
 LEAP_SECONDS = 1.0
 
 _lock = threading.Lock()
 _asked_at = float("-inf")  # by the monotonic clock
-_between = 0.0  # the difference between the two clocks then
+_between = 0.0  # wall clock minus monotonic clock at that time
 _is_right = True
 
 
 def is_right() -> bool:
-    """Tell whether this process' clock agrees with the database's, within UAC_CLOCK_SECONDS.
+    """Return whether this process's clock agrees with the database's, within UAC_CLOCK_SECONDS.
 
-    With 0 the database is not asked, and every clock counts as right.
+    If that is 0, the database is not queried, and every clock counts as right.
     """
     global _asked_at, _between, _is_right
     if not settings.UAC_CLOCK_SECONDS:
@@ -51,16 +51,16 @@ def is_right() -> bool:
 
 
 def ahead() -> float:
-    """Return by how many seconds at least this process' clock is ahead of the database's.
+    """Return the least number of seconds by which this process's clock is ahead of the database's.
 
-    Negative if it is behind.
+    The number is negative if the clock is behind.
     """
     with connection.cursor() as cursor:
         before = timezone.now()
         cursor.execute("SELECT clock_timestamp()")
         (theirs,) = cursor.fetchone()
         after = timezone.now()
-    # The database read its clock at some moment in between, and the call may have taken long.
+    # The database read its clock at some moment between the two times, which may be far apart.
     least: float = (before - theirs).total_seconds()
     most: float = (after - theirs).total_seconds()
     return max(least, min(most, 0.0))

@@ -3,7 +3,7 @@
 Besides the *live* table, `public.memory_logentry`, there is a *spare* table of the same name in its
 own schema, which only the owner can access. `copy` brings the spare up to date with the live table;
 `swap` exchanges the two in one transaction. The plain table is then the spare, so the same two
-steps lead back; `finish` drops the spare. Run this as the role that owns the tables.
+steps undo the change; `finish` drops the spare. Run this as the role that owns the tables.
 
 This is simple because a log only grows: a user's entries that are missing from the spare lie
 between the last number copied and the user's `last_seq`. The only change that a row can undergo
@@ -22,14 +22,14 @@ from django.db import OperationalError, connection, transaction
 Result = TypeVar("Result")
 
 TABLE = "memory_logentry"
-# The schema of the partitions and the notes, and the schema of the plain table while that table is
-# the spare.
+# SCHEMA holds the partitions and the notes (what was copied and redacted); PLAIN holds the plain
+# table while that table is the spare.
 SCHEMA = "log_partitions"
 PLAIN = "log_plain"
-LOCK_SECONDS = 2.0  # how long others may wait behind a swap that cannot begin
+LOCK_SECONDS = 2.0  # how long other work may wait behind a swap that cannot begin
 ATTEMPTS = 30
 
-# A user, the last number that the spare has, and the last that it should have.
+# A user, and the numbers of the last entry that the spare has and of the last that it should have.
 Missing = tuple[int, int, int]
 
 NOTES = f"""
@@ -52,7 +52,8 @@ SELECT person.id, coalesce(copied.seq, 0), person.last_seq
 FROM public.memory_memoryuser AS person LEFT JOIN {SCHEMA}.copied ON copied.user_id = person.id
 WHERE person.last_seq > coalesce(copied.seq, 0) ORDER BY person.id
 """  # noqa: S608  # nosec B608 # names of our own
-# User by user, through the index: otherwise the planner might read the whole log for each batch.
+# Copy user by user, through the index: otherwise the planner might read the whole log for each
+# batch.
 COPY = """
 INSERT INTO {spare} ({columns}) SELECT {columns} FROM (
     SELECT entry.* FROM unnest(%(users)s::bigint[], %(after)s::bigint[], %(until)s::bigint[])
@@ -91,7 +92,10 @@ class NotNow(Exception):
 
 @dataclass(frozen=True)
 class PartitionProgress:
-    """Whether the live table is partitioned, the spare's schema, and the number of users behind."""
+    """Whether the live table is partitioned, the spare's schema, and the number of users behind.
+
+    A user is behind if the spare lacks some of the user's entries.
+    """
 
     partitioned: bool
     spare: str | None
@@ -125,8 +129,8 @@ def copy(
     """Bring the spare table up to date with the live one while writes continue.
 
     `batch` is the number of rows per transaction, `jobs` the number of connections. Returns how
-    many entries were copied; `report` is called after each batch with its number. The copy may be
-    stopped at any time, and the next call resumes from there.
+    many entries were copied; `report` is called after each batch with the batch's number of
+    entries. The copy may be stopped at any time, and the next call resumes from there.
     """
     spare = _spare()
     behind = _select(BEHIND)
@@ -142,7 +146,7 @@ def copy(
             connection.close()
         return copied
 
-    # A single connection copies the parts of a long log, in order.
+    # The parts of a long log are copied in order, over the same connection.
     with ThreadPoolExecutor(jobs) as executor:
         done = sum(executor.map(part, (behind[number::jobs] for number in range(jobs))))
     if spare.startswith(SCHEMA):
@@ -164,7 +168,7 @@ def differences() -> int:
 def swap() -> float:
     """Exchange the two tables; return for how many seconds nobody could read or write the log.
 
-    Raises NotNow if `copy` has to run first, or a long transaction reads the log.
+    Raises NotNow if `copy` has to run first, or a long transaction is using the log.
     """
     spare = _spare()
     most = 20_000
@@ -174,7 +178,7 @@ def swap() -> float:
 
 
 def finish() -> None:
-    """Drop the spare table and the notes. There is no way back from here."""
+    """Drop the spare table and the notes. This cannot be undone."""
     partitioned = _tables()["public"] == "p"
     spare = _spare()
 
@@ -192,7 +196,7 @@ def finish() -> None:
 
 
 def _patiently(do: Callable[[], Result]) -> Result:
-    """Retry a step that waits only briefly for its lock, since others queue behind it."""
+    """Retry a step that waits only briefly for its lock, since other queries queue behind it."""
     for _ in range(ATTEMPTS):
         try:
             return do()
@@ -222,8 +226,8 @@ def _prepare(partitions: int) -> None:
                 f" FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number})"
             )
         for name, kind, definition in _constraints():
-            # Keys of a partitioned table must contain the partition key. An entry's id is random,
-            # so nothing needs to check that no other user's entry has the same one.
+            # Keys of a partitioned table must contain the partition key. Entry ids are random, so
+            # their uniqueness across users need not be checked.
             if kind == "p":
                 definition = "PRIMARY KEY (id, user_id)"
             elif "user_id" not in definition:
@@ -283,7 +287,7 @@ def _guard(execute: Callable[[str], None], spare: str) -> None:
 
 
 def _index(spare: str) -> None:
-    """Create the live table's remaining indexes on the spare, which blocks nobody."""
+    """Create the live table's remaining indexes on the spare; this blocks nobody."""
     there = {
         name
         for (name,) in _select(
@@ -332,7 +336,7 @@ def _redact(spare: str) -> None:
 
 
 def _batches(behind: Sequence[Missing], most: int) -> Iterator[list[Missing]]:
-    """Split the missing entries into batches of at most `most`; split long logs, too."""
+    """Split the missing entries, even those of one user, into batches of at most `most`."""
     part: list[Missing] = []
     room = most
     for user, after, until in behind:
@@ -368,7 +372,7 @@ def _columns() -> list[str]:
 
 
 def _tables() -> dict[str, str]:
-    """Return the kind of the tables of this name by schema: plain (r) or partitioned (p)."""
+    """Return schema → the kind of its log table: plain (r) or partitioned (p)."""
     found = _select(
         "SELECT relnamespace::regnamespace::text, relkind::text FROM pg_class"
         " WHERE relname = %s AND relkind IN ('r', 'p')",

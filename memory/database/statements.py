@@ -14,7 +14,10 @@ Row = TypeVar("Row", bound=Model)
 
 
 class Parameter(Expression):
-    """A placeholder in a queryset for a value given at execution; arithmetic needs its field."""
+    """A placeholder in a queryset for a value that is given at execution.
+
+    Arithmetic with it needs its `output_field`.
+    """
 
     def __init__(self, name: str, output_field: "Field[Any, Any] | None" = None) -> None:
         super().__init__(output_field=output_field)
@@ -29,8 +32,8 @@ class Statement(Generic[Row]):
     """A queryset with `Parameter`s, executed with values for them.
 
     `build` returns the same queryset at every call; it is ordered only if the order matters. Only
-    the named columns are read, of the rows and of related rows ("user__time_zone"), plus the keys
-    of both. "*" means all of the rows' own columns; so does naming none. Other columns are
+    the named columns of the rows and of related rows ("user__time_zone") are read, plus the primary
+    keys of both. "*" means all of the rows' own columns; so does naming none. Other columns are
     deferred.
     """
 

@@ -16,8 +16,9 @@ from django.db.models import Model
 
 Kind = Literal["web", "worker"]
 
-# Cancelled by a time limit, or to end a deadlock: the transaction is rolled back, and may succeed
-# the next time.
+# After each of these errors, the transaction is rolled back and may succeed the next time. The
+# three groups: a time limit was exceeded, the session has ended or its server is not the primary,
+# or a lock was not available.
 _TOO_LONG = psycopg.errors.QueryCanceled
 _ELSEWHERE = (
     psycopg.errors.ReadOnlySqlTransaction,
@@ -57,7 +58,7 @@ def columns_of(model: type[Model]) -> str:
 
 
 def took_too_long(error: Error) -> bool:
-    """Tell whether a statement was ended by its time limit."""
+    """Return whether a statement was cancelled by its time limit."""
     return isinstance(error.__cause__, _TOO_LONG)
 
 
@@ -72,12 +73,12 @@ def refuse_after(began: float) -> None:
 
 
 def was_in_the_way(error: Error) -> bool:
-    """Tell whether a lock was not available, or a deadlock occurred."""
+    """Return whether a lock was not available, or a deadlock occurred."""
     return isinstance(error.__cause__, _IN_THE_WAY)
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Tell whether the error passes once the database is back and writable.
+    """Return whether the error will go away once the database is back and writable.
 
     After a failover a process may reach a server that is no longer the primary. A session that was
     idle in a transaction for too long is ended; that is not the request's fault either.
@@ -88,5 +89,5 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 def answers(error: Error) -> bool:
-    """Tell whether the database is up in spite of this error."""
+    """Return whether the database is up in spite of this error."""
     return took_too_long(error) or was_in_the_way(error)

@@ -1,1 +1,1 @@
-"""Outgoing messages: webhooks and mails to the staff, and the addresses that they may reach."""
+"""Outgoing messages: webhooks, emails to the staff, and the addresses that may be called."""

@@ -1,4 +1,4 @@
-"""Connections to other servers, ended by a deadline even if the peer sends a byte per second."""
+"""Connections to other servers, ended by a deadline even if the peer sends one byte per second."""
 
 import functools
 import io
@@ -19,7 +19,7 @@ class Late(OSError):
 
 
 class TooLong(OSError):
-    """The response is longer than may be read."""
+    """The response exceeds the maximum size."""
 
 
 def connect(found: Sequence[Address], port: int, deadline: float) -> tuple[socket.socket, Address]:
@@ -41,7 +41,7 @@ def connect(found: Sequence[Address], port: int, deadline: float) -> tuple[socke
 
 
 def encrypt(plain: socket.socket, host: str, deadline: float) -> socket.socket:
-    """Return the connection with TLS, verified against the host's certificate."""
+    """Upgrade the connection to TLS, verify the host's certificate, and return the connection."""
     plain.settimeout(max(deadline - time.monotonic(), 0.001))
     return _tls().wrap_socket(plain, server_hostname=host)
 
@@ -64,14 +64,14 @@ class Wire:
         self._socket = connected
 
     def sendall(self, data: bytes) -> None:
-        """Send all data piece by piece, since a receiver may accept only a byte per second."""
+        """Send all data piece by piece, since a receiver may accept only one byte per second."""
         view = memoryview(data)
         while view:
             self._hurry()
             view = view[self._socket.send(view[:CHUNK_BYTES]) :]
 
     def receive(self, buffer: memoryview) -> int:
-        """Read the available bytes; 0 at the end."""
+        """Read the available bytes into the buffer; return their number, 0 at the end."""
         self._hurry()
         return self._socket.recv_into(buffer)
 
@@ -98,11 +98,11 @@ class _Received(io.RawIOBase):
         self._left = wire.max_bytes
 
     def readable(self) -> bool:
-        """Return True: `BufferedReader` asks."""
+        """Return True, as `BufferedReader` requires."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read the available bytes that fit, 0 at the end; raises TooLong."""
+        """Read the available bytes that fit; return their number, 0 at the end. Raises TooLong."""
         if not self._left:
             raise TooLong
         number = self._wire.receive(buffer[: self._left])

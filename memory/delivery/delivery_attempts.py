@@ -1,6 +1,6 @@
 """Delivery attempts: which message is sent next, its signature, and the consequences of each call.
 
-See `workers.delivery.delivering` for the sending.
+The sending itself is in `workers.delivery.delivering`.
 """
 
 import datetime
@@ -52,7 +52,7 @@ class Attempt:
 
 
 def waiting(now: datetime.datetime) -> QuerySet[WebhookEndpoint]:
-    """Select the endpoints to which something can be sent."""
+    """Select the endpoints to which a message can be sent now."""
     due = _deliverable(now).filter(endpoint=OuterRef("pk"))
     return _open(WebhookEndpoint.objects.all(), now).filter(Exists(due))
 
@@ -90,10 +90,10 @@ def claim(endpoint_pk: str) -> Delivery | None:
 
 
 def signed(delivery: Delivery, at: datetime.datetime) -> dict[str, str]:
-    """Return the headers of a call at that moment.
+    """Return the headers of a call made at the moment `at`.
 
-    After a rotation, a call is signed with both secrets, and verifies with either. Raises
-    encryption.EncryptionError if the secret cannot be read.
+    For a while after a rotation, a call is signed with both secrets, and verifies with either.
+    Raises encryption.EncryptionError if the secret cannot be read.
     """
     endpoint = delivery.endpoint
     stored = [endpoint.secret]
@@ -218,7 +218,7 @@ def sendable(now: datetime.datetime) -> QuerySet[Delivery]:
 
 
 def _deliverable(now: datetime.datetime) -> QuerySet[Delivery]:
-    """Select the pending messages that no earlier message of the same alert blocks."""
+    """Select the pending messages that no earlier message about the same alert blocks."""
     pending = Delivery.objects.filter(state=DeliveryState.PENDING)
     earlier = pending.filter(
         endpoint=OuterRef("endpoint"), alert=OuterRef("alert"), seq__lt=OuterRef("seq")
@@ -227,7 +227,7 @@ def _deliverable(now: datetime.datetime) -> QuerySet[Delivery]:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Return what is wrong with the settings, by the name of each invalid one."""
+    """Map each invalid setting's name to what is wrong with it."""
     found: dict[str, str] = {}
     try:
         destinations.allowed_networks()

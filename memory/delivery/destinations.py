@@ -1,4 +1,4 @@
-"""Checks of the URLs that the server is asked to call: public addresses only, nothing internal.
+"""Check the URLs that the server is asked to call: only public addresses, nothing internal.
 
 A host name proves nothing: it may resolve to an internal address, and to a different one at the
 next look-up. So a caller resolves the name once, has every address checked, and connects to one of
@@ -39,7 +39,7 @@ class AddressRefused(Exception):
 
 
 class NotFound(Exception):
-    """The name was not resolved; a later attempt may succeed."""
+    """The name could not be resolved; a later attempt may succeed."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ def _no_host(host: str) -> str:
 def addresses(destination: Destination, seconds: float) -> list[Address]:
     """Resolve the host once; return its addresses, all of which may be called.
 
-    Raises AddressRefused if one may not, NotFound if the name is not resolved within `seconds`.
+    Raises AddressRefused if one of them may not be called, NotFound if the name cannot be resolved
+    within `seconds`.
     """
     found = look_up(destination.host, destination.port, seconds)
     for address in found:
@@ -133,7 +134,7 @@ def addresses(destination: Destination, seconds: float) -> list[Address]:
 def look_up(host: str, port: int, seconds: float) -> list[Address]:
     """Return the addresses of a name; raises NotFound, after `seconds` at the latest.
 
-    The system's resolver cannot be interrupted: it is left behind in its thread.
+    The system's resolver cannot be interrupted, so a slow one is abandoned in its thread.
     """
     answer: queue.SimpleQueue[list[Address] | str] = queue.SimpleQueue()
 
@@ -157,7 +158,7 @@ def look_up(host: str, port: int, seconds: float) -> list[Address]:
 
 
 def allowed(address: Address) -> bool:
-    """Tell whether the server may connect to the address.
+    """Return whether the server may connect to the address.
 
     An IPv4 address embedded in an IPv6 one is checked as the IPv4 address.
     """

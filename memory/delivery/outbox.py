@@ -1,8 +1,8 @@
 """The webhook outbox: alert events and rejected entries, as messages to endpoints.
 
 The messages go to the workspace's endpoints. A message is a row, written together with its event.
-Workers send it, at least once, until the endpoint accepts it; each endpoint gets the messages about
-one alert in order (`memory.delivery.delivery_attempts`).
+Workers send it repeatedly until the endpoint accepts it (at-least-once delivery); each endpoint
+gets the messages about one alert in order (`memory.delivery.delivery_attempts`).
 """
 
 import datetime
@@ -39,7 +39,7 @@ class Disabled(Exception):
 def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
     """Write the messages about these events, in the transaction that has just numbered them.
 
-    It runs under the lock of the workspace's counter, so no endpoint is deleted meanwhile.
+    The caller holds the lock of the workspace's counter, so no endpoint is deleted meanwhile.
     """
     endpoints = list(WebhookEndpoint.objects.filter(workspace=user.workspace_id, enabled=True))
     told = _told(endpoints, events)
@@ -105,13 +105,13 @@ def replay(delivery: Delivery) -> None:
 
 
 def try_again(given_up: QuerySet[Delivery]) -> int:
-    """Send permanently failed messages again; return how many could be."""
+    """Send permanently failed messages again; return how many could be sent again."""
     endpoints = WebhookEndpoint.objects.filter(pk__in=given_up.order_by().values("endpoint"))
     return sum(_replay(given_up.filter(endpoint=endpoint), endpoint) for endpoint in endpoints)
 
 
 def replay_given_up(endpoint: WebhookEndpoint, since: datetime.datetime) -> int:
-    """Resend the permanently failed messages written since then; return how many there are."""
+    """Resend the permanently failed messages written from `since` on; return how many there are."""
     given_up = endpoint.deliveries.filter(state=DeliveryState.GIVEN_UP, created_at__gte=since)
     return _replay(given_up.exclude(type=PING), endpoint)
 
@@ -120,7 +120,7 @@ def _replay(deliveries: QuerySet[Delivery], endpoint: WebhookEndpoint) -> int:
     with lock_endpoint(endpoint) as locked:
         locked.not_before = None
         locked.save(update_fields=["not_before"])
-        told = deliveries.exclude(payload="")  # empty once it was redacted
+        told = deliveries.exclude(payload="")  # the payload of a redacted message is empty
         number = told.exclude(state=DeliveryState.PENDING).update(
             state=DeliveryState.PENDING,
             attempts=0,
@@ -134,7 +134,7 @@ def _replay(deliveries: QuerySet[Delivery], endpoint: WebhookEndpoint) -> int:
 
 
 def redact(user: MemoryUser, deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
-    """Redact messages; waiting ones get a new body with the current state.
+    """Redact messages; those still waiting get a new body with the alert's current state.
 
     A message that a worker is sending right now is sent again. Call this after alerts and outcomes
     were redacted and events recorded, since messages are locked last.
@@ -157,7 +157,7 @@ def redact(user: MemoryUser, deliveries: Collection[UUID] | QuerySet[Delivery, U
 
 
 def withdraw(deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
-    """Redact messages, and send none of the waiting ones. Like `redact`, call it last."""
+    """Redact messages, and cancel those still waiting. Like `redact`, call it last."""
     rows = Delivery.objects.filter(pk__in=deliveries)
     DeliveryAttempt.objects.filter(delivery__in=deliveries).update(answer="", error="")
     rows.filter(state=DeliveryState.PENDING).update(
@@ -171,7 +171,7 @@ def withdraw(deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
 
 
 def before(delivery: Delivery) -> Delivery | None:
-    """Return the message of the same alert that this one has to wait for, if there is one."""
+    """Return the message about the same alert for which this one has to wait, if there is one."""
     if delivery.state != DeliveryState.PENDING or delivery.alert_id is None:
         return None
     of_alert = Delivery.objects.filter(endpoint=delivery.endpoint_id, alert=delivery.alert_id)
@@ -193,7 +193,8 @@ def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) ->
 def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told]) -> bool:
     """Return whether the endpoint gets the event.
 
-    An alert that was once severe enough is reported until it ends; otherwise it would seem open.
+    Once reported, an alert is reported until it ends, even at a lower severity: otherwise it would
+    seem to be open.
     """
     alert = event.alert
     if endpoint.event_types and event.kind not in endpoint.event_types:
@@ -209,11 +210,11 @@ def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told])
 
 
 def purge(limit: int) -> int:
-    """Delete the oldest messages that were settled long ago, `limit` at most."""
+    """Delete the oldest of the messages that were settled long ago, at most `limit`."""
     old = timezone.now() - datetime.timedelta(days=settings.UAC_WEBHOOK_LOG_DAYS)
     settled = Delivery.objects.filter(settled_at__lt=old).order_by("settled_at")
     with transaction.atomic():
-        # Lock the rows: one that is being replayed meanwhile is on its way again.
+        # Lock the rows, and skip one that is being replayed: its message is on its way again.
         rows = settled.select_for_update(skip_locked=True)
         oldest = list(rows.values_list("pk", flat=True)[:limit])
         if oldest:

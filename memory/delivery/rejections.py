@@ -1,8 +1,8 @@
 """Descriptions of rejected entries: which they are, why they were rejected, and how to fix them.
 
-The feed, the stream and webhooks show them with an event, which holds the numbers of all entries
-that were rejected together. The reasons are read when the event is shown, so that events contain
-none that a redaction would have to remove.
+The feed, the stream and webhooks show the descriptions with an event, which holds the numbers of
+all entries that were rejected together. The reasons are read when the event is shown, so that
+events store no reasons that a redaction would have to remove.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,10 +20,10 @@ FIX = (
     ' widen_field, make that edit first: POST /v1/users/{user_id}/checkpoints/ with {"edits":'
     ' [{"op": "widen_field", …}]}. The rejected entry stays in the log and has no effect.'
 )
-# The number of entries listed with their reasons, beginning with the first.
+# The maximum number of entries listed with their reasons; the first ones are listed.
 MAX_NAMED = 20
 
-# An event may have 10,000 entries, and a page of the feed 500 events.
+# Read only the listed entries: an event may have 10,000, and a page of the feed 500 events.
 _REASONS = """
 SELECT event.id, outcome.seq, outcome.reason
 FROM memory_alertevent AS event
@@ -45,9 +45,9 @@ class Rejected:
 
 
 def named_by(events: Iterable[AlertEvent]) -> Mapping[int, Sequence[Rejected]]:
-    """Return, by the event's primary key, the first of its entries that are still rejected.
+    """Map each event's primary key to those of its first entries that are still rejected.
 
-    Alert events are not included. One statement reads all entries.
+    Events of alerts are left out. One statement reads all entries.
     """
     named: dict[int, list[Rejected]] = {event.pk: [] for event in events if event.alert_id is None}
     if named:

@@ -1,7 +1,7 @@
-"""E-mail to the staff: the events that each subscription has not been sent yet, and their mail.
+"""Email to the staff: find the events not yet sent to each subscription, and write the email.
 
-Events are read from the feed, starting where the last mail ended. So nothing is lost while no mail
-can be sent: whatever one mail does not contain, the next one does.
+Events are read from the feed, starting where the last email ended. So nothing is lost while no
+email can be sent: whatever one email does not contain, the next one does.
 """
 
 import datetime
@@ -35,11 +35,12 @@ from memory.texts import one_line
 from memory.users import next_hour
 from memory.work import leases
 
-# The wait between two mails of a subscription: events in between are in the next one.
+# The minimum interval between two emails for a subscription; events in between go into the next
+# one.
 PAUSE = datetime.timedelta(seconds=60)
-# Alerts beyond this number are only counted; the most severe ones are listed.
+# The number of alerts listed in an email, the most severe first; the others are only counted.
 LISTED = 20
-# The number of workspaces in one mail; the next mail covers the rest.
+# The maximum number of workspaces in one email; the next email covers the rest.
 WORKSPACES = 100
 MESSAGE_CHARACTERS = 300
 SUBJECT_CHARACTERS = 120
@@ -48,8 +49,8 @@ CHOICES = ("least_severity", "mode", "hour", "time_zone", "escalations")
 
 Column = Literal["seq", "escalations_seq"]
 
-# Events that make an alert worth a mail, besides an escalation. An event of the previous release
-# may not tell whether a cause was added or lost: in doubt it is mailed.
+# Events that make an alert worth an email, besides an escalation. An event of the previous release
+# may not show whether a cause was added or lost: when in doubt, it is emailed.
 _CAUSE_MORE = Q(detail__changed__contains=["causes"]) & ~Q(detail__contains={"more": False})
 _NEWS = Q(kind__in=[AlertEventKind.OPENED, AlertEventKind.REOPENED]) | (
     Q(kind=AlertEventKind.CHANGED) & (Q(detail__graver=True) | _CAUSE_MORE)
@@ -62,14 +63,14 @@ _BY_SEVERITY = Case(
 
 @dataclass(frozen=True, kw_only=True)
 class News:
-    """The alerts that a subscription has not been sent, up to certain event numbers."""
+    """The alerts not yet sent to a subscription, up to certain event numbers."""
 
     column: Column
     alerts: QuerySet[Alert]
     counts: Mapping[str, int]
     escalated: int
     up_to: Mapping[int, int]
-    # Whether no other mail follows at the same time.
+    # Whether this is the last of the emails that are sent together.
     is_last: bool
 
     @property
@@ -79,7 +80,7 @@ class News:
 
 
 def start(subscription: StaffSubscription, now: datetime.datetime) -> None:
-    """Store a subscription that starts with events from now on."""
+    """Store a subscription that covers events from now on."""
     with transaction.atomic():
         if subscription._state.adding:
             subscription.save()
@@ -106,7 +107,7 @@ def change(subscription: StaffSubscription, fields: Sequence[str], now: datetime
 
 
 def waiting(now: datetime.datetime) -> QuerySet[StaffSubscription]:
-    """Select the subscriptions, of people who can be reached, for which a mail may be due."""
+    """Select the subscriptions for which an email may be due and whose owners can be reached."""
     at_once = Q(mode=MailMode.AT_ONCE) & _has_news("seq")
     escalated = Q(mode=MailMode.DAILY, escalations=True) & _has_news("escalations_seq")
     digest = Q(mode=MailMode.DAILY, digest_due_at__lte=now)
@@ -118,7 +119,7 @@ def waiting(now: datetime.datetime) -> QuerySet[StaffSubscription]:
 
 
 def due(subscription: StaffSubscription, now: datetime.datetime) -> list[Column]:
-    """Return the cursors of a subscription from which a mail is due."""
+    """Return the cursors of a subscription for which an email is due."""
     if subscription.mode == MailMode.AT_ONCE:
         return ["seq"]
     columns: list[Column] = ["escalations_seq"] if subscription.escalations else []
@@ -128,7 +129,7 @@ def due(subscription: StaffSubscription, now: datetime.datetime) -> list[Column]
 
 
 def news(subscription: StaffSubscription, column: Column) -> Iterator[News]:
-    """Yield the news since this cursor of the subscription, one mail at a time."""
+    """Yield the news since this cursor of the subscription, in portions of one email each."""
     told = dict(subscription.cursors.values_list("workspace_id", column))
     up_to = {
         counter.workspace_id: counter.last_seq
@@ -180,7 +181,7 @@ def _news_of(
 
 
 def mail(subscription: StaffSubscription, news: News) -> EmailMessage:
-    """Return the mail with the news: plain text, in which no message can break out of its line."""
+    """Return the email with the news: plain text in which no message can break out of its line."""
     by_gravity = news.alerts.order_by(_BY_SEVERITY.desc(), "-opened_at")
     found = by_gravity.select_related("user__workspace").prefetch_related("duplicates")
     gravest = list(found[:LISTED])
@@ -212,11 +213,12 @@ def mail(subscription: StaffSubscription, news: News) -> EmailMessage:
 
 
 def told(subscription: StaffSubscription, news: News, now: datetime.datetime) -> None:
-    """Move the cursor past the news, which has been mailed if there was any.
+    """Move the cursor past the news, after it has been emailed or if there was none.
 
-    Raises LeaseLost if the subscription was claimed again: then another worker mails it, too.
+    Raises LeaseLost if another worker has claimed the subscription: that worker sends the email,
+    too.
     """
-    # A subscription that mails everything immediately has mailed escalations, too.
+    # A subscription to immediate emails has covered escalations, too.
     moved = {"seq", "escalations_seq"} if subscription.mode == MailMode.AT_ONCE else {news.column}
     columns: dict[str, datetime.datetime | None] = {}
     if news.number:

@@ -22,14 +22,14 @@ logger = structlog.get_logger(__name__)
 TASK = "workers.tasks.deliver"
 MAX_ENDPOINTS = 20
 SECRET_BYTES = 32
-# How long after a rotation messages are signed with the previous secret, too.
+# For how long after a rotation messages are signed with the previous secret, too.
 BOTH_SECRETS = datetime.timedelta(hours=24)
-# The limit for resolving the host name when an endpoint is created.
+# The time limit for resolving the host name when an endpoint is created.
 LOOK_UP_SECONDS = 3.0
 
 
 class TooManyEndpoints(Exception):
-    """The workspace has the maximum number of endpoints."""
+    """The workspace already has the maximum number of endpoints."""
 
 
 def check_url(url: str) -> None:
@@ -66,7 +66,8 @@ def create(workspace: Workspace, url: str, **fields: Any) -> tuple[WebhookEndpoi
 def change(endpoint: WebhookEndpoint, **fields: Any) -> None:
     """Change columns of the endpoint; `enabled` works like `enable` and `disable`.
 
-    Waiting messages go to the new URL. Raises destinations.AddressRefused if it may not be called.
+    Waiting messages go to the new URL. Raises destinations.AddressRefused if that may not be
+    called.
     """
     enabled = fields.pop("enabled", endpoint.enabled)
     if fields.get("url", endpoint.url) != endpoint.url:
@@ -97,7 +98,8 @@ def enable(endpoint: WebhookEndpoint) -> None:
         locked.enabled, locked.disabled_at, locked.disabled_reason = True, None, ""
         locked.failing_since, locked.failures, locked.not_before = None, 0, None
         locked.save()
-        # Enabling an endpoint implies that it works again: no message waits out its backoff.
+        # Enabling an endpoint implies that it works again, so no message waits for its backoff to
+        # end.
         waiting = locked.deliveries.filter(state=DeliveryState.PENDING)
         waiting.filter(run_after__gt=timezone.now()).update(run_after=timezone.now())
     hints.hint(TASK, str(endpoint.pk), workspace_pk=endpoint.workspace_id)
@@ -110,15 +112,16 @@ def disable(endpoint: WebhookEndpoint, reason: str) -> None:
 
 
 def delete(endpoint: WebhookEndpoint) -> None:
-    """Delete the endpoint with its log; what was not delivered is lost.
+    """Delete the endpoint with its log; undelivered messages are lost.
 
-    Locks are taken in the same order as everywhere: the counter, the endpoint, its messages.
+    Locks are taken in the same order as everywhere else: the counter, the endpoint, its messages.
     """
     with lock_endpoint(endpoint) as locked:
         mark_disabled(locked, "The endpoint is being deleted.")
         _delete_log(locked)
     with transaction.atomic():
-        # Nobody writes messages meanwhile, so nobody finds the endpoint gone.
+        # Keep others from writing messages meanwhile, since these would refer to a deleted
+        # endpoint.
         list(EventCounter.objects.select_for_update().filter(workspace=endpoint.workspace_id))
         list(WebhookEndpoint.objects.select_for_update().filter(pk=endpoint.pk))
         _delete_log(endpoint)
@@ -128,14 +131,14 @@ def delete(endpoint: WebhookEndpoint) -> None:
 def hold_events(endpoint: WebhookEndpoint) -> None:
     """Within a transaction, keep others from writing messages until it ends; otherwise do nothing.
 
-    A caller that deletes an endpoint in its own transaction locks the counter first.
+    A caller that deletes an endpoint in its own transaction calls this to lock the counter first.
     """
     if connection.in_atomic_block:
         list(EventCounter.objects.select_for_update().filter(workspace=endpoint.workspace_id))
 
 
 def secret_of(endpoint_id: str) -> str | None:
-    """Return the secret of an endpoint; None if it is gone or cannot be decrypted."""
+    """Return an endpoint's secret; None if it is gone or its secret cannot be decrypted."""
     endpoint = WebhookEndpoint.objects.filter(pk=endpoint_id).first()
     if endpoint is None:
         return None

@@ -24,14 +24,14 @@ def event_type_of(event: AlertEvent) -> str:
 def encode_payload(kind: str, at: datetime.datetime, data: Mapping[str, Any]) -> str:
     """Return the body of a message as one line of JSON."""
     message = {"type": kind, "timestamp": _moment(at), "data": data}
-    # ASCII escapes, so that no proxy can alter what was signed.
+    # Escape to ASCII, so that no proxy alters what was signed.
     return json.dumps(message, separators=(",", ":"))
 
 
 def message(user: MemoryUser, event: AlertEvent, named: Sequence[Rejected]) -> str:
     """Return the message about an event, with its alert's current state: one line of JSON.
 
-    `named` are the rejected entries to describe: see `rejections.named_by`.
+    `named` lists the rejected entries to describe: see `rejections.named_by`.
     """
     return encode_payload(event_type_of(event), event.at, _data(user, event, named))
 

@@ -11,9 +11,9 @@ from memory.canonical import canonical_json
 from memory.export.files import files_of, surroundings
 from memory.models import Checkpoint, MemoryUser
 
-# A larger zip is written to a file on disk.
+# A zip larger than this is written to a file on disk.
 IN_MEMORY = 1024 * 1024
-# The format's earliest date: the time at which a file was written means nothing here.
+# Zip's earliest date, used for every file: when a file was written means nothing here.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644
 
@@ -32,7 +32,7 @@ def write_zip(checkpoint: Checkpoint | None) -> tuple[IO[bytes], int]:
         for path, content in files_of(checkpoint).items():
             entry = zipfile.ZipInfo(path, _EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.create_system = 3  # Unix, whose permissions the mode has
+            entry.create_system = 3  # Unix, since the mode holds Unix permissions
             entry.external_attr = _MODE << 16
             archive.writestr(entry, content)
     size = spool.tell()

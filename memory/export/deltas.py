@@ -6,7 +6,7 @@ MAX_INSERTED = 0x7F
 
 
 def delta(base: bytes, target: bytes) -> bytes:
-    """Return the delta from `base` to `target`: common beginning, common end, and the rest.
+    """Return the delta from `base` to `target`: common beginning, common end, and what is between.
 
     This is optimal if records were added, changed or retired in one place, and needs no search.
     """
@@ -23,7 +23,7 @@ def delta(base: bytes, target: bytes) -> bytes:
 
 
 def _shared(one: bytes, other: bytes) -> int:
-    """Return the length of the common prefix of two texts of the same length, in bytes."""
+    """Return the length of the common prefix of two byte strings of equal length."""
     low, high = 0, len(one)
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""The files of a version as they are on disk: its tree, and the files that it needs to run."""
+"""The files of a version as they are on disk: its tree, and the files needed to run it."""
 
 import functools
 from collections.abc import Mapping
@@ -11,20 +11,20 @@ from memory.models import Checkpoint
 
 LIBRARY = "uac/"
 _TEMPLATES = Path(__file__).parent / "project"
-# The paths of the template files, which are the same in every version.
+# Template file → its path in a project; these files are the same in every version.
 _PLACES = {
     "README.md": "README.md",
     "gitignore": ".gitignore",
     "pyproject.toml": "pyproject.toml",
     "test_project.py": f"{LIBRARY}test_project.py",
 }
-# The protocol between a server and its sandboxes.
+# The library's file for the protocol between a server and its sandboxes.
 _NOT_FOR_PROJECTS = "protocol.py"
 
 
 @functools.cache
 def surroundings() -> Mapping[str, bytes]:
-    """Return path → content of the files that make a tree runnable: the library, and settings."""
+    """Return path → content for the files that make a tree runnable: the library, and settings."""
     library = Path(settings.BASE_DIR) / "sandbox_image" / "uac"
     found = {
         f"{LIBRARY}{path.name}": path.read_bytes()
@@ -35,7 +35,7 @@ def surroundings() -> Mapping[str, bytes]:
 
 
 def files_of(checkpoint: Checkpoint | None) -> dict[str, bytes]:
-    """Return path → content of a version, or of an empty project, sorted by path."""
+    """Return path → content for a version, or for an empty project, sorted by path."""
     sources = checkpoints.read_files(checkpoint) if checkpoint else {}
     found = {path: source.encode() for path, source in sources.items()}
     return dict(sorted({**found, **surroundings()}.items()))

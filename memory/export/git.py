@@ -1,8 +1,8 @@
 """A user's project as a git repository with linear history: one commit per version.
 
-The repository is not stored. Ids follow from the versions, so every server of a release computes
-the same ids, and a pack is built from the files in the database. Since the history is linear, a
-client that has one version lacks only the later ones, and no graph has to be walked.
+The repository is not stored. Ids are computed from the versions, so all servers of a release
+compute the same ids, and a pack is built from the files in the database. Since the history is
+linear, a client that has one version lacks only the later ones, and no graph has to be walked.
 """
 
 import datetime
@@ -24,7 +24,7 @@ from memory.project import Outline
 
 AUTHOR = b"uac <uac@localhost>"
 COMMIT, TREE, BLOB = 1, 2, 3  # git's numbers for the types of objects
-# The longest chain of deltas: each content of a file is a delta against its next version.
+# The maximum length of a delta chain, in which each content of a file is a delta against the next.
 MAX_DELTAS = 50
 CHUNK = 100
 
@@ -89,7 +89,7 @@ def _rows(user: MemoryUser) -> QuerySet[Checkpoint]:
 
 
 def _names(user: MemoryUser) -> dict[str, str]:
-    """Return the git id of each existing file content, by the content's hash.
+    """Return the git id of each existing file content, keyed by the content's hash.
 
     Redacted content has no id here, and is not exported.
     """
@@ -102,7 +102,7 @@ def _names(user: MemoryUser) -> dict[str, str]:
 
 
 def _classes(user: MemoryUser) -> dict[tuple[str, str], str]:
-    """Return the head's classes of collections, by domain and name."""
+    """Return the class of each of the head's collections, keyed by domain and name."""
     if user.head is None:
         return {}
     found: dict[tuple[str, str], str] = {}
@@ -135,7 +135,7 @@ class Folder:
         self._id: str | None = None
 
     def put(self, path: str, id_: str | None) -> None:
-        """Put a file at its path, or remove it (None)."""
+        """Put a file at its path; None instead of an id removes it."""
         self._id = None
         name, _, rest = path.partition("/")
         if rest:
@@ -195,7 +195,7 @@ def _folders(
 
 @dataclass
 class Parcel:
-    """The objects that a client lacks: whole trees, and files by path, oldest first."""
+    """The objects that a client lacks: commits, trees, and each path's files, oldest first."""
 
     commits: list[Commit]
     trees: dict[str, bytes]
@@ -206,7 +206,7 @@ class Parcel:
 def parcel(history: History, send: Sequence[int], known: int | None) -> Parcel:
     """Return all objects of some versions, given by their positions in the history.
 
-    Objects of the version at `known`, which the receiver has, are left out.
+    Objects of the version at position `known`, which the receiver has, are left out.
     """
     found = Parcel([history.commits[number] for number in send], {}, {}, 0)
     seen: set[str] = set()
@@ -252,7 +252,7 @@ def objects(history: History, parcel: Parcel) -> Iterator[UnpackedObject]:
 
 
 def _file_objects(user: MemoryUser, files: Sequence[tuple[str, str]]) -> Iterator[UnpackedObject]:
-    """Yield a file's successive contents, newest first: that whole, most others as deltas."""
+    """Yield a file's successive contents, newest first: the newest whole, most others as deltas."""
     newer: tuple[str, bytes] | None = None
     deltas = 0
     for start in range(0, len(files), CHUNK):

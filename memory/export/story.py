@@ -33,8 +33,9 @@ def message(
 ) -> str:
     """Return the commit's message: a subject, the origin, then one line for each edit.
 
-    `classes` has the classes of collections, by domain and name; `redacted` are the files of the
-    version whose content was redacted since. The message contains no terminal control characters.
+    `classes` maps collections, as pairs of domain and name, to their classes; `redacted` lists the
+    files of the version whose content was redacted later. The message contains no terminal control
+    characters.
     """
     edits = [_Told(edit, classes) for edit in event.edits]
     paragraphs = [one_line(f"v{event.version}: {_subject(event, edits)}", MAX_SUBJECT)]

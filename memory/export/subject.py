@@ -1,8 +1,8 @@
 """Subject access: everything stored about a person, as a zip of JSON lines with a README.
 
-The contents follow from the erasure registry: each of its models has a part here, and a part
-contains all columns except those that are left out by name, each with a reason. The zip is written
-to a file row by row, in one snapshot; docs/subject-access.md describes its format.
+The erasure registry determines the contents: each of its models has a part here, and a part
+contains all columns except those that it lists as left out, with the reasons. The zip is written to
+a file row by row, in one snapshot; docs/subject-access.md describes its format.
 """
 
 import datetime
@@ -64,7 +64,8 @@ _PLACE = "the machine that did the work; it says nothing about the person"
 _LEASE = dict.fromkeys(
     ("run_after", "hinted_at", "lease_owner", "lease_expires_at", "token", "attempts"), _WORK
 )
-# The field by which references to rows of these models are shown; for other models, the key.
+# The field that represents a row of each of these models in references; for other models, the
+# primary key.
 _NAMES: Mapping[type[models.Model], str] = {
     Checkpoint: "version",
     Lane: "name",
@@ -79,8 +80,7 @@ _NAMES: Mapping[type[models.Model], str] = {
 class SubjectPart:
     """The rows of one model that belong to a person.
 
-    `left_out` are columns that are not exported, each with the reason. `chunk` rows are read at a
-    time.
+    `left_out` maps each column that is not exported to the reason. `chunk` rows are read at a time.
     """
 
     name: str
@@ -271,7 +271,7 @@ def _of_call(call: LlmCall, name: str) -> Any:
 def write(user: MemoryUser) -> IO[bytes]:
     """Write the zip to a temporary file, and return it positioned at its beginning.
 
-    Raises BeingRedacted while the data may still contain something redacted.
+    Raises BeingRedacted while the data may still contain redacted content.
     """
     spool = TemporaryFile()  # noqa: SIM115 the caller closes it
     try:
@@ -317,7 +317,7 @@ def _write_person(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> No
 
 
 def _write_project(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> None:
-    """Write the newest version's files as they are on disk, holding one in memory at a time."""
+    """Write the newest version's files in their folders, holding one in memory at a time."""
     if user.head is None:
         return
     for path, hash_ in sorted(user.head.tree.items()):
@@ -327,7 +327,7 @@ def _write_project(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> N
 
 
 def _told(value: object) -> str:
-    """Return a value without a JSON type as text: moments, ids, amounts, bytes in hexadecimal."""
+    """Return a value that has no JSON type as text: moments, ids, amounts, bytes in hexadecimal."""
     if isinstance(value, datetime.datetime | datetime.date):
         return value.isoformat()
     if isinstance(value, bytes | memoryview):

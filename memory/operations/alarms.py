@@ -1,9 +1,10 @@
-"""Alarms: problems of the server itself, found by whichever of its processes is alive.
+"""Alarms: problems with the server itself, detected by whichever of its processes is alive.
 
-Every web process, worker and beat has a thread that checks at intervals (`watch`); they take turns,
-so the database is queried once for all of them, and an alarm is raised even if the workers that it
-is about are dead. An alarm causes one line in the log and one mail to the staff who want it when it
-is raised, and again when it is cleared. Mails that cannot be sent now are sent later.
+Every web process, worker and beat has a thread that checks at intervals (`watch`); the processes
+take turns, so the database is queried once for all of them, and an alarm about dead workers is
+raised by the other processes. When an alarm is raised, and again when it is cleared, one line is
+logged and one email is sent to the staff who want it. Emails that cannot be sent now are sent
+later.
 """
 
 import datetime
@@ -35,9 +36,9 @@ logger = structlog.get_logger(__name__)
 DISPATCHER = "dispatcher"
 WATCH = "watch"
 QUEUES = ("default", "sandbox", "llm")
-# A sandbox host that has been silent for this long is assumed to have been removed on purpose.
+# A sandbox host that has been silent for this long is assumed to have been removed deliberately.
 TAKEN_AWAY = datetime.timedelta(hours=1)
-# The share of the database's connections that may be in use.
+# The share of the database's connections beyond which an alarm is raised.
 CONNECTIONS = 0.85
 # Failed work is retried within five minutes, so an outage of the provider shows within this window.
 EMBEDDINGS_WINDOW = datetime.timedelta(minutes=15)
@@ -49,7 +50,7 @@ MAX_NAME = 100
 
 @dataclass(frozen=True)
 class AlarmCondition:
-    """A problem, under a name that stays the same while it lasts.
+    """A problem, with a name that stays the same while the problem lasts.
 
     An alarm is raised once the problem has lasted for `patience` seconds.
     """
@@ -72,7 +73,7 @@ class Queue:
 
 
 def beat(name: str) -> None:
-    """Record that this has happened now, by the database's clock."""
+    """Record the named heartbeat at the current time of the database's clock."""
     Heartbeat.objects.bulk_create(
         [Heartbeat(name=name, at=Now())],
         update_conflicts=True,
@@ -82,7 +83,7 @@ def beat(name: str) -> None:
 
 
 def silence(name: str) -> float:
-    """Return the seconds since this last happened; if it never has, counting starts now."""
+    """Return the seconds since the named heartbeat; if there was none, start counting now."""
     Heartbeat.objects.get_or_create(name=name, defaults={"at": Now()})
     rows = Heartbeat.objects.filter(name=name)
     silent: datetime.timedelta = rows.values_list(Now() - F("at"), flat=True).get()
@@ -95,7 +96,7 @@ def queues() -> Sequence[Queue]:
     names = [*QUEUES, *map(hosts.queue_of, known)]
     with redis_client().pipeline(transaction=False) as pipeline:
         for name in names:
-            # The broker's key of the hints behind the front.
+            # The broker's keys for the hints at the front and for those behind.
             for key in (name, f"{name}\x06\x16{BEHIND}"):
                 pipeline.llen(key)
                 pipeline.lindex(key, -1)
@@ -107,7 +108,7 @@ def queues() -> Sequence[Queue]:
 
 
 def _age(message: bytes | None) -> float:
-    """Return the age of a hint in seconds, by its expiry; 0 for a foreign message."""
+    """Return the age of a hint in seconds, computed from its expiry; 0 for any other message."""
     try:
         expires = datetime.datetime.fromisoformat(json.loads(message or b"")["headers"]["expires"])
         sent = expires - datetime.timedelta(seconds=HINT_SECONDS)
@@ -146,8 +147,8 @@ def connections() -> tuple[int, int]:
 def problems() -> Iterator[AlarmCondition]:
     """Run all checks and yield the problems.
 
-    A check that fails is a problem as well, and does not prevent the others; without a database
-    none can run.
+    A check that fails is a problem as well, and does not prevent the other checks; without a
+    database none of them can run.
     """
     for name, look in LOOKS.items():
         try:
@@ -245,7 +246,7 @@ def _of_track_records() -> Iterator[AlarmCondition]:
 
 
 def _of_embeddings() -> Iterator[AlarmCondition]:
-    """Yield failures to compute embeddings; meanwhile searches use words only, and say so."""
+    """Yield a problem while embeddings cannot be computed; searches then use words only."""
     since = timezone.now() - EMBEDDINGS_WINDOW
     failed = llm_failures.failing_embeddings(settings.UAC_EMBEDDINGS, since)
     behind = announcing.waiting().filter(last_error__startswith=EmbeddingFailed.__name__)
@@ -310,7 +311,7 @@ def _words(seconds: float) -> str:
 
 
 def evaluate() -> None:
-    """Raise the alarms of current problems, and clear those of past ones."""
+    """Raise alarms for current problems, and clear those whose problems are over."""
     now = timezone.now()
     found = {problem.name[:MAX_NAME]: problem for problem in problems()}
     for name, problem in found.items():
@@ -334,7 +335,7 @@ def evaluate() -> None:
 
 def _note(alarm: Alarm, problem: AlarmCondition | None, now: datetime.datetime) -> None:
     changed = False
-    # An alarm that comes and goes is mailed once.
+    # An alarm that comes and goes is emailed only once.
     lingers = settings.UAC_ALARM_SILENT_SECONDS
     if problem is not None:
         alarm.detail, alarm.seen_at = problem.detail, now
@@ -359,7 +360,7 @@ def raised() -> Sequence[Alarm]:
 
 
 def tell() -> None:
-    """Mail new alarms to the staff who want them; a mail that fails is retried."""
+    """Email new alarms to the staff who want them; an email that fails is retried."""
     while (alarm := leases.claim(Alarm.objects.filter(is_told=False))) is not None:
         try:
             if people := _recipients():
@@ -368,7 +369,7 @@ def tell() -> None:
             leases.fail(alarm, f"{type(error).__name__}: {error}")
             logger.warning("alarm_not_mailed", alarm=alarm.name, error=type(error).__name__)
             return
-        # Changes since then go into the next mail.
+        # If the alarm has changed since, that goes into the next email.
         Alarm.objects.filter(
             pk=alarm.pk, raised_at=alarm.raised_at, cleared_at=alarm.cleared_at
         ).update(is_told=True)
@@ -411,7 +412,7 @@ def _mail(alarm: Alarm, people: Collection[str]) -> EmailMessage:
 
 
 def take_turn() -> bool:
-    """Tell whether it is this process's turn to check: one process per interval."""
+    """Return whether it is this process's turn to check; one process checks per interval."""
     pause = datetime.timedelta(seconds=settings.UAC_ALARM_SECONDS * 0.9)
     Heartbeat.objects.get_or_create(name=WATCH, defaults={"at": Now() - pause})
     taken = Heartbeat.objects.filter(name=WATCH, at__lte=Now() - pause).update(at=Now())
@@ -419,14 +420,14 @@ def take_turn() -> bool:
 
 
 def look() -> None:
-    """Check once, if it is this process's turn, and send the mails."""
+    """Check once, if it is this process's turn, and send the emails."""
     if clock.is_right() and take_turn():
         evaluate()
         tell()
 
 
 def watch() -> None:
-    """Check at intervals from now on, in a thread of this process that ends with it."""
+    """Check at intervals from now on, in a daemon thread of this process."""
     if settings.UAC_ALARM_SECONDS > 0:
         threading.Thread(target=_watch, name="alarms", daemon=True).start()
 

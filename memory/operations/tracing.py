@@ -1,9 +1,9 @@
 """Traces: the path of a request through the processes, for an OpenTelemetry collector.
 
-Without OTEL_EXPORTER_OTLP_ENDPOINT nothing here costs anything. All spans are our own: libraries
-with OpenTelemetry support might quote what somebody has said, so they cannot find this tracer: it
-is not registered globally. A span names a route, a task, a kind, an outcome, and the type of an
-error; never a person.
+Unless OTEL_EXPORTER_OTLP_ENDPOINT is set, tracing costs nothing. All spans are our own: libraries
+with OpenTelemetry support might quote what somebody has said, so this tracer is not registered
+globally, where they would find it. A span names a route, a task, a kind, an outcome, and the type
+of an error; never a person.
 """
 
 import functools
@@ -35,7 +35,7 @@ _tracer: Tracer | None = None
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Return what is wrong with the variables, by the name of each."""
+    """Map each invalid variable's name to what is wrong with it."""
     named = [name for name in VARIABLES if os.environ.get(name)]
     try:
         if named:
@@ -78,9 +78,10 @@ def span(
     parent: Mapping[str, str] | None = None,
     **attributes: str | int,
 ) -> Iterator[Span]:
-    """Trace a block as a span; its parent is given by `parent`, or is the enclosing block's span.
+    """Trace a block as a span; its parent is `parent`, or else the enclosing block's span.
 
-    `parent` has the headers of a request or a hint. An exception marks the span with its type.
+    `parent` contains the headers of a request or a hint. An exception marks the span with the
+    exception's type.
     """
     if _tracer is None:
         yield INVALID_SPAN

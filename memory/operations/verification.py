@@ -2,7 +2,7 @@
 
 The checks only read the database, and describe each problem in a sentence. The codes and their
 remedies are in docs/backup.md. Run the checks in one snapshot, so that concurrent writes cause no
-false alarms. No check holds more in memory than the names of a user's files.
+false alarms. No check keeps more in memory than the names of a user's files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ from memory.project import Outline
 from memory.recall.search.segments import VERSION
 from memory.work.lanes import KINDS
 
-# The maximum number of rows named per problem.
+# The maximum number of rows that a check names for each kind of problem.
 NAMED = 20
 
 
@@ -96,7 +96,7 @@ def _outcome_problems(user: MemoryUser) -> Iterator[str]:
 def _lane_problems(user: MemoryUser) -> Iterator[str]:
     """Check that every waiting entry will be processed: otherwise it would be lost.
 
-    A merged user's entries are processed for the user that it was merged into.
+    A merged user's entries are processed for the user into whom it was merged.
     """
     if user.merged_into_id is not None:
         return
@@ -116,7 +116,7 @@ def _lane_problems(user: MemoryUser) -> Iterator[str]:
 
 def _blob_problems(user: MemoryUser) -> Iterator[str]:
     for blob in Blob.objects.filter(user=user).iterator(chunk_size=100):
-        if blob.content is None:  # the hash of redacted content stays
+        if blob.content is None:  # when content is redacted, its hash stays
             continue
         if sha256(blob.content) != blob.hash:
             yield f"blob {blob.hash}: the hash of its content is different"
@@ -166,7 +166,7 @@ def _verdict_problems(version: int, verdict: dict[str, Any]) -> Iterator[str]:
 
 
 def _record_problems(user: MemoryUser) -> Iterator[str]:
-    """Check that every record of the newest version is located in the file that has it."""
+    """Check that every record of the newest version is located in the file that contains it."""
     head = user.head
     located = RecordLocation.objects.filter(user=user, retired_version=None)
     tree = head.tree if head else {}
@@ -238,9 +238,9 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
     gone = LogEntry.objects.filter(user=user, redacted_at__isnull=False)
     named = {seq for entries in rows.values_list("entries", flat=True) for seq in entries}
     messages = gone.filter(kind=EntryKind.MESSAGE)
-    # Retention empties old messages that are settled: no redaction names them.
+    # Retention empties old messages that are settled; no redaction names those.
     outlived = set(messages.values_list("seq", flat=True)) - named - _told_redacted(user)
-    # A user who was merged into another has handed everything over: nothing is settled here.
+    # A merged user's messages are handed over to the other user, and settled there.
     unsettled = messages.filter(seq__in=outlived, user__merged_into=None)
     for seq in _pending(unsettled):
         yield f"entry {seq} lost its text before it was settled"
@@ -257,7 +257,7 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
     if user.head is not None and is_redacted(user.head):
         yield "the newest version has a file that was redacted"
     if waiting:
-        return  # derived copies are removed when it ends
+        return  # derived copies are removed when the redaction ends
     if user.head is not None:
         paths = {
             hash_: path for path, hash_ in user.head.tree.items() if path.startswith("domains/")
@@ -301,7 +301,7 @@ def _merge_problems(user: MemoryUser) -> Iterator[str]:
         yield (
             f"entry {row.from_seq} was copied as entry {row.seq}, which the other log does not have"
         )
-    # If only retention has emptied a message, its copy stays.
+    # The copy of a message that only retention has emptied stays.
     gone = [seq for seq, _ in redaction.moments(user.pk) if seq <= merge.last_seq]
     became = copies.became(merge, gone)
     left = LogEntry.objects.filter(
@@ -328,8 +328,8 @@ def _search_problems(user: MemoryUser) -> Iterator[str]:
             yield f"the search segments {names[one]} and {names[two]} overlap"
     for segment in segments.filter(Q(last_seq__gt=user.last_seq) | Q(first_seq__gt=F("last_seq"))):
         yield f"the search segment {segment} covers entries that do not exist"
-    # Documents and vectors have one block each, postings the other ones; any further blocks are
-    # another model's vectors, which are being computed.
+    # A segment has one block of documents, one of vectors, and `blocks` blocks of postings; any
+    # further blocks are another model's vectors, which are being computed.
     own = Count("parts", filter=Q(parts__number__lte=F("blocks") + 1))
     parts = segments.filter(version=VERSION).annotate(number=own)
     for segment in parts.exclude(number=F("blocks") + 2):
@@ -369,7 +369,7 @@ WHERE seq > previous + 1 ORDER BY 1 LIMIT %s
 
 
 def _delivery_problems(workspace: Workspace) -> Iterator[str]:
-    """Check that a message has an event and endpoint of one workspace, and is settled once."""
+    """Check that each message matches its event and workspace, and has a consistent state."""
     deliveries = Delivery.objects.filter(endpoint__workspace=workspace)
     foreign = deliveries.filter(event__isnull=False).exclude(event__workspace=workspace)
     for pk in _some(foreign):
@@ -419,7 +419,7 @@ def _some(rows: Any, column: str = "pk") -> Sequence[Any]:
 
 
 def _of_others(rows: Any, user: MemoryUser, path: str = "checkpoint__user") -> Any:
-    """Keep the rows from which this path leads to another user."""
+    """Keep the rows for which this path leads to another user."""
     return rows.filter(**{f"{path}__isnull": False}).exclude(**{path: user})
 
 

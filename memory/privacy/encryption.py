@@ -1,7 +1,8 @@
-"""Encryption of database content: keys of language models, prompts and answers.
+"""Encryption of database content: language models' API keys, prompts and answers, webhook secrets.
 
-`UAC_ENCRYPTION_KEYS` lists the keys, newest first: the first encrypts, each decrypts. So a key is
-rotated by putting a new one before it; after `manage.py reencrypt`, the old key can be removed.
+`UAC_ENCRYPTION_KEYS` lists the keys, newest first: the first one encrypts, any of them decrypts. So
+a key is rotated by putting a new one in front; after `manage.py reencrypt`, the old key can be
+removed.
 """
 
 import functools
@@ -15,7 +16,7 @@ class EncryptionError(Exception):
 
 
 def available() -> bool:
-    """Tell whether there is a key."""
+    """Return whether there is a key."""
     return bool(settings.UAC_ENCRYPTION_KEYS)
 
 
@@ -41,7 +42,7 @@ def reencrypt(token: bytes) -> bytes:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Return what is wrong with the keys, by the setting's name."""
+    """Map the setting's name to what is wrong with its keys; empty if all are valid."""
     for number, key in enumerate(settings.UAC_ENCRYPTION_KEYS, 1):
         try:
             Fernet(key)

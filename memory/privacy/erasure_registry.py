@@ -1,7 +1,7 @@
 """The erasure registry: every column that may hold a person's content, and how it is erased.
 
 Every model with a path to a user is listed, with each of its fields as either content or kept; a
-test fails if one is missing, so that nobody adds a column that an erasure forgets.
+test fails if one is missing, so that nobody adds a column that erasure would miss.
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ from memory.models import (
 class Method(StrEnum):
     """The method by which a row is erased."""
 
-    REDACT = "redact"  # empty the content, keep the row: hashes and totals must still add up
+    REDACT = "redact"  # empty the content, keep the row: hashes and totals must still match
     DELETE = "delete"  # the row is deleted with the person
     PSEUDONYMISE = "pseudonymise"  # the row stays as a tombstone without a name
 
@@ -244,11 +244,11 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     SearchBlock: Erasure(
         Method.DELETE,
-        # The words are stored as hashes only, which can be guessed.
+        # Words are stored only as hashes, but can be guessed from them.
         content=("data",),
         kept=("id", "segment", "number"),
     ),
-    # A backtest of a workspace's constraint has no user, and is about nobody.
+    # A backtest of a workspace constraint belongs to no user, and is about no particular person.
     Backtest: Erasure(
         Method.DELETE,
         content=("constraint", "source_hash", "reason", "last_error"),
@@ -304,8 +304,8 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "resolved_version",
         ),
     ),
-    # The row stays, emptied, since the feed reports the erasure: whoever keeps a copy of the alert
-    # must delete it.
+    # The emptied row stays, since the feed reports the erasure, so that whoever keeps a copy of the
+    # alert deletes it.
     Alert: Erasure(
         Method.REDACT,
         content=("constraint", "message", "evidence", "fingerprint"),
@@ -433,7 +433,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
 
 
 def in_order() -> list[type[models.Model]]:
-    """Return the models of the registry, each before those that it has a foreign key to."""
+    """Return the registry's models, each before the models to which it has a foreign key."""
     pointing = TopologicalSorter[type[models.Model]]()
     for model in REGISTRY:
         pointing.add(model)
@@ -443,7 +443,7 @@ def in_order() -> list[type[models.Model]]:
     return list(pointing.static_order())
 
 
-# An event, with its messages, belongs to an alert of the user or to entries of the user.
+# An event, like the messages about it, belongs to an alert of the user or to entries of the user.
 _PATHS: dict[type[models.Model], tuple[str, str]] = {
     AlertEvent: ("alert__user", "user"),
     Delivery: ("alert__user", "event__user"),
@@ -471,7 +471,7 @@ def blanks(model: type[models.Model]) -> dict[str, Any]:
 
 
 def telling(model: type[models.Model]) -> models.Q:
-    """Match the rows of a model that still have content; only for models whose rows stay."""
+    """Match the rows of a model that still have content; for models whose rows are kept."""
     told = models.Q()
     for name, blank in blanks(model).items():
         told |= (
@@ -497,7 +497,7 @@ def _path_to_user(model: type[models.Model]) -> str:
 
 
 def _foreign_keys(model: type[models.Model]) -> Iterator[Any]:
-    """Yield the foreign keys to other models of the registry, except the user's own to its head."""
+    """Yield the foreign keys to other models of the registry, except the user's to its head."""
     if model is MemoryUser:
         return
     for field in model._meta.concrete_fields:

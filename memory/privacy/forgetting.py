@@ -1,10 +1,10 @@
 """Removal of everything that is based on redacted entries, from versions and derived data.
 
-Whatever cites an entry is found by the entry's number: records by their sources, constraints and
-legacy files by the edits and imports that brought them. Whatever may quote an entry without citing
-it (answers, alert messages, prompts) is removed by time: everything made from a version that
-contained something from the entry, or written by a model since the entry arrived. This removes too
-much rather than too little, since all of it can be computed again.
+Data that cites an entry is found by the entry's number: records by their sources, constraints and
+legacy files by the edits and imports that created them. Data that may quote an entry without citing
+it (answers, alert messages, prompts) is selected by time: everything made from a version that
+contained data from the entry, or written by a model since the entry arrived. This removes too much
+rather than too little, since all of it can be computed again.
 """
 
 import datetime
@@ -70,13 +70,13 @@ _REDACTED_VERDICT = Func(F("verdict"), function="memory_redacted_verdict", outpu
 class Traces:
     """The parts of a user's versions that are based on some entries.
 
-    `hashes` are the files that cite one; `versions` the versions with such a file, the first of
-    them made at `since`; `records` all records that ever cited one; `keys` (domain and key) the
-    records named by edits that cite one. For the newest version, `head_records` are the affected
-    records, each with its sources; `head_constraints` the affected constraints, each with the other
-    entries that it cites; `head_legacy` the paths of the affected legacy files. `earlier` and
-    `earlier_constraints` (source and tests) hold the state of records and constraints before an
-    entry affected them.
+    `hashes` are the files that cite one of the entries; `versions` the versions with such a file,
+    the first of them made at `since`; `records` all records that ever cited one of the entries;
+    `keys` (domain and key) the records named by edits that cite one. For the newest version,
+    `head_records` are the affected records, each with its sources; `head_constraints` the affected
+    constraints, each with the other entries that it cites; `head_legacy` the paths of the affected
+    legacy files. `earlier` and `earlier_constraints` (source and tests) hold the state of records
+    and constraints before an entry affected them.
     """
 
     hashes: set[str] = field(default_factory=set)
@@ -97,7 +97,7 @@ class Traces:
 
     @property
     def in_head(self) -> bool:
-        """Tell whether the newest version contains something from the entries."""
+        """Whether the newest version contains data from the entries."""
         return bool(self.head_records or self.head_constraints or self.head_legacy)
 
 
@@ -114,9 +114,10 @@ class _Search:
         self._user, self._seqs = user, seqs
         self._seen: set[str] = set()
         self._lines: set[str] = set()
-        # For each constraint that is based on the entries, by name: the other entries it cites.
+        # The name of each constraint that is based on the entries → the other entries that it
+        # cites.
         self._constraints: dict[str, set[int]] = {}
-        # Path → hash of the files that came with imports among the entries.
+        # Path → hash for the files that came with imports among the entries.
         self._old_files: dict[str, str] = {}
         before: Checkpoint | None = None
         for checkpoint in _versions(user, seqs).select_related("parent").iterator(chunk_size=20):
@@ -131,7 +132,7 @@ class _Search:
             lines = set(_citing_lines(content, self._seqs))
             if lines:
                 traces.hashes.add(tree[path])
-                if not lines <= self._lines:  # a record recurs unchanged in file after file
+                if not lines <= self._lines:  # an unchanged record recurs in file after file
                     self._lines |= lines
                     found = _records_citing(checkpoint, path, content, self._seqs)
                     self._look_back(before, path, found.keys() - traces.records)
@@ -174,7 +175,7 @@ class _Search:
         return Blob.objects.get(user=self._user, hash=checkpoint.tree[path]).content
 
     def _new_files(self, checkpoint: Checkpoint) -> Iterator[tuple[str, str]]:
-        """Yield the files with records that no earlier version had."""
+        """Yield the files with records that were in no earlier version."""
         new = {
             hash_: path
             for path, hash_ in checkpoint.tree.items()
@@ -237,7 +238,7 @@ def _files(constraint: str) -> tuple[str, str]:
 
 
 def _versions(user: MemoryUser, seqs: Collection[int]) -> QuerySet[Checkpoint]:
-    """Select the versions that may cite one of the entries: those that have seen the oldest."""
+    """Select the versions that may cite one of the entries: their `seen_seq` reaches the oldest."""
     known = Checkpoint.objects.filter(user=user, seen_seq__gte=min(seqs))
     return known.order_by("version")
 
@@ -271,10 +272,10 @@ def _records_citing(
 
 
 def forget(user: MemoryUser, seqs: Collection[int], traces: Traces) -> None:
-    """Remove everything based on these entries or possibly quoting them, except the newest version.
+    """Remove whatever is based on or may quote these entries, except from the newest version.
 
-    `traces` must be from before the newest version was made. Call this in the transaction that
-    makes that version, under the lock of the user's row; a repeated call finds nothing more.
+    `traces` must have been found before the newest version was made. Call this in the transaction
+    that makes that version, under the lock of the user's row; a repeated call finds nothing more.
     """
     if not seqs:
         return
@@ -295,7 +296,7 @@ def forget(user: MemoryUser, seqs: Collection[int], traces: Traces) -> None:
 
 
 def _came(user: MemoryUser, seqs: Collection[int]) -> datetime.datetime:
-    """Return when the first of these entries arrived, or the first that they were derived from."""
+    """Return when the first of these entries, or of those they were derived from, arrived."""
     entries = LogEntry.objects.filter(user=user)
     origins = {
         seq
@@ -319,7 +320,7 @@ def _forget_versions(user: MemoryUser, seqs: Collection[int], traces: Traces) ->
         keys[domain, collection].add(key)
     for (domain, collection), some in keys.items():
         retired.filter(domain=domain, collection=collection, key__in=some).delete()
-    for domain, key in traces.keys:  # added and retired in the same version: in no file
+    for domain, key in traces.keys:  # records added and retired in the same version are in no file
         retired.filter(domain=domain, key=key, path="").delete()
     records = traces.records - traces.kept
     telling = _Telling(frozenset(seqs), records, {(one.domain, one.key) for one in records})
@@ -340,7 +341,7 @@ def _forget_versions(user: MemoryUser, seqs: Collection[int], traces: Traces) ->
 
 @dataclass(frozen=True)
 class _Telling:
-    """The edits that reveal some entries: those based on one, or naming something based on one.
+    """The edits that reveal some entries: those that cite one, or name something based on one.
 
     The reasons for dismissing other entries may quote them, too.
     """
@@ -369,7 +370,7 @@ class _Telling:
 
 
 def _redacted(edit: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of an edit that stays; the database permits no other change."""
+    """Return what stays of an edit; the database permits no other change."""
     kept = {"op": edit["op"]}
     if edit["op"] in _CONSTRAINT_EDITS and "name" in edit:
         kept["name"] = edit["name"]
@@ -388,7 +389,7 @@ def _redacted_outline(checkpoint: Checkpoint, gone: Collection[str]) -> Any:
 
 
 def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> set[str]:
-    """Empty the runs that may contain something from the entries; return their ids.
+    """Empty the runs that may contain data from the entries; return their ids.
 
     These are runs that read an affected version, and runs whose input was written by somebody who
     may have read the entries.
@@ -430,7 +431,7 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
 def _forget_requests(user: MemoryUser, seqs: Collection[int], emptied: Collection[str]) -> None:
     """Delete the hashes of requests, since a short body can be guessed from its hash.
 
-    Without its hash, a repeated request is refused instead of bringing back what was redacted.
+    Without its hash, a repeated request is refused instead of restoring what was redacted.
     """
     keys = IdempotencyKey.objects.filter(user=user).exclude(fingerprint="")
     # The result of a request: numbers of entries, or an id, such as that of a run or an alert.
@@ -446,8 +447,8 @@ def _forget_requests(user: MemoryUser, seqs: Collection[int], emptied: Collectio
 def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
     """Remove reasons that may quote the entries.
 
-    These are a model's reasons for leaving out or failing on other entries, the staff's reasons for
-    a rollback, and the gate's objections to a project without other entries.
+    These are a model's reasons for leaving out other entries or failing on them, the staff's
+    reasons for rollbacks, and the gate's objections to the versions that earlier redactions made.
     """
     said = LogEntry.objects.filter(user=user, seq=OuterRef("seq")).exclude(
         kind__in=[EntryKind.RECORD, EntryKind.REDACTION]
@@ -470,7 +471,7 @@ def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
 
 
 def _forget_backtests(user: MemoryUser, traces: Traces) -> None:
-    """Redact results of backtests on affected versions; running backtests lose their lease."""
+    """Redact results of backtests on affected versions; unfinished backtests lose their leases."""
     of_user = BacktestUser.objects.filter(user=user, backtest__created_at__gte=traces.since)
     Backtest.objects.filter(state__in=GOING_ON, users__user=user).update(
         token=F("token") + 1, lease_owner="", lease_expires_at=None, last_error=""

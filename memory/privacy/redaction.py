@@ -2,9 +2,9 @@
 
 In one transaction the entries, and all entries that were derived from them, lose their content, and
 the log gains an entry that records the redaction. From then on the user's newest version is
-withheld, since it may contain redacted content, and a worker that has read that content loses its
-claim. A worker makes a version without it (`workers/checkpointing/redactions.py`) and, in the
-transaction that makes this version the newest, removes all derived copies
+withheld, since it may contain redacted content, and a worker that may have read that content loses
+its claim. A worker then makes a version without the content (`workers/checkpointing/redactions.py`)
+and, in the transaction that makes this version the newest, removes all derived copies
 (`memory.privacy.forgetting`).
 """
 
@@ -44,9 +44,10 @@ def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> Lo
     """Redact these entries of the user's log, and all that were derived from them.
 
     Their copies and originals in the logs of merged users are redacted, too. Returns the log entry
-    that records the redaction; if all were redacted before, the earlier one. `by` names the
-    requester (`key:…`, `staff:…`), `reason` says why: both stay on record. Raises UnknownEntries,
-    and RedactionRefused for an entry that itself records a redaction, or if no entry is named.
+    that records the redaction; if all were already redacted, it is the entry for the latest of
+    those redactions. `by` names the requester (`key:…`, `staff:…`), `reason` says why: both stay on
+    record. Raises UnknownEntries, and RedactionRefused for an entry that itself records a
+    redaction, or if `seqs` is empty.
     """
     asked = sorted(set(seqs))
     if not asked:
@@ -86,8 +87,7 @@ def _redact_copies(user: MemoryUser, seqs: Collection[int], *, by: str, reason: 
 def _not_named(user: MemoryUser, seqs: Collection[int]) -> list[int]:
     """Return the entries that no redaction names.
 
-    An entry that only retention has emptied is among them, since what was derived from it still
-    exists.
+    An entry that only retention has emptied is included, since data derived from it still exists.
     """
     told = Redaction.objects.filter(user=user, entries__overlap=list(seqs))
     named = {seq for entries in told.values_list("entries", flat=True) for seq in entries}
@@ -168,7 +168,10 @@ def redacted_among(user: MemoryUser, seqs: Collection[int]) -> list[int]:
 
 
 def moments(user_pk: int) -> list[tuple[int, datetime.datetime]]:
-    """Return the redacted entries, and when; not those that only retention has emptied."""
+    """Return each redacted entry with the time of its redaction.
+
+    Entries that only retention has emptied are left out.
+    """
     told = Redaction.objects.filter(user=user_pk).values_list("entries", "created_at")
     return [(seq, at) for entries, at in told for seq in entries]
 
@@ -176,7 +179,7 @@ def moments(user_pk: int) -> list[tuple[int, datetime.datetime]]:
 def first_since(
     checkpoint: Checkpoint, redacted: Iterable[tuple[int, datetime.datetime]]
 ) -> int | None:
-    """Return the first entry that a version has seen and that was redacted after it was made.
+    """Return the first entry that a version saw and that was redacted after it was made.
 
     `redacted` comes from `moments`. Returns None if there is no such entry.
     """
@@ -211,10 +214,10 @@ def _settle(user: MemoryUser, seqs: Collection[int], at: datetime.datetime) -> N
 
 
 def _interrupt(user: MemoryUser, first: int) -> None:
-    """Take work away from workers that may have read one of the entries, the first being `first`.
+    """Take work away from workers that may have read one of the entries; `first` is the first one.
 
-    Lanes are processed again. A run's input may quote an entry, or its version may contain one:
-    whoever waits for such a run is told to ask again.
+    Lanes are processed again. A run's input may quote an entry, or its version may contain data
+    from one: whoever waits for such a run is told to try again.
     """
     lanes.interrupt(user.pk)
     lanes.recount(user.pk)

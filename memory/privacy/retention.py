@@ -2,8 +2,8 @@
 
 - A message loses its content. What was derived from it stays: this is not a redaction, and nothing
   in the log records it except the entry itself. A message that is still pending is kept.
-- A run is deleted with its results, except the last run that found a live alert.
-- A call of a language model is deleted; its spending stays in the ledger.
+- A run is deleted with its results, except one that was the last to report a live alert.
+- A call to a language model is deleted; its spending stays in the ledger.
 """
 
 import datetime
@@ -23,13 +23,13 @@ from memory.models.log import EntryKind
 from memory.models.runs import RunStatus
 from memory.workspace_settings import table
 
-# How long a process skips a workspace in which nothing was due.
+# How long a process skips a workspace in which no data had expired.
 PAUSE_SECONDS = 300.0
 _quiet_until: dict[int, float] = {}
 
 
 def purge(limit: int) -> int:
-    """Remove what is due in each workspace, oldest first, at most `limit` rows per kind.
+    """Remove expired data from each workspace, oldest first, at most `limit` rows per kind.
 
     Returns the number of rows.
     """
@@ -44,7 +44,7 @@ def purge(limit: int) -> int:
 
 
 def purge_workspace(workspace: Workspace, limit: int) -> int:
-    """Remove what is due in one workspace, like `purge`."""
+    """Remove expired data from one workspace, like `purge`."""
     now, number = timezone.now(), 0
     holds = workspace.effective(table.RETENTION)
     for name, remove in (
@@ -77,7 +77,7 @@ def _empty_messages(workspace: Workspace, before: datetime.datetime, limit: int)
 
 
 def _empty(user_pk: int, keys: list[UUID]) -> int:
-    """Empty entries of a user, unless the user's row is locked: then a later call does it."""
+    """Empty these entries of a user; if the user's row is locked, leave them to a later call."""
     with transaction.atomic():
         users = MemoryUser.objects.select_for_update(no_key=True, skip_locked=True)
         if not users.filter(pk=user_pk, redacting_since=None).values("pk").first():

@@ -1,14 +1,14 @@
 """Erasure of a person: all data is removed, and a record of the erasure stays.
 
 It is requested in one transaction. From then on the user does not exist for anybody
-(`MemoryUser.objects` excludes them) and no longer has a name, and workers on the user's memory lose
-their claims; the database refuses new rows about the user (migration 0002). A worker then removes
-all data batch by batch, following the registry (`memory.privacy.erasure_registry`). It may be
-killed at any point: what has been removed stays removed and counted, and another worker continues
-with the rest.
+(`MemoryUser.objects` excludes them) and no longer has a name, workers on the user's memory lose
+their claims, and the database refuses new rows about the user (migration 0002). A worker then
+removes all data batch by batch, following the registry (`memory.privacy.erasure_registry`). It may
+be killed at any point: what has been removed stays removed and counted, and another worker
+continues with the rest.
 
-The erasure is complete when nothing is left, no transaction that began before it is still open, and
-every sandbox host has confirmed that it holds nothing about the user.
+The erasure is complete when no data is left, no transaction that began before the erasure is still
+open, and every sandbox host has confirmed that it holds no data about the user.
 """
 
 import datetime
@@ -56,23 +56,24 @@ logger = structlog.get_logger(__name__)
 
 TASK = "workers.tasks.erase"
 ACTOR = "erasure"
-# Reasons that contain no name, whatever the user is called.
+# Fixed reasons, which are not checked for the user's name.
 RESTORED = "erased before; a restored backup has brought the user back"
 MEM0 = "delete_users of mem0's client"
 OURS = (RESTORED, MEM0)
-# The placeholder for a row's name in the staff's history.
+# The placeholder for a row's name in the history of staff actions.
 TOLD = "(erased)"
 # The number of rows removed in one transaction.
 BATCH = 1000
-# The interval at which a condition is checked again.
+# The interval at which an incomplete erasure is checked again.
 AGAIN = datetime.timedelta(seconds=1)
-# A host that has been silent for this long has ended; its sandboxes have ended with it, or have
-# been removed by then.
+# A host that has been silent for this long is no longer running; its sandboxes have exited with it,
+# or have been removed by then.
 GONE = datetime.timedelta(seconds=40)
 
-# These rows no longer hold a name, and record the erasure itself.
+# The rows of these models no longer contain a name, and record the erasure itself.
 _STAY = (MemoryUser, UserErasure)
-# The erasure of an alert still has to be reported, in words that identify nobody.
+# These rows are kept: the erasure of an alert still has to be reported, without identifying
+# anybody.
 _ERASED = {
     AlertEvent: Q(kind=AlertEventKind.ERASED),
     Delivery: Q(event__kind=AlertEventKind.ERASED),
@@ -88,10 +89,10 @@ def ask(user: MemoryUser, *, by: str, reason: str) -> UserErasure:
     """Erase the user: nobody can find them from now on, and their data is removed soon.
 
     Users that were merged into this one are the same person, and are erased with it. Returns the
-    erasure; if somebody else had erased the user meanwhile, the earlier one. `by` names the
-    requester (`key:…`, `staff:…`), `reason` says why: both stay on record. Raises ErasureRefused
-    without a reason, or for a reason that contains a name to be removed, and UserMerged for a user
-    that was merged into another user and is erased together with that user.
+    erasure, or the earlier one if somebody else has just erased the user. `by` names the requester
+    (`key:…`, `staff:…`), `reason` says why: both stay on record. Raises ErasureRefused if the
+    reason is empty or contains a name to be removed, and UserMerged for a user that was merged into
+    another user, since it is erased together with that user.
     """
     if not reason.strip():
         raise ErasureRefused("Give a reason: it stays on record.")
@@ -114,7 +115,7 @@ def _locked(people: Collection[int]) -> dict[int, MemoryUser]:
 
 
 def _ask(people: Mapping[int, MemoryUser], asked: int, by: str, reason: str) -> UserErasure:
-    """Erase all of them, under the lock of their rows; return the erasure of the requested one."""
+    """Erase all these users, whose rows are locked; return the erasure of the requested one."""
     user = people[asked]
     if user.erased_at is not None:
         return UserErasure.objects.get(user=user)
@@ -164,7 +165,7 @@ def _make_nameless(user: MemoryUser, now: datetime.datetime) -> None:
 
 
 def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
-    """Take work away from workers, answer waiting requests, and remove data under other names."""
+    """Take work from workers, close runs, resolve alerts, delete backtests, withdraw messages."""
     runs.close(Run.objects.filter(user=user), "This user was erased.")
     # The erasure of each alert is reported separately, without reference to other alerts.
     user.alerts.exclude(duplicate_of=None).update(duplicate_of=None)
@@ -189,7 +190,7 @@ def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
 
 
 def _take(work: QuerySet[Any]) -> None:
-    """Take the leases of these rows away; due work is no longer due."""
+    """Take the leases of these rows away, and cancel work that is due."""
     due = {"due_at": None} if hasattr(work.model, "due_at") else {}
     work.update(token=F("token") + 1, lease_owner="", lease_expires_at=None, **due)
 
@@ -226,7 +227,7 @@ def _erase(row: UserErasure) -> None:
             while _take_away(row, user, model):
                 pass
     counts = UserErasure.objects.values_list("counts", flat=True).get(pk=row.pk)
-    # Try again later if anything is left, or if a transaction that started before the user's
+    # Try again later if any data is left, or if a transaction that started before the user's
     # erasure became visible has not ended.
     if _transactions("pg_snapshot_xmin") < begun or any(left(user)) or _hosts_left(row):
         again = timezone.now() + AGAIN
@@ -312,7 +313,7 @@ def _tell(user: MemoryUser, keys: Collection[Any]) -> None:
 
 
 def _forget_staff_actions(model: type[models.Model], user: MemoryUser) -> None:
-    """Replace the names of rows in the history of staff actions: they quote the rows' content."""
+    """Replace rows' names in the history of staff actions, since those names quote content."""
     keys = (
         erasure_registry.rows_of(model, user)
         .annotate(of_row=Cast("pk", CharField()))
@@ -332,7 +333,7 @@ def left(user: MemoryUser) -> Iterator[str]:
 
 
 def _transactions(which: str) -> int:
-    """Return a bound on the ids of the transactions that are open: see pg_current_snapshot."""
+    """Return a bound on the ids of the open transactions: see pg_current_snapshot."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {which}(pg_current_snapshot())::text::bigint")
         (number,) = cursor.fetchone()
@@ -348,7 +349,7 @@ def asked_of(host: str) -> list[int]:
 
 
 def kept_nothing(host: str, users: Collection[int]) -> None:
-    """Record that this host no longer holds anything about these users, and never will again."""
+    """Record that this host no longer holds any data about these users, and never will again."""
     without = Func(
         F("hosts"), Value(host), function="array_remove", output_field=UserErasure.hosts.field
     )
@@ -357,7 +358,7 @@ def kept_nothing(host: str, users: Collection[int]) -> None:
 
 
 def _hosts_left(row: UserErasure) -> bool:
-    """Tell whether a host may still hold something about the user."""
+    """Return whether a host may still hold data about the user."""
     row.refresh_from_db(fields=["hosts"])
     if not row.hosts:
         return False

@@ -1,4 +1,4 @@
-"""The schedule of a language model's work on a user's entries: in batches, since attempts cost.
+"""The schedule of a language model's work for a user: in batches, since each attempt costs.
 
 Work is due as soon as enough entries wait, none has arrived for a while, the oldest has waited long
 enough, or an entry is urgent (`"urgent": true` in its metadata). The operator's settings
@@ -15,9 +15,9 @@ from django.db import connection
 # Waiting entries are counted up to this number.
 MAX_ENTRIES = 1000
 
-# Work that is due stays due; otherwise the new entries and those already waiting decide together.
-# New entries also shorten a pause after a failure: to the longest time that an entry may wait, or
-# to nothing if they are urgent.
+# Work that is due stays due; otherwise, when it becomes due depends on the new entries together
+# with those already waiting. New entries also shorten a pause after a failure: to the longest time
+# that an entry may wait, or to zero if they are urgent.
 ANNOUNCE = """
 UPDATE memory_lane AS lane SET
     waiting = lane.waiting + %(number)s,
@@ -54,7 +54,7 @@ def announce(
     urgent: bool,
     now: datetime.datetime,
 ) -> bool:
-    """Add `number` waiting entries, the oldest since `first`, and set when work is due.
+    """Add `number` waiting entries, from `first` to `last`, and set when work is due.
 
     Call it under the lock of the user's row. Return whether to wake the workers, which is true if
     this made the work due and there is a model to do it.
@@ -79,12 +79,12 @@ def announce(
 
 
 def is_urgent(metadata: Mapping[str, Any] | None) -> bool:
-    """Tell whether an entry with this metadata must not wait."""
+    """Return whether an entry with this metadata must not wait."""
     return metadata is not None and metadata.get("urgent") is True
 
 
 def in_words(holds: Mapping[str, int]) -> str:
-    """Say when work begins with these settings, for the staff."""
+    """Describe, for the staff, when work begins with these settings."""
     return (
         f"when {holds['structure_entries']} entries of a user are waiting, no entry has arrived for"
         f" {holds['structure_idle_seconds']} s, the oldest entry has waited for"

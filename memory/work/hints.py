@@ -28,21 +28,22 @@ from memory.work.hosts import SHARED_QUEUE, route
 
 logger = structlog.get_logger(__name__)
 
-# An older hint is dropped; the dispatcher has sent another one by then.
+# Hints older than this are dropped; the dispatcher has sent another one by then.
 HINT_SECONDS = 10
 # Extra latency allowed when Redis hangs, beyond the wait that was asked for.
 PATIENCE_SECONDS = 2.0
-# The same for a request that can do without Redis's answer.
+# The same for a request that can do without an answer from Redis.
 QUICK_SECONDS = 0.25
-# Connections per process: more than it has threads.
+# Maximum connections per process, which is more than its number of threads.
 CONNECTIONS = 100
 # The wait before a closed connection is opened again.
 RETRY_SECONDS = 0.02
 _silent_until = 0.0
 # How long a signal is kept for a request that has not begun to wait for it yet.
 SIGNAL_SECONDS = 60
-# The number of a workspace's hints that wait at the front of a queue; its further hints wait behind
-# those of all workspaces, so that a busy workspace does not delay the others.
+# The maximum number of a workspace's hints that wait at the front of a queue. Its further hints
+# wait behind the front hints of all workspaces (with the priority BEHIND), so that a busy workspace
+# does not delay the others.
 IN_FRONT = 16
 BEHIND = 9
 
@@ -62,8 +63,9 @@ class Script:
             return client.eval(self._text, 1, key, *arguments)
 
 
-# The count of hints in front expires once any such hint must have been taken or dropped. Otherwise
-# it would stay wrong forever when a worker dies without reporting what it took.
+# The count of a workspace's hints in front expires when each of them must have been taken or
+# dropped. Otherwise, if a worker died without reporting what it took, the count would stay wrong
+# forever.
 GO_IN_FRONT = Script("""
 local waiting = redis.call('INCR', KEYS[1])
 if waiting == 1 then redis.call('EXPIRE', KEYS[1], ARGV[2]) end
@@ -124,8 +126,8 @@ def send_hint(
 
     A limited number of a workspace's hints wait in front; its other hints wait behind, for any
     host. `kind` separates slow work from fast work of the same task. A broker that does not answer
-    costs time but loses nothing. After a failure no hints are sent for a while, so that not every
-    request loses that time.
+    costs time, but no work is lost. After a failure no hints are sent for a while, so that not
+    every request pays for it.
     """
     if _is_silent():
         return
@@ -163,7 +165,7 @@ def _kind(task: str) -> str:
 
 
 def _is_silent() -> bool:
-    """Return whether Redis failed a moment ago, so that not every call pays for a failure."""
+    """Return whether Redis has just failed, so that not every call waits for another failure."""
     return time.monotonic() < _silent_until
 
 
@@ -188,7 +190,7 @@ def signal_done(run_id: uuid.UUID) -> None:
 
 
 def wait_done(run_id: uuid.UUID, seconds: float) -> None:
-    """Wait until the run is signalled as done, for `seconds` at most, or until Redis fails."""
+    """Wait until the run is signalled as done or Redis fails, for at most `seconds`."""
     key = _done(run_id)
     try:
         # The signal wakes one waiter; the element is put back for any others.

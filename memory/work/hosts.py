@@ -2,7 +2,7 @@
 
 A host keeps its most recent users' sandboxes for a short while, with their projects loaded. So a
 user's hints go to the same host for as long as it lives. This affects speed only: any host may do
-any work, and takes over work that another host does not get to (`workers.service.hosting`).
+any work, and takes over work that another host has not started (`workers.service.hosting`).
 """
 
 import datetime
@@ -20,11 +20,11 @@ from memory.models import SandboxHost
 SHARED_QUEUE = "sandbox"
 
 HEARTBEAT_SECONDS = 2.0
-# A host that was silent for this long no longer gets hints of its own.
+# A host that has been silent for this long no longer gets hints of its own.
 SILENT = datetime.timedelta(seconds=4 * HEARTBEAT_SECONDS)
-# A host that was silent for this long is deleted.
+# The row of a host that has been silent for this long is deleted.
 FORGOTTEN = datetime.timedelta(days=1)
-# How long a process relies on the last list of hosts, instead of one query for every hint.
+# How long a process relies on the last list of hosts, instead of querying it for every hint.
 BELIEVED_SECONDS = 1.0
 # The key in a host's report that says why the host takes no work; absent if it takes work.
 PROBLEM = "problem"
@@ -39,9 +39,9 @@ def queue_of(host: str) -> str:
 
 
 def route(user_pk: int) -> str:
-    """Return the queue for a user's work: that of a live host, the same host as long as it lives.
+    """Return the queue for a user's work: that of a live host, the same one while it lives.
 
-    It is the shared queue if fewer than two hosts live or the database does not answer.
+    It is the shared queue if fewer than two hosts are live or the database does not answer.
     """
     try:
         hosts = live()
@@ -53,13 +53,13 @@ def route(user_pk: int) -> str:
 def choose(hosts: Collection[str], user_pk: int) -> str:
     """Choose the user's host by rendezvous hashing (Thaler and Ravishankar, 1998).
 
-    When a host comes or goes, only the users that it gains or loses move.
+    When a host comes or goes, only the users that it gains or loses are moved.
     """
     return max(hosts, key=lambda host: hashlib.sha256(f"{host} {user_pk}".encode()).digest())
 
 
 def live() -> Collection[str]:
-    """Return the names of the live hosts that take work; the list is one second old at most."""
+    """Return the names of the live hosts that take work; the list is at most one second old."""
     global _live, _believed_until
     if time.monotonic() >= _believed_until:
         spoke = SandboxHost.objects.filter(seen_at__gt=Now() - SILENT)
@@ -70,14 +70,14 @@ def live() -> Collection[str]:
 
 
 def others(name: str) -> bool:
-    """Tell whether other hosts take work."""
+    """Return whether any host other than this one takes work."""
     return any(host != name for host in live())
 
 
 def beat(
     name: str, *, started_at: datetime.datetime, threads: int, report: Mapping[str, Any]
 ) -> None:
-    """Write this host's heartbeat. All times but its start are the database's."""
+    """Write this host's heartbeat. All times except its start are by the database's clock."""
     host = SandboxHost(
         name=name, started_at=started_at, seen_at=Now(), threads=threads, report=dict(report)
     )

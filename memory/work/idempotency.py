@@ -1,7 +1,7 @@
 """Idempotent writes: a client names a write with a key and may repeat the request safely.
 
-The key is written in the transaction of the write itself. So neither exists without the other,
-whatever is killed; and a write that failed leaves its key free.
+The key is stored in the transaction of the write itself. So neither exists without the other,
+whichever process is killed; and a write that failed leaves its key free.
 """
 
 import datetime
@@ -46,7 +46,8 @@ class Write(Generic[Result]):
     """A write, and how its result is stored as JSON and read back."""
 
     do: Callable[[], Result]
-    # The user concerned; None if there is none, or if nothing may be kept about them.
+    # The user whom the result concerns; None if there is none, or if nothing may be kept about
+    # them.
     user_of: Callable[[Result], MemoryUser | None]
     refer: Callable[[Result], Any]
     recall: Callable[[IdempotencyKey], Result]
@@ -57,7 +58,7 @@ class Write(Generic[Result]):
 def once(
     workspace: Workspace, key: str, fingerprint: str, write: Write[Result]
 ) -> tuple[Result, bool]:
-    """Do the write unless it was done under this key before.
+    """Do the write unless it was already done under this key.
 
     Returns its result, and whether it had already been done. Raises KeyReused if the fingerprint
     differs, KeyInProgress while the first request is under way, and whatever the write raises: then
@@ -90,7 +91,7 @@ def once(
 
 
 def purge(limit: int) -> int:
-    """Delete the oldest expired keys, `limit` at most; return how many."""
+    """Delete the oldest expired keys, at most `limit`; return how many were deleted."""
     old = IdempotencyKey.objects.filter(created_at__lt=timezone.now() - KEPT)
     oldest = list(old.order_by("created_at").values_list("pk", flat=True)[:limit])
     deleted, _ = IdempotencyKey.objects.filter(pk__in=oldest).delete() if oldest else (0, {})
@@ -102,7 +103,7 @@ def _nameless(text: str) -> str:
 
 
 def _lock(workspace: Workspace, key: str) -> bool:
-    """Take an advisory lock on the key until the transaction ends; False if it is taken."""
+    """Take an advisory lock on the key until the transaction ends; False if it is already held."""
     name = f"idempotency:{workspace.pk}:{key}".encode()
     number = int.from_bytes(hashlib.sha256(name).digest()[:8], signed=True)
     with connection.cursor() as cursor:

@@ -26,12 +26,12 @@ KINDS = {
 }
 
 
-# A batch ends with the entry that makes it larger than this, in bytes of JSON.
+# A batch ends with the entry that brings its size above this, in bytes of JSON.
 BATCH_BYTES = 2 * 1024 * 1024
 
 
 def due(name: LaneName) -> QuerySet[Lane]:
-    """Select the lanes of this kind in which work is due, even if held or backing off.
+    """Select the lanes of this kind in which work is due, even if they are held or backing off.
 
     Typed records are due immediately. While an entry of a user is being redacted, both lanes stop.
     """
@@ -42,7 +42,7 @@ def due(name: LaneName) -> QuerySet[Lane]:
 
 
 def with_model(work: QuerySet[Lane]) -> QuerySet[Lane]:
-    """Keep the lanes of workspaces that have a language model; the others only occupy workers."""
+    """Keep the lanes of workspaces with a language model; the others would only occupy workers."""
     return work if settings.UAC_LLM_MODEL else work.exclude(user__workspace__llm_model="")
 
 
@@ -85,7 +85,7 @@ def undecided(lane: Lane) -> QuerySet[LogEntry]:
 
 
 def advance(lane: Lane, seq: int) -> None:
-    """Record that every entry of the lane up to `seq` has an outcome. This only saves time."""
+    """Record, as an optimisation, that every entry of the lane up to `seq` has an outcome."""
     lane.cursor_seq = seq
     Lane.objects.filter(pk=lane.pk, token=lane.token).update(cursor_seq=seq)
 
@@ -99,7 +99,7 @@ def hurry(lanes: QuerySet[Lane]) -> int:
 
 
 class LaneState(models.TextChoices):
-    """The state of the language model's work on a user."""
+    """The state of the language model's work for a user."""
 
     IDLE = "idle", "idle"
     WAITING = "waiting", "waiting"
@@ -110,7 +110,7 @@ class LaneState(models.TextChoices):
 
 @dataclass(frozen=True)
 class LaneStatus:
-    """A state, the waiting entries, when work begins or is retried, and why it does not begin."""
+    """A state, the waiting entries, when work begins or is retried, and why it has not begun."""
 
     state: LaneState
     waiting: int
@@ -123,7 +123,7 @@ def standing(
     lane: Lane | None = None,
     pause_of: Callable[[MemoryUser], Pause | None] = pauses.of_user,
 ) -> LaneStatus:
-    """Return the status of the language model's work on a user, for the staff.
+    """Return the status of the language model's work for a user, to show to the staff.
 
     The lane is looked up unless given. `pause_of` returns the pause of a user, if there is one.
     """
@@ -150,7 +150,7 @@ def standing(
 
 
 def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:
-    """Return how many of the workspace's users are being processed, and how many are ahead."""
+    """Return, as text, how many of the workspace's users are ahead or are being processed."""
     others = Lane.objects.filter(
         name=LaneName.STRUCTURE, user__workspace=user.workspace_id, due_at__isnull=False
     ).exclude(pk=lane.pk)
@@ -171,8 +171,8 @@ def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:
 def release(lane: Lane) -> bool:
     """Give the lane back after success; return whether to wake the workers because more is due.
 
-    Raises LeaseLost. An append locks the user's row first, too, so an entry is either seen here or
-    finds the lane free.
+    Raises LeaseLost. An append also locks the user's row first, so a new entry is either seen here,
+    or its append finds the lane free.
     """
     with transaction.atomic():
         MemoryUser.objects.select_for_update(no_key=True).get(pk=lane.user_id)
@@ -182,7 +182,7 @@ def release(lane: Lane) -> bool:
             "lease_expires_at": None,
             "attempts": 0,
             "last_error": "",
-            # If there is more, other users of the workspace come first.
+            # If more work is left, other users of the workspace come first.
             "run_after": timezone.now(),
         }
         row = Lane.objects.filter(pk=lane.pk)
@@ -190,18 +190,18 @@ def release(lane: Lane) -> bool:
             row.update(**given_back)
             return recount(lane.user_id)
         oldest = undecided(lane).values_list("recorded_at", flat=True).first()
-        row.update(**given_back, due_at=oldest)  # so it shows since when work has been waiting
+        row.update(**given_back, due_at=oldest)  # so that it shows how long work has waited
     return oldest is not None
 
 
 def recount(user_pk: int) -> bool:
-    """Schedule the language model's work again, by the pending entries and their times.
+    """Reschedule the language model's work, based on the pending entries and their times.
 
     Call it under the lock of the user's row. Return whether to wake the workers.
     """
     lane = Lane.objects.select_related("user").get(user_id=user_pk, name=LaneName.STRUCTURE)
     if lane.user.merged_into_id is not None:
-        return False  # its entries are processed for the user that it was merged into
+        return False  # its entries are processed for the user into whom it was merged
     rest = list(undecided(lane).values_list("recorded_at", "metadata")[: batching.MAX_ENTRIES])
     Lane.objects.filter(pk=lane.pk).update(waiting=0, waiting_since=None, due_at=None)
     if not rest:
@@ -217,7 +217,7 @@ def recount(user_pk: int) -> bool:
 
 
 def interrupt(user_pk: int) -> None:
-    """Take both leases away: a worker must not write results of what it read before.
+    """Take both leases away: a worker must not write results based on what it read before.
 
     Call it under the lock of the user's row.
     """
@@ -230,7 +230,7 @@ def interrupt(user_pk: int) -> None:
 
 
 def begin_again(user_pk: int, seq: int) -> None:
-    """Make the lanes look again at the entries from `seq` on: some are pending again.
+    """Make the lanes process the entries from `seq` on again, since some are pending again.
 
     A worker that holds a lane has read an outdated log, so its writes are refused. Call it under
     the lock of the user's row.

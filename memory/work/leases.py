@@ -2,14 +2,14 @@
 
 Work is a row: a `Lane` of a user, a `Run`, or any other `LeasedWork`. A claim gives the row an
 owner, an expiry and the next token. When a worker dies, its lease expires, another worker claims
-the row, and the token has moved on (a fencing token: Kleppmann, "How to do distributed locking",
-2016).
+the row, and the higher token stops late writes by the first worker (a fencing token: Kleppmann,
+"How to do distributed locking", 2016).
 
-A process whose clock is wrong (`memory.database.clock`) claims nothing, and counts its leases as
+A process whose clock is wrong (`memory.database.clock`) claims no work, and considers its leases
 lost.
 
-A claim does not wait for the disk. A crash of the database may undo it, so that its token is given
-out a second time; a lease is therefore identified by token and owner together.
+A claim does not wait until it is on disk, so a crash of the database may undo it, and its token may
+be issued a second time. A lease is therefore identified by token and owner together.
 """
 
 import datetime
@@ -71,7 +71,7 @@ class ClaimQuery(Generic[Leased]):
         )
 
     def claim(self, columns: Mapping[str, Any], **values: Any) -> Leased | None:
-        """Claim the first of the rows for these values: see `claim`."""
+        """Claim the first free row for these parameter values, like the function `claim`."""
         if not clock.is_right():
             return None
         now = timezone.now()
@@ -141,7 +141,7 @@ def kept(row: LeasedWork) -> Iterator[None]:
 
 
 def works_on(user_pk: int) -> bool:
-    """Tell whether this process works on a user, even if it has lost the lease."""
+    """Return whether this process is working on a user, even if it has lost the lease."""
     return any(getattr(row, "user_id", None) == user_pk for row in _keeper.held())
 
 
@@ -153,8 +153,7 @@ class _Keeper:
 
     def __init__(self) -> None:
         self._rows: dict[int, tuple[LeasedWork, float]] = {}
-        # All rows that are worked on, even if their leases are no longer renewed: `_rows` holds
-        # those whose leases are.
+        # All rows that are being worked on; `_rows` has only those whose leases are still renewed.
         self._held: dict[int, LeasedWork] = {}
         self._thread: threading.Thread | None = None
         self._interval = 0.0
@@ -181,7 +180,7 @@ class _Keeper:
             self._held.pop(id(row), None)
 
     def drop_all(self) -> list[LeasedWork]:
-        """Stop renewing all leases; return the rows that were renewed."""
+        """Stop renewing leases; return the rows whose leases were being renewed."""
         with self._changed:
             rows = [row for row, _ in self._rows.values()]
             self._rows.clear()
@@ -227,9 +226,9 @@ def _renew(row: LeasedWork) -> None:
 
 
 def give_back_all() -> int:
-    """Give back all work of this process, which is ending; return how much that was.
+    """Give back all work of this process, which is exiting; return the number of rows.
 
-    The attempts do not count, and later writes of its threads are refused.
+    These attempts do not count, and later writes by the process's threads are refused.
     """
     number = 0
     for row in _keeper.drop_all():
@@ -257,8 +256,9 @@ def fail(
 ) -> None:
     """Give the row back after a failure of the server, to be retried later, and store the error.
 
-    It is not retried before `until`. Attempts are counted at the claim, so that a killed worker
-    counts too; with `counts=False` this attempt is not counted, because the work only has to wait.
+    It is not retried before `until`. Attempts are counted at the claim, so that those of killed
+    workers count, too. With `counts=False` this attempt is not counted, because the work only has
+    to wait.
     """
     again = timezone.now() + _backoff(row)
     _mine(row).update(
@@ -293,7 +293,7 @@ def _duration() -> datetime.timedelta:
 
 
 def _backoff(row: LeasedWork) -> datetime.timedelta:
-    """Return the wait after that many failures in a row: 1 s, 2 s, 4 s … 5 minutes.
+    """Return the wait after `row.attempts` failures in a row: 1 s, 2 s, 4 s … 5 minutes.
 
     For the language model's lane, where each attempt costs money: 30 s, 1 minute, 2 minutes … an
     hour.

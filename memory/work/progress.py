@@ -14,7 +14,7 @@ from memory.models.runs import RunKind, RunStatus
 from memory.models.users import LaneName
 from memory.work import lanes, leases, stuck
 
-# Limits on the pending entries that are counted, and on the runs that are read.
+# The maximum number of pending entries that are counted, and of runs that are read.
 MAX_PENDING = 1000
 MAX_RUNS = 20
 
@@ -32,7 +32,7 @@ class WorkItem:
 class Progress:
     """All work under way for a user, and the pending entries, counted up to `MAX_PENDING`.
 
-    `again_at` is the time at which failed work is retried, if there is any.
+    `again_at` is the time at which failed work will be retried; None if no work has failed.
     """
 
     works: Sequence[WorkItem]
@@ -41,7 +41,7 @@ class Progress:
 
     @property
     def is_working(self) -> bool:
-        """Return whether it is worth checking again in a moment."""
+        """Whether work is under way, so that it is worth checking again in a moment."""
         return bool(self.works)
 
     def in_words(self, now: datetime.datetime) -> str:
@@ -63,7 +63,7 @@ class Progress:
 
 
 def lanes_of(user: MemoryUser) -> Sequence[Lane]:
-    """Return the user's lanes; `is_ready` tells whether a worker could claim the lane now."""
+    """Return the user's lanes; `is_ready` says whether a worker could claim the lane now."""
     now = timezone.now()
     records, structure = (
         Exists(stuck.KINDS[name].work().filter(leases.free(now), pk=OuterRef("pk")))
@@ -74,7 +74,7 @@ def lanes_of(user: MemoryUser) -> Sequence[Lane]:
 
 
 def of_user(user: MemoryUser, own: Sequence[Lane], pending: int | None = None) -> Progress:
-    """Return the work that is under way for the user, or could be; `own` comes from `lanes_of`.
+    """Return the user's work that is under way or could begin now; `own` comes from `lanes_of`.
 
     The pending entries are counted unless their number is given.
     """

@@ -22,7 +22,8 @@ from memory.work.hints import hint, signal_done, wait_done
 
 TASK = "workers.tasks.execute_run"
 ANSWER_TASK = "workers.tasks.answer"
-# While a worker waits for a run, it reads the row this often if no signal comes.
+# A worker that waits for a run reads its row at this interval, in seconds, if no signal arrives;
+# MIN_WAIT_SECONDS is the shortest interval.
 WAIT_SECONDS = 5.0
 MIN_WAIT_SECONDS = 0.2
 
@@ -54,8 +55,8 @@ def queue(
     """Queue a run and, once committed, wake the workers. `instant` defaults to now.
 
     A run of the constraints also schedules the next daily run, which the forecast of its findings
-    may postpone. Raises `usage.Exceeded` if too many requested runs are waiting; `asked_by` names a
-    member of the staff.
+    may postpone. `asked_by` names the member of the staff who requested the run, if one did. Raises
+    `usage.Exceeded` if too many requested runs are waiting.
     """
     now = timezone.now()
     if trigger in ASKED_FOR:
@@ -111,7 +112,7 @@ _TO_EXECUTE = Statement(
 def queue_constraints(user: MemoryUser, checkpoint: Checkpoint) -> None:
     """Queue a run of the constraints on a new version.
 
-    A queued run that has not started moves on to the new version and keeps its place in the queue,
+    A queued run that has not started is moved to the new version and keeps its place in the queue,
     so that a user who writes all the time still gets alerts.
     """
     waiting = Run.objects.filter(
@@ -125,17 +126,17 @@ def queue_constraints(user: MemoryUser, checkpoint: Checkpoint) -> None:
 
 
 def are_waiting() -> bool:
-    """Tell whether a run waits for a sandbox, which other work must yield to."""
+    """Return whether a run is waiting for a sandbox; if so, other work must yield."""
     return waiting().filter(leases.free(timezone.now())).exists()
 
 
 def claim(
     run_id: str, *, host: str = "", take: Callable[..., Run | None] | None = None
 ) -> Run | None:
-    """Claim the run for a host if it waits, nobody holds it, and nothing is being redacted.
+    """Claim the run for a host if it is waiting, nobody holds it, and no redaction is under way.
 
-    It is fetched with its checkpoint and user, with the columns that an execution needs. `take`
-    replaces `leases.claim`.
+    The run is returned with its checkpoint and user, which have the columns that an execution
+    needs. If given, `take` is called instead of `leases.claim`.
     """
     columns = {"status": RunStatus.RUNNING, "started_at": timezone.now(), "host": host}
     if take is None:
@@ -151,7 +152,7 @@ def claim(
 
 
 def close(chosen: QuerySet[Run], why: str) -> None:
-    """Close the unfinished runs, whoever works on them; waiting requests must ask again."""
+    """Close the unfinished runs, even if a worker holds them; waiting requests must ask again."""
     error = {"type": "closed", "message": why, "path": None, "line": None, "infrastructure": True}
     _close(chosen, RunOutcome.SUPERSEDED, error)
 
@@ -216,7 +217,8 @@ def retry(run: Run) -> None:
 def finish(run: Run, result: Result) -> None:
     """Store the run's result and wake those who wait for it; raises LeaseLost.
 
-    Call it in the transaction that writes the run's effects, so that both happen or neither.
+    Call it in the transaction that writes the run's effects, so that either both are stored or
+    neither.
     """
     now = timezone.now()
     leases.write(
@@ -239,7 +241,7 @@ def finish(run: Run, result: Result) -> None:
 
 
 def try_again(chosen: QuerySet[Run]) -> int:
-    """Queue permanently failed runs again, except redacted ones; return how many."""
+    """Queue permanently failed runs again, except redacted ones; return how many were queued."""
     again = chosen.filter(outcome=RunOutcome.ABANDONED).exclude(error__type="redacted")
     return again.update(
         status=RunStatus.QUEUED,
@@ -254,7 +256,7 @@ def try_again(chosen: QuerySet[Run]) -> int:
 
 
 def wait(run: Run, seconds: float) -> None:
-    """Wait in a worker until the run is done, for `seconds` at most, and refresh it.
+    """Wait in a worker until the run is done, for at most `seconds`, and refresh it.
 
     Signals may be lost and Redis may be down, so the row is also read every few seconds.
     """

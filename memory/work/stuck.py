@@ -1,9 +1,9 @@
 """All kinds of work that the workers do, and the stuck work of each kind.
 
-Work *waits* while a worker could take it and none has, is *held* by a worker, *fails* after several
-attempts without success, and is *dead* once it has failed permanently: it is not retried until the
-staff ask for it. Failing work is retried at growing intervals forever, except runs, webhook
-messages, forecasts and backtests, which fail permanently in the end.
+Work is *waiting* while a worker could take it and none has, *held* while a worker has claimed it,
+*failing* after several unsuccessful attempts, and *dead* once it has failed permanently: dead work
+is retried only when the staff ask for it. Failing work is retried forever at growing intervals,
+except runs, webhook messages, forecasts and backtests, which eventually fail permanently.
 """
 
 import datetime
@@ -39,11 +39,12 @@ def _forecasts_again(work: QuerySet[Any]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkKind:
-    """A kind of work: `work` selects all that is to be done, now or later.
+    """A kind of work: `work` selects all work that is to be done, now or later.
 
-    `since` is the column with the time from which it is to be done, "" if there is none. `whose`
-    leads to the user, the workspace or other owner. Work that is not `urgent` yields to other work.
-    `mortal` selects the work that may fail permanently, and `again` retries such work.
+    `since` is the column with the time since which the work is to be done, "" if there is none.
+    `whose` is the field that refers to the owner: the user, the workspace or another row. Work that
+    is not `urgent` yields to other work. `mortal` selects the work that may fail permanently, and
+    `again` retries such work.
     """
 
     name: str
@@ -53,14 +54,14 @@ class WorkKind:
     since: str
     whose: str
     urgent: bool = True
-    # The work that a worker may begin now, unless that is all work that nobody holds.
+    # Selects the work that a worker may begin now; None if that is all work that nobody holds.
     ready: Callable[[], QuerySet[Any]] | None = None
     mortal: Callable[[], QuerySet[Any]] | None = None
     again: Callable[[QuerySet[Any]], int] | None = None
 
     @cached_property
     def model(self) -> type[LeasedWork]:
-        """The model of its rows."""
+        """The model of the work's rows."""
         model: type[LeasedWork] = self.work().model
         return model
 
@@ -227,8 +228,8 @@ STANDINGS = {
 class WorkStatus:
     """The status of a kind of work: how much of it is waiting, held, failing and dead.
 
-    `oldest` is the longest wait in seconds since a worker could have begun, `longest` the longest
-    hold.
+    `oldest` is the longest time in seconds for which waiting work could have been begun, `longest`
+    the longest time for which a worker has held work.
     """
 
     kind: WorkKind
@@ -249,7 +250,7 @@ def standings(kinds: Iterable[WorkKind] | None = None) -> Iterator[WorkStatus]:
     counts = [
         rows.order_by()
         .values(of=Value(kind.name), how=Value(how))
-        # Work that is backing off does not wait for a worker.
+        # Work that is backing off is not waiting for a worker.
         .annotate(number=Count("pk"), began=Min(Greatest(kind.since or "run_after", "run_after")))
         for kind in kinds
         for how, rows in by_standing(kind, now).items()
@@ -290,10 +291,10 @@ def _seconds(since: datetime.datetime | None, now: datetime.datetime) -> float:
 
 @dataclass(frozen=True)
 class Stuck:
-    """A piece of work that fails or is dead.
+    """A piece of work that is failing or dead.
 
-    `since` is when it was requested, or when it failed permanently; `again_at` is when it is
-    retried, None if it is dead.
+    `since` is when it was requested or, if it is dead, when it failed permanently; `again_at` is
+    when it will be retried, None if it is dead.
     """
 
     kind: WorkKind
@@ -330,7 +331,7 @@ def _stuck(kind: WorkKind, row: Any, *, is_dead: bool) -> Stuck:
 
 
 def try_again(kind: WorkKind, keys: Collection[Any]) -> int:
-    """Retry these pieces of work now, dead or not; return how many there are.
+    """Retry these pieces of work now, whether failing or dead; return how many are retried.
 
     Work that was settled or redacted meanwhile is left as it is.
     """
@@ -345,7 +346,7 @@ def try_again(kind: WorkKind, keys: Collection[Any]) -> int:
 
 
 def dismiss(kind: WorkKind, keys: Collection[Any]) -> int:
-    """Mark these pieces of dead work as seen to, without a retry; return how many there were."""
+    """Mark these pieces of dead work as dealt with, without a retry; return how many there were."""
     if kind.mortal is None:
         return 0
     return kind.dead().filter(pk__in=keys).update(dead_since=None)

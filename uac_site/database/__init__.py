@@ -1,1 +1,1 @@
-"""Django's backend for PostgreSQL, which detects a closed connection by itself."""
+"""Django's PostgreSQL backend, extended to detect a closed connection without a query."""

@@ -6,14 +6,14 @@ from django.db.backends.postgresql import base
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Django's wrapper, but it tests a kept connection without asking the database."""
+    """Django's wrapper, except that it tests a kept connection without a query."""
 
     def is_usable(self) -> bool:
         """Return whether the connection can be used.
 
         A server that restarts or ends a session closes its socket, which is visible here. Django
-        would send a statement instead, which costs every request and task a round trip; here it is
-        sent only if unexpected data has arrived.
+        would send a statement instead, which costs every request and task a round trip; here a
+        statement is sent only if unexpected data has arrived.
         """
         if self.connection is None or self.connection.closed:
             return False  # a statement found that the session had ended: no socket is left

@@ -84,7 +84,7 @@ def main() -> int:
 
 @contextmanager
 def _language_model(screen: Screen) -> Iterator[dict[str, str]]:
-    """Yield the variables that select a language model: the environment's own, or recordings."""
+    """Yield the variables that select the environment's language model, or else the recordings."""
     # Entries are processed immediately: the demo does not save calls by waiting.
     at_once = {"UAC_STRUCTURE_ENTRIES": os.environ.get("UAC_STRUCTURE_ENTRIES", "1")}
     if name := os.environ.get("UAC_LLM_MODEL") or os.environ.get("UAC_LLM_MODEL_FILE"):

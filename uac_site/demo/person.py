@@ -15,8 +15,8 @@ NAME = "Maya Lindqvist"
 USER_ID = "maya.lindqvist"
 TIME_ZONE = "Europe/Berlin"
 PROJECT = Path(__file__).parent / "project"
-# Sessions of the two conversations. Their results without a real language model are recorded
-# (`recorded_model`).
+# Session ids of the two conversations. Without a real language model, the answers to them are
+# replayed from recordings (`recorded_model`).
 LEASE = "pottery-lease"
 WORKSHOP = "pottery-workshop"
 
@@ -54,7 +54,8 @@ class Question:
 class Recall:
     """A question worded differently from the entry that answers it.
 
-    `begins` is the beginning of that entry: class and key of a typed record, the text of a message.
+    `begins` is the beginning of that entry: class and key of a typed record, or the text of a
+    message.
     """
 
     text: str
@@ -101,7 +102,7 @@ def constraints() -> list[Constraint]:
 
 
 def life(loaded_on: datetime.date) -> Life:
-    """Return the life of the half year before `loaded_on`."""
+    """Return the person's log for the half year before `loaded_on`."""
     months = sorted(
         [*_health(loaded_on), *_travel(loaded_on), *_finance(loaded_on), *_messages(loaded_on)],
         key=lambda entry: str(entry["occurred_at"]),

@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parent / "recordings"
 LIMIT = "the demo's recorded model knows only the demo's messages"
 UNKNOWN = f"{LIMIT}; set UAC_LLM_MODEL and UAC_LLM_API_KEY for a real one. It does not know: "
 
-# Lines before the entries in a question; an entry begins as in `workers.authoring.prompts.entry`.
+# The line before the entries in a question; `workers.authoring.prompts.entry` writes an entry.
 _QUESTION = re.compile(r"^(?:Messages to remember|Entries to bring into it):$", re.MULTILINE)
 _ENTRY = re.compile(r"^\[(\d+)\] \(\w+, (\d{4}-\d\d-\d\d) [^)]*\) (.*)$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{(date|day|seq|file):([^{}]+)\}")
@@ -45,7 +45,7 @@ class Recording:
     messages: Sequence[str]
     # Each with `text` and `sources`.
     facts: Sequence[Mapping[str, Any]]
-    # The tool calls of each answer except the last one, which finishes.
+    # The tool calls of each answer except the last one, which only finishes the work.
     work: Sequence[Sequence[Mapping[str, Any]]]
 
 
@@ -163,7 +163,7 @@ def _matching(
 
 
 def _filled(value: Any, entries: Sequence[Shown]) -> Any:
-    """Fill in the placeholders; a text that is a single number becomes that number."""
+    """Fill in the placeholders; a text that is a single `seq` placeholder becomes a number."""
     match value:
         case str():
             if (whole := _PLACEHOLDER.fullmatch(value)) and whole[1] == "seq":

@@ -18,7 +18,7 @@ _PATIENCE_SECONDS = 240
 # A real model takes longer, and answers more than once.
 _MODEL_PATIENCE_SECONDS = 600
 _USER = f"users/{person.USER_ID}/"
-# The expected hit must be among this many.
+# The expected hit must be among this many hits.
 RECALLED = 5
 
 
@@ -310,9 +310,10 @@ class Story:
         return {person.LEASE, person.WORKSHOP} <= {entry["session_id"] for entry in entries}
 
     def _compare_alerts(self, *, alone: bool) -> None:
-        """Show the alerts and compare them; `alone` if nobody else can have changed them.
+        """Show the alerts and compare them with the expected ones.
 
-        A visitor may have added rules, or acknowledged or resolved alerts: that is not a problem.
+        `alone` is set if nobody else can have changed them. Otherwise a visitor may have added
+        rules, or acknowledged or resolved alerts, which is not a problem.
         """
         self.screen.stage("All alerts that are not resolved")
         today = datetime.datetime.now(ZoneInfo(person.TIME_ZONE)).date()
@@ -365,7 +366,10 @@ class Story:
             self.screen.line("(its answers are recordings; tokens are estimated from their length)")
 
     def _ask(self, life: person.Life, *, alone: bool) -> None:
-        """Ask, and compare with the demo's own entries; `alone` if the log has no others."""
+        """Ask the questions, and compare the answers with those computed from the demo's entries.
+
+        `alone` is set if the log has no other entries.
+        """
         self.screen.stage("Three questions, answered by running Python over the state")
         for question in person.questions(life):
             self.screen.line(question.text)
@@ -399,7 +403,7 @@ class Story:
             self.screen.line("")
 
     def _recall(self, *, alone: bool) -> None:
-        """Search with words that the entries lack; `alone` if all entries are the demo's."""
+        """Search with words that the entries lack; `alone` is set if all entries are the demo's."""
         self.screen.stage("Three searches, by meaning: no word of the question is in the answer")
         for one in person.recalled():
             answer = self.client.call(

@@ -69,9 +69,10 @@ def give_to_service_user(path: Path) -> None:
 
 
 def reachable_program(program: Path, tree: Path) -> Path:
-    """Return `program`, or its copy if the services' user cannot run it where it is.
+    """Return `program`, or a copy of it if the services' user cannot run it where it is.
 
-    `tree` is the folder above it that holds everything it needs; all of it is copied.
+    `tree` is the folder above the program that contains everything it needs; the whole folder is
+    copied.
     """
     user = service_user()
     if user is None or _can_enter(user, program.parent):
@@ -163,7 +164,7 @@ def _nearest_existing(path: Path) -> Path:
 
 
 def _can_enter(user: str, folder: Path) -> bool:
-    """Return whether entering is allowed, by trying: permissions are more than mode bits."""
+    """Return whether the user may enter, by trying it: permissions are more than mode bits."""
     attempt = subprocess.run(  # noqa: S603  # nosec B603 # our own program
         ["/bin/sh", "-c", 'cd -- "$1"', "sh", str(folder)],
         user=user,

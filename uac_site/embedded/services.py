@@ -43,10 +43,10 @@ def running_services(
 ) -> Iterator[Services]:
     """Run PostgreSQL and Redis until the context ends; then stop them.
 
-    With `data_folder`, a later start finds the data again; without it, the data is deleted.
-    `durable=False` trades safety against a power cut for speed. Call this from the main thread.
-    Raises AlreadyRunning if another supervisor uses the folder, ProcessFailed if a service does not
-    start.
+    If `data_folder` is given, a later start finds the data again; otherwise the data is deleted at
+    the end. `durable=False` gains speed, but a power cut may then destroy the data. Call this from
+    the main thread. Raises AlreadyRunning if another supervisor uses the folder, ProcessFailed if a
+    service does not start.
     """
     with ExitStack() as stack:
         if data_folder is None:

@@ -18,9 +18,9 @@ from uac_site.embedded.services import Services, running_services
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
-# Calls of language models wait for the network, so there may be more of them than processors.
+# Calls to language models wait for the network, so there may be more threads than processors.
 LLM_THREADS = 8
-# Webhooks wait, too, and one that hangs must leave threads for the rest.
+# Webhook calls also wait for the network, and one that hangs must leave threads for the others.
 DEFAULT_THREADS = 8
 
 
@@ -28,9 +28,9 @@ DEFAULT_THREADS = 8
 class System:
     """A running server.
 
-    `environment` is what a further process needs in order to be part of it. `processes` holds, by
-    name and in the order of their start: postgres, redis, web, mcp, sandbox-1 ..., llm-1 ...,
-    default-1 ..., beat, beat-2 ...
+    `environment` contains the variables that a further process needs to become part of the server.
+    `processes` maps names to processes, in the order in which they were started: postgres, redis,
+    web, mcp, sandbox-1 ..., llm-1 ..., default-1 ..., beat, beat-2 ...
     """
 
     services: Services
@@ -66,7 +66,7 @@ class System:
         return finished.stdout
 
     def start(self, *names: str) -> None:
-        """Start processes that were stopped or killed, side by side; wait until all are ready."""
+        """Start processes that were stopped or killed, in parallel; wait until all are ready."""
         for name in names:
             self.processes[name].launch()
         for name in names:
@@ -105,13 +105,12 @@ def running_system(
     """Run a whole server until the context ends; then stop it in reverse order.
 
     Without `data_folder` its data is deleted afterwards. `web_port` is the first port to try (0:
-    any); with `mcp` the process for agents takes a later port. `environment` adds to or replaces
-    the processes' variables, `environment_of` those of individual processes, by name;
+    any); if `mcp` is set, the process for agents takes a later port. `environment` adds to or
+    replaces the processes' variables, `environment_of` those of individual processes, by name;
     UAC_METRICS_PORT is for the first worker, and the other processes take the ports after it.
     `report` is called at each stage. SIGTERM and SIGHUP end the context as SystemExit, unless they
-    already have another handler.
-    Raises AlreadyRunning if another supervisor uses the folder, ProcessFailed with the end of the
-    log if a process does not become ready.
+    already have another handler. Raises AlreadyRunning if another supervisor uses the folder,
+    ProcessFailed with the end of the log if a process does not become ready.
     """
     with ExitStack() as stack:
         stack.enter_context(_signals_as_exit())
@@ -145,7 +144,7 @@ def running_system(
 
 
 def _make_system(services: Services, port: int, environment: Mapping[str, str]) -> System:
-    """Return the system, in which only the services are running yet."""
+    """Return the system, in which only the services are running so far."""
     return System(
         services=services,
         environment={
@@ -164,9 +163,9 @@ def _make_system(services: Services, port: int, environment: Mapping[str, str]) 
 def _worker_commands(
     sandbox_workers: int, llm_workers: int, default_workers: int
 ) -> dict[str, list[str]]:
-    """Return the command of each worker by its name."""
-    # Sandboxes compute: running more of them at a time than there are processors would only starve
-    # the web process. There is one thread more than that, since some threads do no long work
+    """Return worker name → command."""
+    # Sandboxes are CPU-bound: running more of them at a time than there are processors would only
+    # starve the web process. There is one extra thread, since some threads do no long work
     # (workers/service/turns.py).
     sandbox_threads = 1 + max(1, (os.cpu_count() or 1) // max(1, sandbox_workers))
     return {
@@ -181,7 +180,7 @@ def _worker_commands(
 
 
 def _beat_commands(beats: int, data_folder: Path) -> dict[str, list[str]]:
-    """Return the command of each beat by its name."""
+    """Return beat name → command."""
     names = ["beat" if number == 1 else f"beat-{number}" for number in range(1, beats + 1)]
     return {name: _beat(data_folder / f"{name}-schedule") for name in names}
 
@@ -192,7 +191,7 @@ def _make_processes(
     ports: Mapping[str, int],
     environment_of: Mapping[str, Mapping[str, str]],
 ) -> dict[str, ManagedProcess]:
-    """Return a process for each command, not started yet; those with a port answer on it."""
+    """Return a process for each command, not yet started; one with a port answers when ready."""
     variables = {**os.environ, **system.environment}
     metrics = _metrics_ports(commands, int(variables.get("UAC_METRICS_PORT") or 0))
     return {
@@ -241,7 +240,7 @@ def _worker(name: str, queue: str, pool: str, concurrency: int) -> list[str]:
         *("--pool", pool),
         *("--concurrency", str(concurrency)),
         *("--hostname", f"{name}@%h"),
-        # Workers send each other no messages, but would wait a second for them.
+        # Workers send each other no messages, but would wait a second for them at their start.
         *("--without-gossip", "--without-mingle"),
         *("--loglevel", "INFO"),
     ]

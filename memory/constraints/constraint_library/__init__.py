@@ -1,4 +1,4 @@
-"""The library of constraints to start from, as text: the server does not import them.
+"""The library of ready-made constraints, as text: the server does not import them.
 
 Each is `<name>.py`, with its tests in `test_<name>.py`.
 """
@@ -22,7 +22,7 @@ class LibraryConstraint:
 
     @property
     def doc(self) -> str:
-        """The constraint's docstring: its alerts, its needs, and its limits."""
+        """The constraint's docstring: what it alerts about, what it needs, and its limits."""
         return ast.get_docstring(parse_python(self.source)) or ""
 
     @property

@@ -52,7 +52,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print one line: the workspace, and the key's text, which is shown only here."""
+        """Print one line: the workspace, and the key's text, which is shown only this once."""
         try:
             workspace = Workspace.objects.get(name=options["workspace"])
         except Workspace.DoesNotExist:

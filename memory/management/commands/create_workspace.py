@@ -31,7 +31,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print one line: the workspace, and the key's text, which is shown only here."""
+        """Print one line: the workspace, and the key's text, which is shown only this once."""
         workspace, _ = Workspace.objects.get_or_create(name=options["name"])
         scopes = [Scope(scope) for scope in options["scope"] or (Scope.READ, Scope.WRITE)]
         _, text = create_key(workspace, options["key_name"], scopes)

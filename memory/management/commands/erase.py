@@ -48,7 +48,7 @@ class Command(BaseCommand):
 
 
 def _listed(line: str) -> uuid.UUID | None:
-    """Return the user that a line names, None if it names none."""
+    """Return the id of the user that a line names; None if it names no user."""
     try:
         return uuid.UUID(json.loads(line)["erased_user"])
     except (ValueError, TypeError, KeyError, AttributeError):

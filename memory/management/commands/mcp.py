@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 
 class Command(BaseCommand):
-    """Serves MCP by calling the API of a server with a key; it needs no other access."""
+    """Serves MCP by calling a server's API with a key; it needs no other access."""
 
     help = "Run an MCP server on standard input and output, with the tools of a UaC server."
     requires_system_checks = []

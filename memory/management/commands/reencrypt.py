@@ -1,4 +1,4 @@
-"""`manage.py reencrypt`: encrypt everything with the newest key, to retire older ones."""
+"""`manage.py reencrypt`: re-encrypt everything with the newest key, to retire older keys."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ ENCRYPTED: dict[type[Workspace] | type[LlmCall] | type[WebhookEndpoint], tuple[s
 
 
 class Command(BaseCommand):
-    """Encrypts again, row by row, on a running server; it may be stopped and run again."""
+    """Re-encrypts data row by row, on a running server; it may be stopped and run again."""
 
     help = (
         "Re-encrypt all encrypted data with the first key of UAC_ENCRYPTION_KEYS."
@@ -37,7 +37,7 @@ class Command(BaseCommand):
                         failed += 1
                         self.stderr.write(f"{model.__name__} {pk}, {column}: {error}")
                         continue
-                    # Skip a row that somebody has written meanwhile: that used the first key.
+                    # Skip a row that was written meanwhile: that write used the first key.
                     unchanged = model._default_manager.filter(**{"pk": pk, column: token})
                     done += unchanged.update(**{column: renewed})
         self.stdout.write(f"{done} re-encrypted, {failed} not decrypted")

@@ -14,7 +14,7 @@ from memory.database.snapshots import snapshot
 from memory.models import MemoryUser, Workspace
 from memory.operations.verification import Discrepancy, problems, workspace_problems
 
-# Exit statuses: problems were found; the data could not be verified.
+# Exit statuses: problems were found, or the data could not be verified.
 PROBLEMS, NOT_VERIFIED = 1, 2
 # The interval in seconds at which progress is shown on a terminal.
 PROGRESS_SECONDS = 5.0
@@ -100,7 +100,7 @@ class Command(BaseCommand):
 
 
 class _Progress:
-    """Shows the progress now and then, on a terminal."""
+    """Shows the progress at intervals, on a terminal."""
 
     def __init__(self, write: Callable[[str], object], users: int) -> None:
         self._write, self._users = write, users

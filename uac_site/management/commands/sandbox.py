@@ -1,4 +1,4 @@
-"""`manage.py sandbox doctor`: verify that sandboxes work and are safe here, or what to fix."""
+"""`manage.py sandbox doctor`: verify that sandboxes work and are safe here, or say what to fix."""
 
 import json
 from argparse import ArgumentParser
@@ -14,7 +14,7 @@ class Command(BaseCommand):
     """Verifies every guarantee of the sandbox on this machine."""
 
     help = "doctor: verify every guarantee of the Docker sandbox on this machine; exit 1 on failure"
-    # This command is run when something is wrong, so it must not depend on the checks.
+    # This command is run when something is wrong, so it must not depend on the system checks.
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
