@@ -40,7 +40,7 @@ def check_answer(item: str, answer: dict[str, Any], check: Check) -> None:
 def anything(item: str, result: Any) -> None:
     """Accept any result: the host checks it.
 
-    This is for work that runs before any user code, or that runs nothing else.
+    This is for work that runs before any user code, or that is the only work of its request.
     """
 
 
@@ -61,7 +61,7 @@ def check_evaluation(item: str, result: Any) -> None:
 
 
 def check_constraint(item: str, result: Any) -> None:
-    """Expect the alerts of a constraint, and nothing that could pass for another's."""
+    """Expect the alerts of a constraint, and nothing that could pass for another constraint's."""
     _expect(
         _has(result, alerts=list, left_out=int, takes_now=bool, seconds=float) and len(result) == 4,
         "no alerts",
@@ -103,7 +103,7 @@ def check_forecast(item: str, result: Any) -> None:
 
 
 def check_tests(item: str, result: Any) -> None:
-    """Expect results of this file's tests only."""
+    """Expect results only for tests in the file that the item names."""
     _expect(isinstance(result, list), "no tests")
     for test in result:
         _expect(_has(test, name=str) and test["name"].startswith(f"{item}::"), "no test of it")

@@ -20,7 +20,7 @@ from .processes import PR_SET_PDEATHSIG, prctl
 from .uac import protocol
 from .values import AlertLimitError, ResultLimitError, size
 
-LOAD = "<load>"  # the item of the work that loads files; no item of the user's has this name
+LOAD = "<load>"  # the item name of the work that loads files; no user item has this name
 RESULT_DESCRIPTOR = 3
 # Descriptors that are closed before user code runs.
 WORK_DESCRIPTOR = 4
@@ -32,7 +32,8 @@ RESULT_SLACK = 64 * 1024  # for the frame around the value
 CHILD_FAILED = 70
 CHILD_OUT_OF_MEMORY = 71
 
-# Standard output of user code; created once, since every page a child touches first costs time.
+# Standard output of user code. Created once, since each page that a child is the first to touch
+# costs time.
 STDOUT = io.TextIOWrapper(
     io.FileIO(1, "w", closefd=False), encoding="utf-8", errors="backslashreplace"
 )
@@ -84,7 +85,7 @@ class Child:
             os.close(descriptor)
 
     def close_inputs(self) -> None:
-        """Close the ends that are no longer needed once it has begun."""
+        """Close the ends that are no longer needed once the child has begun its work."""
         for descriptor in (self.work, self.requests):
             os.close(descriptor)
 
@@ -109,17 +110,17 @@ class Performer(Protocol):
         ...
 
     def user_files(self, item: str) -> Container[str]:
-        """Return the names of the user code files that may appear in errors of that item."""
+        """Return the names of the user code files that may appear in an item's errors."""
         ...
 
 
 def fork(performer: Performer, host: int) -> Child:
     """Fork a child that prepares itself, waits for work and answers each piece with a line.
 
-    It waits either for the host's next request, which it passes on unchanged before it begins, or
-    for a frame {"works", "limits", "rehearsal"} from this process. Each piece of work has an
-    "item", which names it in errors. The child stops early when one piece has changed what the next
-    would find.
+    It waits either for the host's next request, which it passes on to this process unchanged before
+    it begins, or for a frame {"works", "limits", "rehearsal"} from this process. Each piece of work
+    has an "item", which names it in errors. The child stops early if one piece has changed what the
+    next one would find.
     """
     pipes = [os.pipe() for _ in range(4)]
     (work, work_write), (requests_read, requests), (results_read, results), *_ = pipes
@@ -132,7 +133,7 @@ def fork(performer: Performer, host: int) -> Child:
             performer.make_ready()
             _serve(performer)
             os._exit(0)
-        except MemoryError:  # not even enough memory is left to report it
+        except MemoryError:  # there is not even enough memory left to report it
             os._exit(CHILD_OUT_OF_MEMORY)
         finally:
             os._exit(CHILD_FAILED)

@@ -5,7 +5,7 @@ same reason, a moment without a time zone is in UTC wherever this runs.
 
 The static policy refuses both where it sees them. Code that the policy overlooks fails here, with
 the same advice, instead of giving a result that nobody can repeat. Like the policy, this is not a
-security boundary: it can be bypassed, but only within a sandbox, which is such a boundary.
+security boundary: it can be bypassed, but only within a sandbox, which is one.
 """
 
 import ctypes
@@ -20,8 +20,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
-# Functions of the module `time` that always read a clock, and functions that read it unless they
-# are given a moment, with the number of arguments at which they have one.
+# Functions of the module `time` that always read a clock, and those that read it unless a moment is
+# passed to them, with the position of that argument.
 CLOCKS = ["time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime"]
 CLOCKS += [f"{name}_ns" for name in CLOCKS]
 WITH_A_MOMENT = {"asctime": 1, "ctime": 1, "gmtime": 1, "localtime": 1, "strftime": 2}
@@ -38,8 +38,8 @@ class ChanceError(RuntimeError):
 def prepare() -> None:
     """Make clocks raise ClockError, and sources of randomness ChanceError, from now on.
 
-    Modules that imported `time` before keep the original. Random numbers without a seed of their
-    own are drawn with the same seed in every sandbox. The local time zone becomes UTC.
+    Modules that have already imported `time` keep the original. Unseeded random numbers are drawn
+    with the same seed in every sandbox. The local time zone becomes UTC.
     """
     os.environ["TZ"] = "UTC0"
     time.tzset()
@@ -57,7 +57,7 @@ def prepare() -> None:
 
 
 def start_again() -> None:
-    """Reset random numbers and decimal arithmetic to their state at the beginning."""
+    """Reset random numbers and decimal arithmetic to their initial state."""
     _real_seed(_chance, 0)
     for name in ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "traps", "flags"):
         setattr(decimal.DefaultContext, name, getattr(_arithmetic, name))
@@ -126,7 +126,8 @@ def _draw_from(generator: random.Random) -> None:
 def _replace(kind: type, name: str, value: object) -> None:
     """Set an attribute of a class written in C, without replacing the class.
 
-    Objects made by C code would not belong to a subclass or a stand-in, and isinstance would fail.
+    Objects created by C code would not be instances of a subclass or a stand-in, so isinstance
+    would fail.
     """
     (attributes,) = gc.get_referents(kind.__dict__)
     attributes[name] = value

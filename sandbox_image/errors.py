@@ -21,7 +21,8 @@ MAX_TRACEBACK = 4_000
 _NO_ORDER = re.compile(
     r"'\S{1,2}' not supported between instances of '([\w.]{1,100})' and '([\w.]{1,100})'"
 )
-# How to write a text so that it compares with a value, by the value's type in this message.
+# What to write instead of a text when comparing with a value, keyed by the value's type as this
+# message names it.
 _WRITTEN_AS = {
     "datetime.date": "a date, such as date(2027, 1, 1)",
     "datetime.datetime": "a moment, such as datetime.datetime(2027, 1, 1, 12, 0)",
@@ -36,8 +37,8 @@ _WRITTEN_AS = {
 def describe(error: BaseException, user_files: Container[str]) -> dict[str, Any]:
     """Return an exception as the protocol's error object; user code cannot make it raise.
 
-    `user_files` are the file names of the user's code. `path` and `line` are those of the innermost
-    frame in them, or where a SyntaxError was found.
+    `user_files` are the file names of the user's code. `path` and `line` locate the innermost frame
+    in these files, or the place of a SyntaxError.
     """
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in user_files
@@ -48,7 +49,7 @@ def describe(error: BaseException, user_files: Container[str]) -> dict[str, Any]
     if isinstance(error, NotAValueError) and path is None and error.line is not None:
         path, line = QUERY, error.line
     if type(line) is not int or not 0 <= line <= protocol.MAX_INTEGER:
-        line = None  # a SyntaxError raised by the user may contain anything
+        line = None  # a SyntaxError raised by user code may contain anything
     message = _message(error)
     if not message and isinstance(error, AssertionError) and frames:
         message = protocol.storable(frames[-1].line or "")  # the asserted expression
@@ -76,7 +77,7 @@ def _message(error: BaseException) -> str:
 def _known_names(error: BaseException) -> str:
     """Return advice for an unknown name: the nearest known names, then the others.
 
-    Most failing names are guesses, and whoever guessed cannot see the known names.
+    Most failing names are guesses, and whoever guessed had no list of the known names.
     """
     try:
         wanted: Any = getattr(error, "name", None)
@@ -102,9 +103,10 @@ def _known_names(error: BaseException) -> str:
 
 
 def _comparison_fix(error: BaseException, message: str) -> str:
-    """Return what to write when two types cannot be ordered: a text is never a date or number.
+    """Return what to write when two types cannot be compared, such as a text and a date.
 
-    Python's message names only the types, and in JSON a state's values look like texts.
+    Python's message names only the types, and in JSON the dates and numbers of a state may look
+    like texts.
     """
     if type(error) is not TypeError:
         return ""
@@ -122,7 +124,7 @@ def _comparison_fix(error: BaseException, message: str) -> str:
 
 
 def _attributes(owner: object) -> tuple[str, set[str]]:
-    """Return what lacks the attribute, and the attributes that it has.
+    """Return a description of the object that lacks the attribute, and the attributes it has.
 
     Only attributes that the user's project defines are returned.
     """

@@ -123,7 +123,7 @@ class Evaluation:
         self._names: dict[str, Any] | None = None
         self._traces: Traces | None = None
         self._placed: dict[int, tuple[str, str]] | None = None
-        self._referred: dict[int, Record] = {}  # records that references have led to
+        self._referred: dict[int, Record] = {}  # records found through references
         self._meant: Meanings | None = None
         self._singles: set[Place] = set()
         records.resolve_references_with(self._records_with_key)
@@ -139,7 +139,7 @@ class Evaluation:
             self.shares_processes()
 
     def shares_processes(self) -> bool:
-        """Return whether constraints may share a process: changes they leave are then detected."""
+        """Return whether constraints may share a process: whether all changes would be detected."""
         if self._traces is None:
             try:
                 modules = [self.project.module(file.path) for file in self.project.in_domains()]
@@ -158,7 +158,7 @@ class Evaluation:
         return self._traces is not None and self._traces.complete and not self._traces.left()
 
     def rehearse(self, instant: Instant, limits: Limits) -> list[Any]:
-        """Do what most evaluations do, with the first records."""
+        """Do what most evaluations do, using only the first records."""
         found = list(itertools.islice(itertools.chain(*self._index().values()), REHEARSED_RECORDS))
         gc.get_referents(*found)
         for path in selected(self.project.files, "constraints", None):
@@ -172,7 +172,7 @@ class Evaluation:
         return [self.evaluate("[date(2026, 1, 1), 1.5, 'text']", instant, limits), alerts]
 
     def evaluate(self, code: str, instant: Instant, limits: Limits) -> dict[str, Any]:
-        """Return the value of an expression, or of a block's last statement if that is one."""
+        """Return the value of the code's last statement, if that is an expression."""
         reckoning.live_in(instant.time_zone)
         remember_source(QUERY, code)
         tree = ast.parse(code, QUERY)
@@ -235,7 +235,7 @@ class Evaluation:
         }
 
     def _named(self, records: Iterable[Record]) -> list[dict[str, Any]]:
-        """Return the records' keys and sources by class and collection; each may have many."""
+        """Return the records' keys and sources, grouped by class and collection."""
         columns: dict[tuple[str, str, str], tuple[list[str], list[list[int]]]] = {}
         for one in records:
             # The code may have changed it so that it is no longer a valid record.
@@ -306,7 +306,7 @@ class Evaluation:
         def call(today: Any, now: Any) -> Sequence[Alert]:
             nonlocal module, given
             determinism.start_again()
-            if not own.complete:  # state that the module keeps between calls cannot be seen
+            if not own.complete:  # the module may keep state between calls, undetected
                 del sys.modules[module.__name__]
                 module = self.project.module(path)
             if bound:
@@ -369,7 +369,7 @@ class Evaluation:
         return results
 
     def dump(self, paths: Sequence[str] | None, limits: Limits) -> dict[str, Any]:
-        """Return the record counts, and the records that some files contribute."""
+        """Return the record counts, and the records in the files at `paths` (None: all state)."""
         counts = {
             domain: {name: len(found) for name, found in self._state(module).items()}
             for domain, module in self._state_modules()
@@ -446,7 +446,7 @@ class Evaluation:
         return self._names
 
     def _meanings(self) -> Meanings:
-        """Return what the names in a query mean in the state."""
+        """Return the collections of the state that the names in a query stand for."""
         if self._meant is None:
             domains: dict[str, dict[str, list[Place]]] = {}
             collections: dict[str, list[Place]] = {}
@@ -479,7 +479,7 @@ class Evaluation:
         return self._by_key
 
     def _places(self) -> dict[int, tuple[str, str]]:
-        """Return the domain and the collection of every record, by its id."""
+        """Return the domain and collection of every record, keyed by the record's `id()`."""
         if self._placed is None:
             self._placed = {}
             for domain, module in self._state_modules():
@@ -524,12 +524,12 @@ def takes_now(module: ModuleType) -> bool:
     """Return whether the check of a constraint takes the moment, and not only the day."""
     code = getattr(getattr(module, "check", None), "__code__", None)
     if not isinstance(code, CodeType):
-        return True  # `call_check` will report it
+        return True  # `call_check` will report that there is no valid check
     return "now" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def _gravest(alerts: Sequence[Alert]) -> list[dict[str, Any]]:
-    """Return a few of too many alerts, most severe first.
+    """Return a few of a constraint's too many alerts, most severe first.
 
     They have the form that answers use, but no evidence.
     """

@@ -1,9 +1,9 @@
 """Forecast the findings of one constraint over the coming days, if only the clock changes.
 
-A constraint that takes the day or the moment gets one that records how it is used (see
-`tracing.py`), and is called again only when its answers could have changed. Where the use cannot be
-recorded, every day or every minute is tried. The result tells when the findings change, never their
-wording.
+A constraint that takes the day or the moment is given a traced one, which records how it is used
+(see `tracing.py`), and is called again only when its answers could have changed. If the use cannot
+be recorded, the constraint is called for every day or every minute. The result tells when the
+findings change, never their wording.
 """
 
 import binascii
@@ -19,11 +19,11 @@ from .tracing import Day, Moment
 from .uac import protocol
 from .uac.alerts import Alert, TooManyAlertsError
 
-# Maximum number of calls to a constraint: more than a year has days or a day has minutes.
+# Maximum number of calls to a constraint: more than there are days in a year or minutes in a day.
 MAX_CALLS = 2000
 MAX_CHANGES = 1000
 MAX_ERROR = 200
-# After this many consecutive looks less than a second apart, the next one is at the next minute.
+# After this many consecutive looks less than a second apart, the next look is at the next minute.
 MAX_HURRIED = 20
 SECOND = 1_000_000
 # After MAX_DAILY consecutive looks a day apart, the constraint is called with plain days for
@@ -59,7 +59,7 @@ class Horizon:
 
 @dataclass
 class Timeline:
-    """The changes in a constraint's findings, known up to `until`, or for ever if it is None."""
+    """The changes in a constraint's findings, known up to `until`, or forever if that is None."""
 
     findings: list[Told] = field(default_factory=list)
     changes: list[dict[str, Any]] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Timeline:
 
 
 class Forecaster:
-    """Calls one constraint again and again."""
+    """Calls one constraint as often as its forecast requires."""
 
     def __init__(
         self,
@@ -167,8 +167,8 @@ class Forecaster:
     ) -> None:
         """Call the constraint, and note any change in its findings.
 
-        Afterwards `clock` tells when to look again: with `follows`, when an answer could change,
-        otherwise after `step`.
+        Afterwards `clock` tells when to look again: when an answer could change if `follows` is
+        set, otherwise after `step`.
         """
         timeline = self._timeline
         if follows:
@@ -223,7 +223,7 @@ class Forecaster:
 
 def wording_of(message: str) -> str:
     """Return a hash of a wording, for findings that only their wording identifies."""
-    # No cryptography: it would take 4 MB in every sandbox.
+    # Not a cryptographic hash: the library for it would take 4 MB in every sandbox.
     text = message.encode("utf-8", "replace")
     return f"{binascii.crc32(text):08x}{binascii.crc32(text[::-1]):08x}"
 

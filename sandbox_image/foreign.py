@@ -1,8 +1,8 @@
 """Execute foreign projects as they are, and read out their typed objects.
 
-Everything here runs in a forked child that ends afterwards. The files are on no disk: only this
-process sees them, below `ROOT`, whichever way it looks them up. Foreign code may ask for the time
-and for random numbers: it gets the moment of the run, and the same numbers every time.
+Everything here runs in a forked child that ends afterwards. The files are not on disk: only this
+process sees them, below `ROOT`, however it accesses them. Foreign code may ask for the time and for
+random numbers: it gets the moment of the run, and the same numbers every time.
 """
 
 import dataclasses
@@ -25,14 +25,15 @@ from .loader import BadRequestError
 from .uac import protocol
 from .values import NotAValueError, ResultLimitError
 
-# Modules that such projects may import late; a confined process can no longer find library files.
+# Modules that foreign projects may import late, when a confined process can no longer find library
+# files.
 NEEDED = (importlib, io, machinery, util, uuid)
 
 
 def perform(work: dict[str, Any]) -> dict[str, Any]:
     """Read the typed objects of the files, or run one foreign constraint.
 
-    An error of the code is returned with the path and line in these files.
+    An error in the code is returned with its path and line in these files.
     """
     files: dict[str, str] = work["files"]
     now = datetime.datetime.fromisoformat(work["now"]).astimezone(ZoneInfo(work["time_zone"]))
@@ -90,7 +91,7 @@ def _argument(parameter: inspect.Parameter, now: datetime.datetime) -> object:
 
 
 def _alert(value: object) -> dict[str, Any]:
-    """Return an alert as an object of texts, whatever names its author gave them."""
+    """Return an alert as an object whose values are texts; its author may have used any names."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     if isinstance(value, (tuple, list)):

@@ -31,7 +31,7 @@ def read_objects(files: Mapping[str, str], entries: list[str]) -> dict[str, Any]
 
 
 class _Reader:
-    """The objects that modules hold, as a graph: each object once, named by its number."""
+    """The objects that modules hold, as a graph: each object once, identified by a number."""
 
     def __init__(self) -> None:
         self.objects: list[list[Any] | None] = []
@@ -75,12 +75,12 @@ class _Reader:
         }
 
     def _read_pending(self) -> None:
-        for number, value in self._pending:  # grows meanwhile
+        for number, value in self._pending:  # grows during the loop
             self.objects[number] = self._contents(value)
         self._pending.clear()
 
     def value(self, value: Any, depth: int) -> Any:
-        """Return a scalar as it is, or a list of the kind of value and its parts."""
+        """Return a scalar unchanged; for any other value, a list of its kind and its parts."""
         self._values += 1
         if self._values > MAX_VALUES:
             raise ResultLimitError(f"the project contains more than {MAX_VALUES} values")
@@ -161,7 +161,7 @@ class _Reader:
         return ["object", self._numbers[id(value)]]
 
     def _contents(self, value: Any) -> list[Any]:
-        """Return the class of an object, its fields in order, and the key of a record."""
+        """Return an object's class, its fields in order, and its key if it is a record."""
         kind = type(value)
         names = [name for name, _, _ in self._fields(kind)]
         if not dataclasses.is_dataclass(kind) and not isinstance(value, tuple):
@@ -250,7 +250,7 @@ def _is_system_name(name: str) -> bool:
 
 
 def _is_code(value: object) -> bool:
-    """Return whether a name holds a part of the program rather than data."""
+    """Return whether a value is a part of the program rather than data."""
     if isinstance(value, (type, ModuleType, types.GenericAlias, types.UnionType)):
         return True
     if isinstance(value, (typing.TypeVar, re.Pattern)) or type(value).__module__ == "typing":
@@ -290,7 +290,7 @@ def _documentation(kind: type) -> str:
 
 
 def _annotation(annotation: object) -> str:
-    """Return an annotation as `memory.project.types` reads it; "" if it knows no such type."""
+    """Return an annotation as `memory.project.types` reads it, or "" for a type unknown there."""
     if isinstance(annotation, str):
         return protocol.storable(annotation)[:500]
     if annotation is None or annotation is type(None):

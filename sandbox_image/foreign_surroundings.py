@@ -38,7 +38,7 @@ def settle(files: Mapping[str, str], now: datetime.datetime) -> None:
 
 
 class _Files:
-    """Files that the interpreter finds in memory; all other files stay where they are."""
+    """Files that the interpreter finds in memory; access to all other files is unchanged."""
 
     def __init__(self, contents: Mapping[str, bytes]) -> None:
         self.contents = contents
@@ -50,7 +50,7 @@ class _Files:
                 path = parent
 
     def install(self) -> None:
-        """Replace the system's functions with these."""
+        """Replace the system's file functions with the methods below."""
         for module, name, function in (
             *((module, "stat", self.stat) for module in (os, posix)),
             *((module, "lstat", self.stat) for module in (os, posix)),
@@ -65,7 +65,7 @@ class _Files:
             setattr(module, name, _in_place_of(getattr(module, name), function))
 
     def _known(self, path: object) -> str | None:
-        """Return the normalized path if it is one of ours."""
+        """Return the normalized path if it is within ROOT."""
         try:
             text = os.fspath(path)  # type: ignore[call-overload]
         except TypeError:
@@ -162,7 +162,7 @@ class _Entry:
 
 
 class _Entries(Iterator[_Entry]):
-    """An iterator as os.scandir returns it."""
+    """An iterator like the one that os.scandir returns."""
 
     def __init__(self, entries: Iterator[_Entry]) -> None:
         self._entries = entries

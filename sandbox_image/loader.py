@@ -1,4 +1,4 @@
-"""The user's project as modules: loaded from memory, kept resident, reloaded where it changed."""
+"""The user's project as modules: loaded from memory, kept resident, reloaded after changes."""
 
 import base64
 import gc
@@ -34,7 +34,7 @@ class File:
 
     @property
     def module(self) -> str:
-        """The name that the file's module is imported by."""
+        """The name under which the file is imported."""
         return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
     @property
@@ -46,8 +46,8 @@ class File:
 class Project(InspectLoader, MetaPathFinder):
     """All files of a project, an importer for them, and the loaded modules.
 
-    Modules of domains and constraints are loaded by `update` and stay. Tests are imported when they
-    run, in the process that runs them.
+    Modules of domains and constraints are loaded by `update` and stay loaded. Tests are imported
+    when they run, in the process that runs them.
     """
 
     def __init__(self) -> None:
@@ -65,8 +65,8 @@ class Project(InspectLoader, MetaPathFinder):
     ) -> int:
         """Add and remove files, and load the affected modules again.
 
-        Returns the number of modules executed; unloaded modules are freed only with `collect`. If a
-        module raises, the exception propagates and the project is as it was before.
+        Returns the number of modules executed; unloaded modules are freed only if `collect` is set.
+        If a module raises, the exception propagates and the project is as it was before.
         """
         before = self.files
         changed = {path: self._from_source(path, text) for path, text in sources.items()}
@@ -119,7 +119,7 @@ class Project(InspectLoader, MetaPathFinder):
         return (self.files[path] for path in sorted(self.files) if path.startswith("domains/"))
 
     def module(self, path: str) -> ModuleType:
-        """Return the module of a file, importing it if needed; errors of its import propagate."""
+        """Return the module of a file, importing it if needed; errors in the import propagate."""
         return importlib.import_module(self.files[path].module)
 
     def find_spec(
@@ -192,9 +192,9 @@ class Project(InspectLoader, MetaPathFinder):
 
 
 def selected(files: Collection[str], folder: str, paths: Sequence[str] | None) -> list[str]:
-    """Return the paths of the files to run in a folder: all of its files if none are named.
+    """Return the paths of the files to run in a folder: those given, or all if `paths` is None.
 
-    Files of the workspace run only if they are named.
+    Files of the workspace run only if their paths are given.
     """
     if paths is None:
         return [
@@ -209,7 +209,7 @@ def selected(files: Collection[str], folder: str, paths: Sequence[str] | None) -
 
 
 def compile_source(path: str, text: str) -> CodeType:
-    """Compile a file of the project; asserts stay, whatever options this interpreter has."""
+    """Compile a file of the project, keeping its asserts whatever options this interpreter has."""
     return compile(text, path, "exec", dont_inherit=True, optimize=0)
 
 
@@ -219,7 +219,7 @@ def to_bytecode(code: CodeType) -> str:
 
 
 def remember_source(path: str, text: str) -> None:
-    """Let tracebacks show the lines of a file that is on no disk."""
+    """Let tracebacks show the lines of a file that is not on disk."""
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
 
 

@@ -36,7 +36,7 @@ def _soonest_change(
 
 @functools.lru_cache(maxsize=256)
 def _changes(zone: datetime.tzinfo, by_wall: bool, year: int) -> tuple[datetime.datetime, ...]:
-    """Return when the zone's offset changes in a year."""
+    """Return the times in a year at which the zone's offset changes."""
     if not datetime.MINYEAR < year < datetime.MAXYEAR:
         return ()
 

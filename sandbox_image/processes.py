@@ -22,7 +22,7 @@ GVISOR = "#1 SMP Sun Jan 10 15:06:54 PST 2016"
 
 SWEEP_SECONDS = 5.0
 
-# Files of control groups version 2 and version 1, as a container sees its own.
+# Counters of a container's own control group, as it sees them: version 2 and version 1.
 OUT_OF_MEMORY_COUNTERS = (
     Path("/sys/fs/cgroup/memory.events"),
     Path("/sys/fs/cgroup/memory/memory.oom_control"),
@@ -44,8 +44,8 @@ def prctl(option: int, value: int) -> None:
 def confinement() -> dict[str, str | int]:
     """Return which kernel this is, and how it confines this process.
 
-    A seccomp mode of 2 is a filter; `capabilities` are the bits of those held and of those that
-    could be gained. A value that the kernel does not reveal is -1. System calls are used, since
+    A seccomp mode of 2 is a filter; `capabilities` has a bit set for each capability that is held
+    or could be gained. A value that the kernel does not reveal is -1. System calls are used, since
     there may be no /proc.
     """
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
@@ -66,7 +66,7 @@ def confinement() -> dict[str, str | int]:
 def out_of_memory_kills() -> int:
     """Return how many processes of this container the kernel has killed so far for lack of memory.
 
-    Zero where there is no memory limit, or the kernel does not count.
+    Zero if there is no memory limit, or if the kernel does not count them.
     """
     for counters in OUT_OF_MEMORY_COUNTERS:
         with suppress(OSError):
@@ -80,7 +80,7 @@ def out_of_memory_kills() -> int:
 def count_children() -> int | None:
     """Return the number of this process's children, including dead ones and adopted orphans.
 
-    None where that cannot be determined.
+    None if that cannot be determined.
     """
     try:
         return len(Path("/proc/thread-self/children").read_text().split())
@@ -125,7 +125,7 @@ def remove_files() -> None:
 
 def _children() -> list[int]:
     if os.getpid() == 1:
-        return [-1]  # all processes of this namespace; its /proc may be that of another one
+        return [-1]  # all processes of this namespace; /proc may show another namespace
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit():

@@ -1,4 +1,4 @@
-"""Run a request for practice while nobody waits, so that the next real one is fast.
+"""A practice request, run while nobody waits so that the next real one is fast.
 
 After a fork, whichever process first touches a page that both share waits for a copy of it, and
 everything takes longer the first time. So the runner and the child that waits for work go through a
@@ -20,7 +20,7 @@ REQUEST = {
     "limits": {field.name: 1_000_000 for field in fields(Limits)},
 }
 
-# Before anything is loaded, the next request brings a project.
+# Used while nothing is loaded, since the next request then brings a project.
 PROJECT = {
     "domains/rehearsal/schema.py": """\
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def check(today: datetime.date) -> Iterator[Alert]:
 
 
 def files() -> dict[str, Any]:
-    """Return the project in the form in which a host sends one."""
+    """Return the project in the form that a host sends."""
     return {
         "sources": {},
         "bytecode": {

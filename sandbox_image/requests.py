@@ -1,7 +1,7 @@
 """Parse the host's requests.
 
-The waiting child receives a request first and begins; it passes the request on to the runner, which
-makes the same plan and watches.
+The waiting child is the first to receive a request. It passes the request on to the runner and
+begins; the runner makes the same plan and watches the child.
 """
 
 from collections.abc import Collection
@@ -53,7 +53,7 @@ class Files:
         )
 
     def on(self, project: Project) -> set[str]:
-        """Return the paths that exist once this is loaded."""
+        """Return the paths that exist once these files are loaded."""
         return (project.files.keys() - self.removed) | self.sources.keys() | self.bytecode.keys()
 
     def load_into(self, project: Project) -> dict[str, int]:
@@ -66,8 +66,8 @@ class Files:
 class Plan:
     """The pieces of work of a request, each with its item, and their limits.
 
-    With `together`, they may share a process as long as none of them changes it. `files` are loaded
-    first.
+    If `together` is set, they may share a process as long as none of them changes the loaded
+    project. `files` are loaded first.
     """
 
     works: list[dict[str, Any]]
@@ -110,7 +110,7 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
             now = moment(request)
             bindings = _bindings(request.get("bindings", {}))
             found = _selected(paths, "constraints", request)
-            if request["paths"] is None:  # the project's own first: all share the total time
+            if request["paths"] is None:  # the project's own come first: all share the total time
                 found += selected(paths, "constraints", sorted(bindings))
             works = [
                 {"op": operation, "item": path, "bound": bindings.get(path, {}), **now}
@@ -132,7 +132,7 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
             asked = None if request["paths"] is None else _selected(paths, "domains", request)
             works = [{"op": operation, "item": operation, "paths": asked}]
             check = anything
-        case "foreign":  # apart from the loaded project
+        case "foreign":  # independent of the loaded project
             work = {"op": operation, "item": "project", "task": request["task"], **moment(request)}
             work |= {"files": _texts(request["files"]), "entries": _paths(request["entries"])}
             works, check = [work], check_foreign

@@ -28,7 +28,7 @@ from .supervision import ChildGoneError, HostGoneError, OutOfMemoryError, Report
 from .uac import protocol, testing
 from .values import size
 
-# Modules that user code may import, and those that they import late: a confined process can no
+# Modules that user code may import, and modules that these import late: a confined process can no
 # longer read the standard library's files.
 PRELOADED = (
     "_strptime",
@@ -60,14 +60,15 @@ PRELOADED = (
 # that all processors are free to deliver the answer.
 LINGER_SECONDS = 0.002
 
-# Above the descriptors that a child uses, so that it cannot keep them by accident.
+# The lowest of this process's own descriptors, above all that a child uses: otherwise a child could
+# keep one by accident.
 PRIVATE_DESCRIPTORS = 10
 
 
 def main() -> None:
     """Serve the host on standard input and output until it leaves."""
     prepare()
-    sys.path.remove(str(Path.cwd()))  # the folder it was started from is not for user code
+    sys.path.remove(str(Path.cwd()))  # user code must not import from the start folder
     serve(*take_descriptors())
 
 
@@ -168,7 +169,7 @@ class Runner:
         self.requests.poll(LINGER_SECONDS * 1000)
         self.supervisor.sweep()
         if self.coming is not None and self.load(self.coming)["outcome"] != "ok":
-            raise HostGoneError  # the files are loaded for the host: it may start another runner
+            raise HostGoneError  # the host takes the files as loaded: it can start another runner
         self.evaluation.prepare()
         self.supervisor.make_ready()
         if not self.requests.poll(0):
@@ -205,7 +206,7 @@ class Runner:
         finally:
             for texts in (files.sources, files.bytecode):
                 texts.clear()  # they may be large, and later children would inherit them
-            self.evaluation = Evaluation(self.project)  # lookups meanwhile saw only a part of it
+            self.evaluation = Evaluation(self.project)  # lookups during the load saw only a part
             kill_descendants()
             remove_files()
         report = Report(
@@ -302,7 +303,7 @@ class Runner:
     def _rehearse(self, instant: Instant, limits: Limits) -> list[Any]:
         if self.project.files:
             return self.evaluation.rehearse(instant, limits)
-        # The next request brings a project, so one is loaded and forgotten.
+        # The next request will bring a project: rehearse by loading one, then forget it.
         self.evaluation = Evaluation(self.project)
         Files.of(self.rehearsed).load_into(self.project)
         self.evaluation.prepare()

@@ -2,7 +2,7 @@
 
 Records in the value are its evidence. Where the code has one comprehension, and uses no collection
 except the one that the comprehension iterates over, the evidence is the elements that pass its
-`if`s: "13 trips" names the 13. For all other code, the collections that it reads are given.
+`if`s: the evidence for "13 trips" is those 13. For all other code, it is all that the code reads.
 """
 
 import ast
@@ -31,7 +31,7 @@ class Selection:
         singles: Iterable[Place],
         places: Mapping[int, Place],
     ) -> None:
-        """Instrument the code; afterwards it must be executed with `names`.
+        """Instrument the code, which must then be executed with `self.names` in scope.
 
         `singles` are the places that hold a single record, which a condition may use; `places` maps
         the ids of the state's records to their places.

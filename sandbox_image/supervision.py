@@ -73,7 +73,7 @@ class Report:
     def take(self, item: str, line: bytes, limits: Limits) -> dict[str, Any]:
         """Return a child's answer, or a failure if it would make the total too large.
 
-        Raises ProtocolError if the line is no answer to the item.
+        Raises ProtocolError if the line is not an answer to the item.
         """
         if protocol.has_more_values(line, limits.memory_bytes // VALUE_BYTES):
             return failure("result_limit", too_many(limits.memory_bytes // VALUE_BYTES))
@@ -104,14 +104,14 @@ class Report:
 class Supervisor:
     """Runs pieces of work in forked children.
 
-    Changes that one of them makes to the loaded project are gone before the next one starts.
-    Forking a child takes longer than most work, so one child is forked in advance, and pieces of
-    work that can share a child do so, as long as nothing changes in it.
+    Changes that one piece makes to the loaded project are gone before the next one starts. Forking
+    a child takes longer than most work, so one child is forked in advance, and pieces of work that
+    can share a child do so as long as none of them changes anything in it.
     """
 
     def __init__(self, host_descriptor: int, performer: Performer) -> None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        prctl(PR_SET_DUMPABLE, 0)  # or children, which inherit it, could read this process
+        prctl(PR_SET_DUMPABLE, 0)  # otherwise children could read this process; they inherit it
         self._host = host_descriptor
         self._performer = performer
         self._next: Child | None = None
@@ -140,10 +140,10 @@ class Supervisor:
         """Add the outcome of every piece of work to the report, in order: {"item", "outcome", …}.
 
         Work whose outcome the report already has is not done again. If an item ends its child, its
-        outcome is how the child ended. A result that fails the report's check is refused. With
-        `together`, one child does as much work as it can; with `once`, the rest is left undone.
-        Raises HostGoneError when the host left meanwhile, and OutOfMemoryError when the kernel
-        killed a child for its memory.
+        outcome is how the child ended. A result that fails the report's check is refused. If
+        `together` is set, one child does as much work as it can; if `once` is set, the rest is left
+        undone. Raises HostGoneError if the host leaves before the end, and OutOfMemoryError if the
+        kernel kills a child because memory is short.
         """
         deadline = report.started + report.load_seconds + limits.total_seconds
         while len(report.results) < len(works):
@@ -165,7 +165,7 @@ class Supervisor:
                 results.close()
                 stdout.close()
             if SCRATCH is not None:
-                self.sweep()  # nobody writes any more
+                self.sweep()  # after this, nobody can write to the folder
                 remove_files()
             if answers is None:  # some are forged: each item now runs in a child of its own
                 together = False
@@ -184,8 +184,8 @@ class Supervisor:
     def receive(self) -> dict[str, Any] | None:
         """Return the host's next request, which a child has already begun; None if the host left.
 
-        Raises ProtocolError if it is no request, and ChildGoneError when the child that waited for
-        it ended.
+        Raises ProtocolError if the host sends anything other than a request, and ChildGoneError if
+        the waiting child has ended.
         """
         while True:
             if self._request is not None:
@@ -207,14 +207,14 @@ class Supervisor:
             raise ChildGoneError
 
     def rehearse(self, works: Sequence[dict[str, Any]], limits: Limits) -> list[dict[str, Any]]:
-        """Have the waiting child do this work as if it were needed, and wait again.
+        """Have the waiting child do this work as if it were needed, then go back to waiting.
 
         After a fork, whichever process first touches a page that both share waits for a copy of it:
         the copies are made now, while nobody waits.
         """
         child = self._next
         assert child is not None
-        with suppress(BrokenPipeError):  # the host was faster
+        with suppress(BrokenPipeError):  # the host's request arrived first
             write(child.work, _frame(works, limits, rehearsal=True))
         message = protocol.read_frame(reader(child.requests))
         if message is None:
@@ -233,7 +233,7 @@ class Supervisor:
             self.forget()
 
     def forget(self) -> None:
-        """End all processes here: a prepared child does not know the files that are loaded now."""
+        """End all processes here: a prepared child lacks files that were loaded after its fork."""
         if self._next is not None:
             self._next.close()
             self._next = None
@@ -249,7 +249,7 @@ class Supervisor:
         self._done.clear()
 
     def _begin(self, works: Sequence[dict[str, Any]], limits: Limits) -> Child:
-        """Return the child that has begun this work, or give the work to a child."""
+        """Return the child that has already begun this work, or else give the work to a child."""
         if self._began:
             child, self._next = self._next, None
             self._began = False
@@ -282,10 +282,10 @@ class Supervisor:
         limits: Limits,
         deadline: float,
     ) -> list[dict[str, Any]] | None:
-        """Watch a child until it has answered everything or ends, or exceeds a limit and is killed.
+        """Watch a child until it has answered everything, ends, or exceeds a limit and is killed.
 
-        Returns its answers, fewer than were asked for if it ended early, or the failure that left
-        the first piece of work unanswered. Returns None if it is unknown which of several pieces
+        Returns its answers (fewer than requested if it ended early), or the failure that left the
+        first piece of work unanswered. Returns None if it is unknown which of several pieces
         failed.
         """
         poller = select.poll()
@@ -302,15 +302,15 @@ class Supervisor:
                 os.kill(pid, signal.SIGKILL)
                 raise HostGoneError
             if _read_available(self._wakeup):
-                # Check this before reading its pipes, which then hold everything that it ever
-                # wrote.
+                # Check this before reading the pipes of a child that has ended, so that they hold
+                # everything that it ever wrote.
                 ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
             progress.take_answers(results.read_lines())
-            printed = stdout.read()  # read after the answer, since it was written before
+            printed = stdout.read()  # read after the answer, since it was written earlier
             progress.take_output(printed)
             progress.check_limits(len(results.rest), ended=ended)
             if progress.is_complete and results.at_end and len(printed) < READ_BYTES:
-                break  # it closed its pipe, so this is everything: its exit is not waited for
+                break  # the child closed its pipe, so this is everything: do not await its exit
         if progress.failed is None and progress.is_complete and results.rest:
             progress.fail_protocol("more data follows it")
         if progress.failed is None and progress.is_complete:
@@ -368,12 +368,12 @@ class _Progress:
         """Take these lines as the next answers; the first invalid one is a failure."""
         try:
             for line in lines:
-                if self.is_complete:  # one of them is forged
+                if self.is_complete:  # there is an extra answer, so one of them is forged
                     raise protocol.ProtocolError("more answers than questions")
                 item = self.works[len(self.answers)]["item"]
                 answer = {**self.report.take(item, line, self.limits), "item": item}
                 if self.answers and answer["outcome"] == "out_of_memory":
-                    self.failed = answer  # earlier work took some memory: this item starts afresh
+                    self.failed = answer  # earlier work used memory: retry this in a fresh child
                     break
                 self.answers.append(answer)
                 if item == LOAD:  # a request's time starts when everything is loaded
@@ -410,7 +410,7 @@ class _Progress:
         The failure of the first unanswered piece of work is added if it is known.
         """
         if self.is_complete:
-            self.answers.pop()  # it is in doubt
+            self.answers.pop()  # the last answer is in doubt
         elif self.answers:
             # Either the last answered piece of work or the next one may have ended the child.
             return self.answers
@@ -425,8 +425,8 @@ def _frame(works: Sequence[dict[str, Any]], limits: Limits, *, rehearsal: bool) 
 def of_one_side(works: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the leading pieces of work that may share a process.
 
-    A workspace's constraints never share one with functions of the project: those may have bypassed
-    the policy, and could change what the constraints report.
+    A workspace's constraints never share one with functions of the project, which may have bypassed
+    the policy and could change what the constraints report.
     """
     is_workspace = works[:1] and works[0]["item"].startswith(WORKSPACE)
     return list(
@@ -445,7 +445,7 @@ class _Pipe:
         self._watched = False
 
     def watch_with(self, poller: select.poll) -> None:
-        """Stay registered with the poller until the end of the pipe.
+        """Keep the pipe registered with the poller until its end is reached.
 
         A pipe at its end would make every poll return at once.
         """
@@ -498,6 +498,6 @@ def _ended_early(status: int, limits: Limits) -> dict[str, Any]:
         return failure("timeout", f"used more than {limits.cpu_seconds} s of CPU time")
     try:
         name = signal.Signals(number).name
-    except ValueError:  # most real-time signals have none
+    except ValueError:  # most real-time signals have no name
         name = f"signal {number}"
     return failure("killed", f"the process was ended by {name}")

@@ -51,7 +51,7 @@ class Number(Traced):
         """Note when this number reaches the other one, or leaves it."""
         distance = other - self._real
         if self._slope and math.isfinite(distance) and distance * self._slope >= 0:
-            with suppress(OverflowError):  # it never does
+            with suppress(OverflowError):  # it never reaches it
                 steps = math.floor(abs(distance / self._slope) - 1e-6)
                 self._steps.ahead(steps - (ROUNDING if self._steps.size == 1 else 0))
 
@@ -103,7 +103,7 @@ class Number(Traced):
 
 
 def make_number(real: float, steps: Steps, slope: float) -> Any:
-    """Return a number that moves; a plain one if rounding hides how it moves."""
+    """Return a number that moves, or a plain one if rounding hides the movement."""
     if isinstance(real, float) and not math.ulp(real) <= abs(slope) < math.inf:
         steps.escape()
         return real
@@ -127,7 +127,7 @@ Number.__rtruediv__ = make_reflected("truediv")  # type: ignore[attr-defined]
 
 
 class Span(Traced):
-    """A time span that grows or shrinks by one step with every step (`sign`)."""
+    """A time span that grows or shrinks (see `sign`) by a step's length with every step."""
 
     __slots__ = ("_sign",)
     _kind = datetime.timedelta

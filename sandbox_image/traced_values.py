@@ -32,7 +32,7 @@ class Clock:
 
 
 class Steps:
-    """The steps in which a value moves: microseconds, or days from the next midnight on."""
+    """The steps in which a value moves: microseconds, or days that begin at midnight."""
 
     def __init__(self, clock: Clock, size: int, first: int, escape: int) -> None:
         self.clock, self.size, self.first, self._escape = clock, size, first, escape
@@ -44,7 +44,10 @@ class Steps:
 
     @classmethod
     def microseconds(cls, clock: Clock, to_minute: int) -> "Steps":
-        """Make steps of microseconds; a use that cannot be followed may change the next minute."""
+        """Make steps of microseconds.
+
+        The result of a use that cannot be followed may change in `to_minute` microseconds.
+        """
         return cls(clock, 1, 1, to_minute)
 
     def ahead(self, number: int) -> None:

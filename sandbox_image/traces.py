@@ -1,6 +1,6 @@
 """Detect whether one constraint has left behind changes that the next one could see.
 
-Running many constraints in one process is many times cheaper than one process for each, and safe as
+Running many constraints in one process is many times cheaper than giving each its own, and safe as
 long as none of them changes what another one reads: the collections and the records of the state,
 and the classes of the schema. Constraints have no business changing these; a constraint that does
 is detected here, and the next one then gets a process of its own.
@@ -53,8 +53,8 @@ class Traces:
     def watch(self) -> None:
         """From now on, detect in this process when an attribute of a record is assigned.
 
-        Only classes of these modules count: the shapes of workspace constraints are records, too,
-        but hold copies of the user's.
+        Only classes of these modules count: the shapes of workspace constraints are also records,
+        but they hold copies of the user's records.
         """
         global _assigned, _watched
         _assigned, _watched = False, self._own
@@ -64,7 +64,7 @@ class Traces:
                 type.__setattr__(kind, "__delattr__", _delete_attribute)
 
     def left(self) -> bool:
-        """Return whether anything has changed since, as far as can be detected."""
+        """Return whether anything has changed since the start, as far as can be detected."""
         return _assigned or not all(
             len(before) == len(now) and all(map(operator.is_, before, now))
             for before, now in ((before, _content(one)) for one, before in self._contents)
@@ -103,7 +103,7 @@ class Traces:
                 self.complete = False
 
 
-# In a process that loads another version, unchanged classes are still watched from the last one.
+# When a process loads another version, unchanged classes are still watched from the previous one.
 _assigned = False
 _watched: set[str] = set()  # the modules of the project's classes
 
@@ -121,7 +121,7 @@ def _delete_attribute(record: object, name: str) -> None:
 
 
 def _named(owner: ModuleType | type) -> list[object]:
-    """Return the values of a module or a class, except those with system names."""
+    """Return the values of a module or a class, except those named with leading underscores."""
     return [value for name, value in vars(owner).items() if not name.startswith("__")]
 
 

@@ -1,15 +1,15 @@
-"""Moments that record how they are used, so that it is known how long the answers stay valid.
+"""Moments that record how they are used, which shows how long the answers stay valid.
 
-A constraint that gets such a `now` or `today` computes as with the real one. Every use of it (a
-comparison, a difference, the hour) notes how far off the next instant is at which the answer could
-change; the earliest of these is when the constraint has to be called again. Until then it would do
-exactly the same.
+A constraint that is given such a `now` or `today` computes the same results as with a real one.
+Every use (a comparison, a difference, the hour) notes how far off the next instant is at which the
+answer could change; the constraint has to be called again at the earliest of these instants. Until
+then it would do exactly the same.
 
-They are not subclasses of the real classes: code written in C would treat subclasses like their
-base, and nothing would be noted. As it is, C code refuses these moments, and the evaluation falls
-back to a plain one. For `isinstance` they are instances of the real class. The result of a use that
-cannot be followed (a text, a hash) may change with the next day or, for an instant, with the next
-minute.
+The traced classes are not subclasses of the real ones: code written in C would treat subclasses
+like their base, and nothing would be noted. As it is, C code refuses these moments, and the
+evaluation falls back to a plain one. For `isinstance` they are instances of the real class. The
+result of a use that cannot be followed (a text, a hash) may change with the next day or, for an
+instant, with the next minute.
 """
 
 import datetime
@@ -53,7 +53,7 @@ class Day(Traced):
             return self._compare_traced(other, how)
         if is_traced(other) or not isinstance(other, datetime.date):
             return NotImplemented
-        if type(other) is not datetime.date:  # a subclass compares with the plain date
+        if type(other) is not datetime.date:  # a subclass is compared with the plain date
             return how(self._escaped(), other)
         distance = other.toordinal() - self._real.toordinal()
         if distance >= 0:
@@ -108,7 +108,7 @@ class Day(Traced):
         except OverflowError:
             self._steps.escape()
             raise
-        if shifted > self._real:  # from some day on this raises
+        if shifted > self._real:  # from some later day on, this overflows
             self._steps.ahead(datetime.date.max.toordinal() - shifted.toordinal() + 1)
         return Day(shifted, self._steps)
 
@@ -174,7 +174,7 @@ class Moment(Traced):
             return how(self._real, other._real)  # they move together
         if is_traced(other) or not isinstance(other, datetime.datetime):
             return NotImplemented
-        with suppress(TypeError):  # one has a zone, the other has none: they never compare
+        with suppress(TypeError):  # only one of them has a zone: they can never be compared
             distance = (other - self._real) // US
             if distance >= 0:
                 self._steps.ahead(distance)
@@ -280,10 +280,10 @@ class Moment(Traced):
 
 
 def can_follow(code: CodeType) -> bool:
-    """Return whether every use of a traced moment in a function, nested ones included, is noticed.
+    """Return whether every use of a traced moment by this code and the code nested in it is noted.
 
-    That is so if it catches no exception, asks for no object's type, and compares no number with
-    `is`.
+    That is so if the code catches no exception, asks for no object's type, and compares no number
+    with `is`.
     """
     if "builtins" in code.co_names and "type" in code.co_names:
         return False

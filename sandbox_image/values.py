@@ -40,7 +40,7 @@ def encode(
 ) -> Any:
     """Return a value as typed JSON of at most about `max_bytes`; add its records to `held`.
 
-    Raises ResultLimitError, also for a value that contains itself, and NotAValueError.
+    Raises NotAValueError, and ResultLimitError (also for a value that contains itself).
     """
     return _Encoder(max_bytes, max_depth, [] if held is None else held).encode(value, max_depth)
 
@@ -53,7 +53,7 @@ class _Encoder:
         self.bytes_left = max_bytes
 
     def spend(self, count: int) -> None:
-        """Stop before the encoding fills the memory, and not after."""
+        """Count these bytes, and raise before the encoding can fill the memory."""
         self.bytes_left -= count
         if self.bytes_left < 0:
             raise ResultLimitError(

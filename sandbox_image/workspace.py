@@ -1,8 +1,8 @@
 """Give a workspace constraint a user's records in the shapes that it declares.
 
 The constraint gets copies, made from what the records hold and not from what their classes say, so
-that none of the user's code can interfere. The identity of a copy leads back to the original when
-it is evidence.
+that none of the user's code can interfere. When a copy is given as evidence, its id leads back to
+the original.
 """
 
 import dataclasses
@@ -67,7 +67,7 @@ def shaped(module: ModuleType, bound: Mapping[str, Binding], find: Find) -> Shap
 def _values(record: Record, collection: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record's values by the names of the shape's fields.
 
-    A None is left out where the field does not allow it.
+    None is left out if the field does not allow it.
     """
     held = object.__getattribute__(record, "__dict__")
     fields = {"key": "key", "sources": "sources", **collection["fields"]}

@@ -9,8 +9,8 @@ from memory.work.hints import send_hint
 
 logger = structlog.get_logger(__name__)
 
-# Batches after which other work has its turn, so that a user with a million entries does not block
-# a thread.
+# Number of batches after which other work has its turn, so that a user with a million entries does
+# not block a thread.
 MAX_BATCHES = 25
 
 

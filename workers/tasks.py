@@ -79,7 +79,7 @@ def structure(user_pk: int) -> None:
 
 @shared_task(name="workers.tasks.mail_staff")
 def mail_staff(subscription_pk: int) -> None:
-    """Notify a member of the staff by e-mail of changes in alerts."""
+    """Notify a staff member by email of changes in alerts."""
     mailing.send(subscription_pk)
 
 
@@ -117,7 +117,7 @@ def answer(run_id: str) -> None:
 
 @shared_task(name="workers.tasks.index_log")
 def index_log(user_pk: int) -> None:
-    """Index the entries of a user's log that are not indexed yet."""
+    """Index the entries of a user's log that are not yet indexed."""
     index_maintenance.keep_up(user_pk)
 
 

@@ -56,7 +56,7 @@ class TooManyAlertsError(Exception):
 
 
 class _Room:
-    """Room for the alerts of one check, so that none fills the memory before it has yielded."""
+    """Limits how many alerts one check may make, so that it cannot fill the memory."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -71,7 +71,7 @@ class _Room:
             raise TooManyAlertsError(self.first)
 
 
-# A check may discard some of the alerts that it makes.
+# How many alerts a check may make for each one it may yield: it may discard some of them.
 MADE_FOR_EACH = 10
 _room: _Room | None = None
 

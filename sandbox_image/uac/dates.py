@@ -97,7 +97,7 @@ class PartialDate:
 def _bounds(value: object) -> tuple[datetime.date, datetime.date] | None:
     if isinstance(value, PartialDate):
         return value.earliest, value.latest
-    # A datetime is a date to Python, but the two do not compare.
+    # A datetime is a date to Python, but the two cannot be compared.
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value, value
     return None

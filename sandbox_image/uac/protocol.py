@@ -45,9 +45,9 @@ MAX_SOURCES = 100_000  # of one record
 QUICK_BYTES = 1024 * 1024
 QUICK_VALUES = 50_000
 CHUNK_BYTES = 128 * 1024  # processed in one go
-MAX_NUMBER = 100  # length of a number that is no integer; Python writes at most 24
+MAX_NUMBER = 100  # characters of a non-integer number; Python writes at most 24
 
-# To find the depth of JSON, delete everything but brackets, and use one kind of bracket for both.
+# To find the depth of JSON, delete everything but brackets, and turn braces into brackets.
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _ALIKE = bytes.maketrans(b"{}", b"[]")
 _QUICK_DEPTH = 20  # almost nothing is deeper
@@ -91,7 +91,7 @@ def encode_frame(message: Mapping[str, Any]) -> bytes:
 
 
 def frame(body: bytes) -> bytes:
-    """Return a frame with this body; raise FrameTooLargeError."""
+    """Return a frame with this body; raise FrameTooLargeError if it is too large."""
     if len(body) > MAX_FRAME_BYTES:
         raise FrameTooLargeError(len(body), MAX_FRAME_BYTES)
     return struct.pack(">I", len(body)) + body
@@ -103,7 +103,7 @@ def read_frame(
     max_values: int | None = None,
     max_escapes: int | None = None,
 ) -> dict[str, Any] | None:
-    """Return the next message from `read`, which returns as many bytes as asked, fewer at the end.
+    """Return the next message; `read` returns the number of bytes requested, fewer at the end.
 
     Returns None at the end of the stream; raises ProtocolError for anything that is not a frame.
     The length is checked before anything of that length is read. The number of values is checked
@@ -138,9 +138,10 @@ def read_body(read: Callable[[int], bytes], max_bytes: int = MAX_FRAME_BYTES) ->
 
 
 def has_more_values(body: bytes, number: int) -> bool:
-    """Return whether there are more than `number` values, counted by what begins or separates them.
+    """Return whether there are more than `number` values, judged by the marks that precede them.
 
-    Marks within texts do not count, but are counted first: that is fast, and usually enough.
+    Marks within texts do not count. A first count includes them, since it is fast and usually
+    enough.
     """
     return len(body) > number and _marks(body) > number and _has_more_marks(body, number)
 
@@ -148,8 +149,8 @@ def has_more_values(body: bytes, number: int) -> bool:
 def _has_more_marks(body: bytes, number: int) -> bool:
     """Return whether valid JSON has more than `number` marks outside of texts, piece by piece.
 
-    No pattern is used: one that looks for the end of a text again at each quote takes minutes for
-    what a hostile sandbox makes of it, and nothing else in the process runs meanwhile.
+    No regular expression is used: on hostile input, one that searches for the end of a text again
+    at each quote takes minutes, during which nothing else in the process runs.
     """
     found, start, is_inside = 0, 0, False
     while start < len(body) and found <= number:
@@ -175,10 +176,10 @@ def _count(body: bytes, character: bytes) -> int:
 def decode(body: bytes, *, gently: bool = False) -> dict[str, Any]:
     """Return a frame's body as a message; raise ProtocolError unless it is one valid JSON object.
 
-    Python's reader is written in C, and no other thread runs until it has read everything. With
-    `gently`, it only gets what it reads in some milliseconds; a larger message, or one with more
-    values, is read by the reader written in Python, which takes ten times as long and blocks
-    nobody.
+    Python's default reader is written in C, and no other thread runs until it has read everything.
+    If `gently` is set, it is only used for messages that it reads within a few milliseconds; larger
+    messages, and those with more values, are read by the reader written in Python, which takes ten
+    times as long but blocks nobody.
     """
     gently = gently and (len(body) > QUICK_BYTES or _marks(body) > QUICK_VALUES)
     read = _gentle_decoder().decode if gently else _decoder.decode
@@ -198,7 +199,7 @@ def decode(body: bytes, *, gently: bool = False) -> dict[str, Any]:
 def _is_flat(body: bytes) -> bool:
     """Return whether valid JSON without escapes is known to be less than MAX_DEPTH deep.
 
-    This is found quickly; False means that a slower check has to decide.
+    This check is quick; False means that a slower one has to decide.
     """
     brackets = b"".join(body.split(b'"')[::2]).translate(_ALIKE, _NO_BRACKETS)
     for _ in range(_QUICK_DEPTH):
@@ -238,7 +239,7 @@ def _no_constant(name: str) -> float:
 
 
 def _ascii_integer(text: str) -> int:
-    if not text.isascii():  # Python, and its JSON reader, accept other digits, too
+    if not text.isascii():  # Python and its JSON reader also accept other scripts' digits
         raise ValueError(f"{text[:40]} is not a number")
     return int(text)
 
@@ -258,7 +259,7 @@ _decoder = json.JSONDecoder(parse_float=_finite_float, parse_constant=_no_consta
 
 
 def _gentle_decoder() -> json.JSONDecoder:
-    """Return a decoder that begins each value in Python."""
+    """Return a decoder whose scanner is written in Python, not in C."""
     decoder = json.JSONDecoder(
         parse_int=_ascii_integer, parse_float=_finite_float, parse_constant=_no_constant
     )
@@ -267,7 +268,7 @@ def _gentle_decoder() -> json.JSONDecoder:
 
 
 def _check_depth(message: dict[str, Any]) -> None:
-    """Refuse deep nesting, and text that cannot be stored, without recursion."""
+    """Refuse deep nesting, and text that cannot be stored, without using recursion."""
     level: list[Any] = [message]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
@@ -289,8 +290,8 @@ def _check_depth(message: dict[str, Any]) -> None:
 def check_typed_json(value: Any) -> None:
     """Raise ProtocolError unless `value` is typed JSON, the encoding of values of user code.
 
-    An object with a key that begins with "$" is one of the forms below, exactly; everything else is
-    plain JSON.
+    An object with a key that begins with "$" must have exactly one of the forms below; everything
+    else is plain JSON.
     """
     # With a list of pending values, hostile nesting cannot exhaust the stack.
     pending = [value]

@@ -1,7 +1,7 @@
 """Date arithmetic: months, birthdays, and hours in the user's time zone.
 
-Nothing here catches an exception or asks for a class: a forecast passes moments that record how
-they are used, and could not follow that.
+Nothing here catches an exception or asks for a class: forecasts pass in moments that record how
+they are used, and that would hide some uses from them.
 """
 
 import calendar
@@ -26,10 +26,8 @@ def add_months(day: Day, months: int) -> Day:
 def full_months(start: datetime.date, end: datetime.date) -> int:
     """Return how many whole months have passed between two days.
 
-    This is the largest number for which `add_months(start, number) <= end`. A person's age is
-    `full_months(born_on, today)
-
-    12`.
+    This is the largest number for which `add_months(start, number) <= end`. A person's age in years
+    is `full_months(born_on, today) // 12`.
     """
     months = (end.year - start.year) * 12 + end.month - start.month
     return months if add_months(start, months) <= end else months - 1
@@ -40,7 +38,7 @@ def birthday(
 ) -> datetime.date:
     """Return the birthday in a year.
 
-    `leap_day` says when somebody born on 29 February has it in a year without one.
+    `leap_day` is the birthday of somebody born on 29 February in a year without that day.
     """
     if (born_on.month, born_on.day) == (2, 29) and not calendar.isleap(year):
         return datetime.date(year, 3, 1) if leap_day == "1 March" else datetime.date(year, 2, 28)

@@ -9,7 +9,8 @@ from typing import Generic, TypeVar, cast, get_args
 class Record:
     """A typed object of the state; subclasses are `@dataclass(kw_only=True)`.
 
-    `key` names the record for ever, `sources` are the numbers of the log entries it relies on.
+    `key` identifies the record permanently; `sources` are the numbers of the log entries that it is
+    based on.
     """
 
     key: str
@@ -17,7 +18,7 @@ class Record:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if cls.__doc__ is None:  # otherwise `dataclass` writes one, which doubles its time
+        if cls.__doc__ is None:  # otherwise `dataclass` writes one, and takes twice as long
             cls.__doc__ = cls.__name__
 
 
@@ -42,7 +43,7 @@ class Ref(Generic[RecordType]):
         """Return the record referred to; raise LookupError if no such record is loaded."""
         name, target = self.class_name, self._target()
         for record in _records_with_key(self.key):
-            # Two domains may have a class of the same name; in quotes, only the name is known.
+            # Two domains may have classes of the same name; a class in quotes is only a name.
             if isinstance(target, type):
                 found = isinstance(record, target)
             else:
@@ -94,9 +95,9 @@ _records_with_key: Callable[[str], Iterable[Record]] = _in_state
 def resolve_references_with(
     records_with_key: Callable[[str], Iterable[Record]],
 ) -> Callable[[str], Iterable[Record]]:
-    """Set where Ref.get() looks, and return the previous value.
+    """Set the function by which Ref.get() finds records, and return the previous one.
 
-    It is a function from a key to its records.
+    It takes a key and returns the records with that key.
     """
     global _records_with_key
     previous, _records_with_key = _records_with_key, records_with_key

@@ -1,4 +1,4 @@
-"""Tools for the tests of a constraint: run its check on a state of the test's own."""
+"""Tools for the tests of a constraint: run its check on a state that the test provides."""
 
 import datetime
 import inspect
@@ -30,7 +30,7 @@ def run_check(
     it. Afterwards the module is unchanged. `user_zone()` is `time_zone`, or the zone of `now`, or
     UTC. A workspace constraint imports no state: the parameters of its check other than the time
     are given by name, and are empty if not given. Raises TypeError for a name that the constraint
-    neither imports nor takes and no domain has, for a missing `today` or `now`, and if the
+    neither imports nor takes and that no domain has, for a missing `today` or `now`, and if the
     constraint yields anything other than alerts.
     """
     taken = {name: state.get(name, ()) for name in shapes_taken(module)}
@@ -42,7 +42,7 @@ def run_check(
     return alerts
 
 
-# Messages of two alerts of one check that count as one: a pair per `run_check` with such alerts.
+# For each `run_check` that raises alerts that count as one: the messages of the first two of them.
 same_evidence: list[list[str]] = []
 _MAX_MESSAGE = 200
 
@@ -93,8 +93,8 @@ def call_check(
 ) -> list[Alert]:
     """Call the `check` of a constraint with the arguments that it takes; return its alerts.
 
-    `records` are the arguments of a workspace constraint besides the time, by parameter. Raises
-    TooManyAlertsError for more than `most` alerts, as soon as that is known.
+    `records` maps the parameters of a workspace constraint, other than the time, to their
+    arguments. Raises TooManyAlertsError for more than `most` alerts, as soon as that is known.
     """
     if most is None:
         return _call_check(module, today, now, None, records)
@@ -180,7 +180,7 @@ def _replaced(
 
 
 def _imported_state(module: ModuleType) -> dict[str, object]:
-    """Return the state objects of any domain in the module's globals, by their name there."""
+    """Return the state objects of any domain among the module's globals, by their global names."""
     state_objects = {id(value) for _, _, value in _state_of_project()}
     return {name: value for name, value in vars(module).items() if id(value) in state_objects}
 

@@ -1,4 +1,4 @@
-"""Answer a question: a language model writes queries, and names the one whose value answers it.
+"""Answer a question: a language model writes queries, and names the one whose value is the answer.
 
 No value passes through the model: the answer is the named query's value as computed, or none.
 """
@@ -80,7 +80,7 @@ def _failed(kind: str, failure: BaseException, *, infrastructure: bool) -> runs.
 
 
 class _Session:
-    """One question, until it is answered or the model says that the answer is not known."""
+    """The work on one question, until it is answered or the model says that it cannot be."""
 
     def __init__(self, run: Run) -> None:
         assert run.checkpoint is not None
@@ -207,7 +207,7 @@ class _Session:
         query = answer_cache.earlier(checkpoint, key)
         if query is None:
             with transaction.atomic():
-                leases.check(run)  # what the model was shown may have been redacted
+                leases.check(run)  # what the model has seen may have been redacted since
                 query = runs.queue(
                     self._user,
                     RunKind.QUERY,

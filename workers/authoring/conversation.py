@@ -69,7 +69,7 @@ class Conversation:
         LeaseLost; and the errors of calls (LanguageModelError).
         """
         with transaction.atomic():
-            leases.check(self._leased)  # nobody pays for work that another worker already does
+            leases.check(self._leased)  # do not pay for work that another worker has taken over
         try:
             answer = self._model.complete(self._messages, tools, tool_choice="required")
         except OF_THE_QUESTION as error:

@@ -24,7 +24,8 @@ from workers.llm.interface import CallFailed
 
 logger = structlog.get_logger(__name__)
 
-# Maximum slices and windows settled in one claim, so that a long backlog gives way to other users.
+# Maximum number of slices and windows settled in one claim, so that a long backlog gives way to
+# other users.
 ROUNDS = 10
 # A budget may be raised at any time, so look at it again after at most this long.
 BUDGET_AGAIN = datetime.timedelta(minutes=15)
@@ -80,7 +81,7 @@ def _work_on(lane: Lane) -> None:
 
 
 def _settle(lane: Lane) -> None:
-    """Memorize, then structure; entries that fail in one do not hold up the other.
+    """Memorize, then structure; entries that fail in one step do not hold up the other step.
 
     Facts that come with their edits are structured before the next slice is memorized.
     """
@@ -92,7 +93,7 @@ def _settle(lane: Lane) -> None:
     def remember(messages: Sequence[LogEntry]) -> None:
         nonlocal structuring
         first = memorize.memorize(lane, structure.newest(lane.user_id), messages)
-        # Without edits, the facts are structured in the end: also those on which it failed before.
+        # Without edits, the facts are structured at the end, including those that failed before.
         structuring = _structure(lane, first) if first else None
 
     try:
@@ -162,14 +163,14 @@ def _patiently(
 
 
 def _advance(lane: Lane) -> None:
-    """Store how far everything is settled, so that a long log is not searched again."""
+    """Store the entry up to which all are settled, so that a long log is not searched again."""
     last = structure.newest(lane.user_id).last_seq
     rest = lanes.pending(lane, 1)
     lanes.advance(lane, rest[0].seq - 1 if rest else last)
 
 
 def _reject(lane: Lane, reasons: Mapping[int, str]) -> None:
-    """Reject entries that the model fails on while others pass, unless settled meanwhile."""
+    """Reject entries that the model fails on while others pass, unless they are settled by now."""
     with transaction.atomic():
         user = MemoryUser.objects.select_for_update(no_key=True).get(pk=lane.user_id)
         settled = log.outcomes(user, reasons)

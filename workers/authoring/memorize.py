@@ -5,8 +5,8 @@ outcomes of its messages are written in one transaction, so a slice is memorized
 it is tried.
 
 If nothing else waits for edits, the same question asks for the edits that bring the facts into the
-project. They are the first answer of the structure session that follows; until then they are in
-memory only.
+project. These edits become the first answer of the structure session that follows; until then they
+are in memory only.
 """
 
 import itertools
@@ -51,7 +51,7 @@ MAX_TURNS = 5
 NOTHING_REMEMBERED = "the model found nothing to remember in this message"
 MAX_FACT_CHARACTERS = 2000
 MAX_FACTS = 300
-# Limits of the context shown: the session's previous messages, and remembered facts.
+# Limits on the context shown: the session's previous messages, and remembered facts.
 CONTEXT_MESSAGES = 6
 CONTEXT_FACTS = 20
 CONTEXT_CHARACTERS = 2000
@@ -97,7 +97,7 @@ REMEMBER = Tool(
     },
 )
 
-# The same tool, where edits are asked for, too.
+# The same tool, for questions that also ask for edits.
 REMEMBER_AND_EDIT = Tool(
     REMEMBER.name,
     "Submit all facts from these messages, and the edits that bring them into the project.",
@@ -120,7 +120,7 @@ _RELATIVE = re.compile(
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact that the model found; `derived` explains how it follows if no message says it."""
+    """A fact that the model found; `derived` explains how it follows if no message states it."""
 
     text: str
     sources: Sequence[int]
@@ -148,7 +148,7 @@ def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
 def memorize(
     lane: Lane, user: MemoryUser, messages: Sequence[LogEntry]
 ) -> structure.FirstAnswer | None:
-    """Have the model find the facts of a slice, and append them.
+    """Have the model find the facts in a slice, and append them.
 
     Returns the edits that the model sent with them, if any, for the structure session that follows.
     Raises NotSettled if the model gives no acceptable facts, LeaseLost, and the errors of model
@@ -181,7 +181,7 @@ def memorize(
 
 
 def _may_combine(lane: Lane) -> bool:
-    """Return whether to ask for edits, too: only if they would cover all that waits for edits."""
+    """Return whether to ask for edits as well: only if they would cover all entries that wait."""
     return bool(settings.UAC_LLM_COMBINE_STEPS) and not structure.pending(lane, 1, ())
 
 
@@ -201,7 +201,7 @@ class _Slice:
 
 @dataclass(frozen=True)
 class _Answer:
-    """Acceptable facts, the calls that sent edits with them, and how many answers it took."""
+    """Acceptable facts, the calls that sent edits with them, and the number of answers needed."""
 
     facts: Sequence[Fact]
     edits: Sequence[ToolCall] = ()
@@ -218,9 +218,10 @@ def _facts(work: CallSession, lane: Lane, slice_: _Slice, part: "_Part") -> Sequ
 def _facts_with_edits(
     work: CallSession, lane: Lane, slice_: _Slice, part: "_Part"
 ) -> _Answer | None:
-    """Ask for facts and edits; return None if that fails, but a call for the facts alone may not.
+    """Ask for facts and edits; return None if this fails but asking for facts alone may succeed.
 
-    The project is shown with its alerts, so without sandbox workers the facts alone are asked for.
+    The question shows the project's alerts, which need a sandbox worker: without one, only the
+    facts are asked for.
     """
     user = slice_.user
     runs = SandboxRuns(lane, max(message.occurred_at for message in slice_.messages))
@@ -271,7 +272,7 @@ def _converse(
 
 
 def _without_edits(call: ToolCall) -> ToolCall:
-    """Return the call with the facts alone: they are taken whatever is wrong with the edits."""
+    """Return the call without its edits: the facts count, whatever is wrong with the edits."""
     if "edits" not in call.arguments:
         return call
     arguments = {name: value for name, value in call.arguments.items() if name != "edits"}
@@ -356,7 +357,7 @@ def _commit(
     by_seq = {message.seq: message for message in messages}
     with transaction.atomic():
         MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
-        # Entries that a product's agent has settled meanwhile stay as it settled them.
+        # Entries that a product's agent has settled in the meantime keep their outcome.
         mine = by_seq.keys() - log.outcomes(user, by_seq).keys()
         used = {seq for fact in facts for seq in fact.sources}
         decisions = [
@@ -395,7 +396,7 @@ def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[log.D
 
 
 def _shared(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the metadata that all of them share."""
+    """Return the metadata that all the messages share."""
     first, *others = (
         {name: canonical_json(value) for name, value in one.items()} for one in metadata
     )

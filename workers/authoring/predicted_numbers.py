@@ -1,4 +1,4 @@
-"""Edits that cite facts by the numbers that these were predicted to get in the log."""
+"""Edits that cite facts by the log numbers that the facts were predicted to get."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from workers.authoring.tools import TOOLS
 from workers.llm.interface import ToolCall
 from workers.llm.tool_calls import read_call
 
-# No log gets as long as that.
+# No log ever gets this long.
 NO_ENTRY = 2**31 - 1
 
 
@@ -16,8 +16,8 @@ def edit_calls(
 ) -> list[ToolCall]:
     """Return the edits that came with facts as calls of the tool `edit`; the last one finishes.
 
-    Facts were predicted to be numbered from `first` on. `numbers` are those that they got in the
-    log, in the same order; None for a fact that was not appended.
+    The facts were predicted to be numbered from `first` on. `numbers` has the numbers that they
+    actually got in the log, in order; None for a fact that was not appended.
     """
     renumbered = [(call.id, _renumbered(call.arguments["edits"], first, numbers)) for call in sent]
     rest = [(id, edits) for id, edits in renumbered if edits]
@@ -28,7 +28,7 @@ def edit_calls(
 
 
 def _renumbered(edits: Any, first: int, numbers: Sequence[int | None]) -> Any:
-    """Return the edits with the facts' numbers in the log; what is no list stays as it is.
+    """Return the edits with the facts' actual log numbers; anything but a list stays as it is.
 
     Facts that were not appended are no longer cited, and edits that cite nothing else are left out.
     """
@@ -48,10 +48,10 @@ def _renumbered(edits: Any, first: int, numbers: Sequence[int | None]) -> Any:
 
 
 def _number(source: Any, first: int, numbers: Sequence[int | None]) -> Any:
-    """Return the number in the log of what an edit cites; None for a fact that was not appended.
+    """Return the log number of a cited entry; None for a fact that was not appended.
 
-    A number that no fact has becomes one that no entry has: meanwhile an entry that the model has
-    not seen may have got that number.
+    A predicted number that no fact has is replaced by one that no entry has: by now it may be the
+    number of an entry that the model has not seen.
     """
     if type(source) is not int or source < first:
         return source

@@ -17,7 +17,7 @@ MAX_CHANGES = 6
 _INSTRUCTIONS = Path(__file__).parent / "instructions"
 MEMORIZE = (_INSTRUCTIONS / "memorize.md").read_text()
 STRUCTURE = (_INSTRUCTIONS / "structure.md").read_text()
-# The question for facts with their edits. What is as in the question for edits comes first.
+# Instructions for finding facts and making their edits, beginning with those for edits alone.
 COMBINED = "\n".join([STRUCTURE, MEMORIZE, (_INSTRUCTIONS / "combined.md").read_text()])
 ANSWER = (_INSTRUCTIONS / "answer.md").read_text()
 COMPLETE = (_INSTRUCTIONS / "complete.md").read_text()
@@ -30,9 +30,9 @@ EARLIER_TURNS = (
 def messages(
     user: MemoryUser, text: str, earlier: str, facts: str, *, project: str = "", first: int = 0
 ) -> str:
-    """Return the question for a slice of messages, as lines of `entry`.
+    """Return the question for a slice of messages; `text` has a line from `entry` for each.
 
-    If edits are asked for, too, `project` describes the project, and `first` is the number of the
+    If edits are also asked for, `project` describes the project, and `first` is the number of the
     first fact.
     """
     parts = [project or f"Times are in {user.time_zone}."]
@@ -50,7 +50,7 @@ def messages(
 
 
 def entries(project: str, text: str) -> str:
-    """Return the question for a window of entries, as lines of `entry`."""
+    """Return the question for a window of entries; `text` has a line from `entry` for each."""
     return f"{project}\n\nEntries to bring into it:\n{text}"
 
 

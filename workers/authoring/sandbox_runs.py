@@ -34,10 +34,10 @@ class SandboxRuns:
         self.at = at
 
     def complete(self, user: MemoryUser, kind: RunKind, input: dict[str, Any]) -> Run:
-        """Queue a run on the user's version and wait for it; return it.
+        """Queue a run on the user's version, wait for it, and return it.
 
-        Raises LeaseLost if the lane was lost, since its content may then have been redacted, and
-        NotJudgedYet.
+        Raises NotJudgedYet, and LeaseLost if the lane was lost, since its content may then have
+        been redacted.
         """
         with transaction.atomic():
             leases.check(self._lane)
@@ -66,7 +66,8 @@ class SandboxRuns:
     def alerts(self, user: MemoryUser) -> str:
         """Return the alerts of the user's version, on the day of the newest entry.
 
-        The stored alerts may belong to an earlier version, and are those of the server's day.
+        The stored alerts may belong to an earlier version, and are those of the server's current
+        day.
         """
         if not retrieval.may_alert(user):
             return ""

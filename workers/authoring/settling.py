@@ -7,7 +7,7 @@ from memory.models import LogEntry
 # Consecutive single-entry failures before we blame the model instead of the entries.
 MAX_SUSPECTS = 3
 # That limit grows with each attempt, up to this factor, so that many bad entries in a row do not
-# hold up the entries after them for ever.
+# hold up the entries after them forever.
 MAX_DOUBT = 10
 
 

@@ -1,4 +1,4 @@
-"""Structure: a language model brings entries into the project by tools, as a programmer would.
+"""Structure: a language model brings entries into the project with tools, as a programmer would.
 
 The prompt is the manifest, a window of pending entries, and the parts that the model opens; none of
 these grows with the history. The model makes edits, which are proposed and judged like anybody
@@ -40,8 +40,8 @@ MAX_ENTRIES = 40
 # Limits for one window: answers from the model, judgements and refusals by the gate, and the size
 # of the conversation.
 MAX_TURNS = 40
-# Maximum answers from the model for a small window: this many, plus one for each entry. A model
-# that understands nothing goes through many small windows, since each failure halves them.
+# Maximum number of answers from the model for a small window: this many, plus one for each entry. A
+# model that understands nothing goes through many small windows, since each failure halves them.
 BASE_TURNS = 12
 MAX_JUDGED = 12
 MAX_REFUSALS = 4
@@ -56,9 +56,9 @@ MAX_TOLD = 6000
 class FirstAnswer:
     """The edits that a model sent with the facts that they bring into the project.
 
-    They are the `calls` of the tool `edit` with which a session on a window that has these `facts`
-    begins. `work` is the piece of work that they come from, which the session continues, and
-    `turns` the number of its answers so far.
+    They are `calls` of the tool `edit`; a session on a window that contains these `facts` begins
+    with them. `work` is the piece of work that produced them, which the session continues, and
+    `turns` is the number of its answers so far.
     """
 
     calls: Sequence[ToolCall]
@@ -83,11 +83,11 @@ def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
 def structure(
     lane: Lane, user: MemoryUser, entries: Sequence[LogEntry], first: FirstAnswer | None = None
 ) -> None:
-    """Have the model bring the entries into the project, so that the gate accepts it.
+    """Have the model bring the entries into the project in a form that the gate accepts.
 
     A first answer that the model has given already is used if the entries include all its facts.
-    Raises NotSettled if it produces nothing that passes, NotJudged, LeaseLost, and the errors of
-    model calls (LanguageModelError).
+    Raises NotSettled if the model produces nothing that passes, NotJudged, LeaseLost, and the
+    errors of model calls (LanguageModelError).
     """
     if first and not {entry.seq for entry in entries}.issuperset(first.facts):
         first = None
@@ -137,7 +137,7 @@ class _Session:
         self._done = False
 
     def work(self) -> None:
-        """Converse until the model has finished, and record a session without a result."""
+        """Converse until the model has finished; record a session that ends without a result."""
         try:
             self._talk()
         except NotSettled as failure:
@@ -173,7 +173,7 @@ class _Session:
         return prompts.entries(describe_project(self._user, self._runs, texts), "\n".join(lines))
 
     def _carry_out_all(self, calls: Iterable[ToolCall]) -> None:
-        """Carry out the calls of one answer, up to the one that commits."""
+        """Carry out the calls of one answer, stopping after one that commits."""
         self._refused = False
         for call in calls:
             self._carry_out(call)
@@ -212,7 +212,7 @@ class _Session:
             self._conversation.answer(call, told)
 
     def _edit(self, edits: Sequence[Any], finish: bool = False) -> str:
-        """Apply edits, and finish if asked to; raise ToolFailed with what is wrong."""
+        """Apply edits, and finish if asked to; raise ToolFailed, which says what is wrong."""
         told = self._bench.edit(edits)
         if not finish:
             return told
@@ -224,7 +224,7 @@ class _Session:
     def _judge(self, *, commit: bool) -> str:
         """Have the gate judge the edits, and commit them if it accepts them.
 
-        Raises ToolFailed with what is wrong.
+        Raises ToolFailed, which says what is wrong.
         """
         if self._refused:
             raise ToolFailed(
@@ -276,7 +276,7 @@ class _Session:
         return ["The project has changed meanwhile.", *self._bench.reopen(user, self._bench.edits)]
 
     def _query(self, code: str) -> Any:
-        """Have a query run on the newest version, by a sandbox worker."""
+        """Have a sandbox worker run a query on the newest version."""
         return self._runs.query(self._user, code)
 
 

@@ -1,4 +1,4 @@
-"""The project as a language model works on it: what it reads, and its edits so far."""
+"""The project that a language model works on: what the model reads, and its edits so far."""
 
 import itertools
 import json
@@ -159,7 +159,7 @@ class Workbench:
         said = _telling_words(" ".join(texts))
         words = {record_id: said & _words_in(record) for record_id, record in records}
         uses = Counter(word for shared in words.values() for word in shared)
-        # Words that occur in half of the records do not distinguish any.
+        # Words that occur in more than half of the records do not tell any apart.
         common = {word for word, count in uses.items() if count > max(2, len(records) / 2)}
         ranked = sorted(
             (one for one in records if words[one[0]] - common),
@@ -260,14 +260,14 @@ class Workbench:
         return told
 
     def _new_places(self, first: int) -> Iterator[str]:
-        """Yield the collections of the classes that the edits from number `first` on define."""
+        """Yield the collections of the classes defined by the edits from number `first` on."""
         for edit in self.edits[first:]:
             if isinstance(edit, DefineClass) and (domain := self.outline.domains.get(edit.domain)):
                 for name in domain.collections_of(edit.name):
                     yield f"{edit.name} is in {edit.domain}.{name}."
 
     def drop_edits(self, numbers: Sequence[int]) -> str:
-        """Take edits back, and report the edits that depended on them and are taken back, too."""
+        """Undo edits, and report those that depended on them and are therefore undone as well."""
         unknown = [number for number in numbers if not 0 <= number < len(self.edits)]
         if unknown:
             raise ToolFailed(
@@ -310,9 +310,10 @@ class Workbench:
         return None
 
     def _refuse_unfounded(self, edit: Edit) -> None:
-        """Raise EditError for a constraint without sources, or deleted though no entry names it.
+        """Raise EditError for a constraint edit without sources, or an unsupported deletion.
 
-        A text that demands the deletion of all constraints names none of them.
+        Only an entry that names the constraint supports its deletion; a text that demands the
+        deletion of all constraints names none of them.
         """
         if not isinstance(edit, WriteConstraint | DeleteConstraint):
             return
@@ -348,7 +349,7 @@ class Workbench:
     def _carry_out(self, edit: Edit) -> None:
         """Apply an edit in the form in which it will be judged.
 
-        It is proposed as the model sent it: repairs are reported when it is judged.
+        It will be proposed as the model sent it: repairs are reported when it is judged.
         """
         if isinstance(edit, WriteConstraint):
             edit, _ = repair_constraint(edit)
@@ -359,13 +360,13 @@ class Workbench:
 def _with_collection(edit: Edit, outline: Outline) -> Edit:
     """Give a new class its collection at once.
 
-    A constraint can then be written before its first record.
+    A constraint on it can then be written before the class has any records.
     """
     if not isinstance(edit, DefineClass) or edit.kind != "record" or edit.collection:
         return edit
     domain = outline.domains.get(edit.domain)
     if domain and edit.name in domain.names():
-        return edit  # refused, with the reason
+        return edit  # `apply` will refuse it, with the reason
     return replace(edit, collection=collection_for(domain or Domain(edit.domain), edit.name))
 
 

@@ -104,7 +104,7 @@ def _length(fields: Mapping[str, Value]) -> int:
 def unfounded(cited: Cited) -> list[Finding]:
     """Return findings for the claims that no entry supports; raise ReadingFailed on failure.
 
-    If the check exceeds its processor time or memory, that is the finding.
+    If the check exceeds its processor time or memory, the only finding says so.
     """
     if cited.characters() <= QUICK_CHARACTERS:
         return list(cited.findings())
@@ -112,7 +112,7 @@ def unfounded(cited: Cited) -> list[Finding]:
         [sys.executable, "-s", "-m", __name__, str(CPU_SECONDS), str(MEMORY_BYTES)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={"PYTHONPATH": str(Path(__file__).parents[2])},  # it needs no secret
+        env={"PYTHONPATH": str(Path(__file__).parents[2])},  # no secrets
     )
     with process:
         try:

@@ -1,9 +1,8 @@
 """Boundary mutants: constraints that differ from the original by a day, a step or an "or".
 
 Most mistakes in constraints that read the clock are at a boundary: `<` instead of `<=`, 29 days
-instead of 30. Tests that stay away from the boundary pass either way. Mutants are made from the
-tokens of a source, so that everything else in it stays as it is; the content of texts does not
-change.
+instead of 30. Tests that stay away from the boundary pass either way. Each mutant replaces one
+token, so that everything else in the source stays as it is; string literals are never changed.
 """
 
 import io
@@ -61,7 +60,7 @@ class BoundaryMutant:
 
     @property
     def message(self) -> str:
-        """Describe the change that no test notices, and where: a line may repeat a token."""
+        """Describe the unnoticed change, and quote its place, since a line may repeat a token."""
         return (
             f"no test fails with `{self.instead}` instead of `{self.written}` on line {self.line},"
             f" in `{self.quoted}`"
@@ -71,11 +70,11 @@ class BoundaryMutant:
 def boundary_mutants(source: str) -> list[BoundaryMutant]:
     """Return the boundary mutants of a constraint, the likeliest mistakes first.
 
-    A constraint that does not read `today` or `now` has none. `source` is Python that parses.
+    A constraint that does not read `today` or `now` has none. `source` must be valid Python.
     """
     tokens = [token for token in _tokens(source) if token.type not in _IGNORED]
-    # The first is the parameter of `check`: a constraint that only declares it does not read the
-    # clock.
+    # The first occurrence is the parameter of `check`: a constraint that only declares it does not
+    # read the clock.
     if sum(token.string in CLOCK for token in tokens) < 2:
         return []
     lines = source.splitlines(keepends=True)
@@ -157,9 +156,9 @@ def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
 
 
 def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:
-    """Yield the tokens outside of texts.
+    """Yield the tokens outside of string literals.
 
-    The content of an f-string is tokenized only since Python 3.12.
+    Python tokenizes the content of an f-string only since version 3.12, so it is skipped.
     """
     begin, end = (getattr(tokenize, f"FSTRING_{name}", -1) for name in ("START", "END"))
     depth = 0

@@ -41,7 +41,7 @@ class TooMuchCited(Exception):
 def unfounded(
     user: MemoryUser, parent: Checkpoint | None, change: Change, *, is_of_model: bool
 ) -> Iterator[Finding]:
-    """Yield a finding for each claim or change of records that no cited entry supports.
+    """Yield a finding for each claim, and each change to a record, that no cited entry supports.
 
     Only the words of a language model's texts need support; people and products choose their own.
     Raises apart.ReadingFailed if the check gave no answer.
@@ -150,7 +150,7 @@ def _update(
 def _told_anew(
     change: Change, retirements: Sequence[Retirement], added: Sequence[Record]
 ) -> Iterator[RecordUpdate]:
-    """Yield the changes in value of each record that another record replaces."""
+    """Yield, for each record that another one replaces, how its values change."""
     for one in retirements:
         if (new := successor(one.record, added)) is None:
             continue
@@ -173,7 +173,7 @@ def _fields_of(change: Change, record_id: RecordId, record: Record) -> list[str]
 
 
 def _fields_read(user: MemoryUser, parent: Checkpoint) -> frozenset[str]:
-    """Return the fields that this version's constraints read, the workspace's included."""
+    """Return the fields read by this version's constraints, including the workspace's."""
     outline = Outline.from_json(parent.outline)
     paths = [f"constraints/{name}.py" for name in outline.constraints]
     standings = applicability.applicabilities(user, outline)

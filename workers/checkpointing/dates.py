@@ -1,4 +1,4 @@
-"""Dates in a text: those with a year and those without, and the collection of all of them."""
+"""Dates in a text, with and without a year, and the collection of all dates and times in it."""
 
 import calendar
 import datetime
@@ -135,7 +135,7 @@ def absolute_dates(text: str) -> Iterator[Dated]:
 
 
 def masked(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """Return the text with these spans replaced by a character that no word or number has."""
+    """Return the text with these spans replaced by a character that no word or number contains."""
     characters = list(text)
     for start, end in spans:
         characters[start:end] = ";" * (end - start)
@@ -153,7 +153,7 @@ def yearless_dates(text: str) -> Iterator[Dated]:
 
 
 def valid_days(years: list[int], month: int, day: int) -> Iterator[datetime.date]:
-    """Yield this day of each year that has it."""
+    """Yield this day in each of the years that have it."""
     for year in years:
         try:
             yield datetime.date(year, month, day)

@@ -47,7 +47,7 @@ def not_deterministic(path: str) -> Finding:
 
 
 def same_evidence(result: ConstraintResult) -> Iterator[Finding]:
-    """Note that a constraint yields two alerts that count as one.
+    """Yield a finding if a constraint yields two alerts that count as one.
 
     Without keys, alerts are distinguished by their evidence.
     """
@@ -60,7 +60,7 @@ def same_evidence(result: ConstraintResult) -> Iterator[Finding]:
 
 
 def same_evidence_in_tests(results: Iterable[TestResult]) -> Iterator[Finding]:
-    """Note for each file the first test in which two alerts of a constraint count as one."""
+    """Yield a finding for the first test in each file in which two alerts count as one."""
     noted = set()
     for result in results:
         path = result.name.partition("::")[0]
@@ -83,7 +83,7 @@ def _same_evidence(one: str, other: str, path: str, test: str | None = None) -> 
 
 
 def faults(ran: Sequence[ConstraintRun]) -> tuple[dict[str, UserError], list[str]]:
-    """Return the constraints that fail in a sandbox, and those whose results differ."""
+    """Return the constraints that fail in a run, and those whose results differ between runs."""
     failed = {
         result.path: result.error
         for run in ran
@@ -101,9 +101,10 @@ def _paths_that_differ(ran: Sequence[ConstraintRun]) -> list[str]:
 def of_error(
     code: str, error: UserError, sources: Mapping[str, str | None] | None = None, **where: str
 ) -> Finding:
-    """Return the finding for an error in the user's code; an exceeded limit's name is the code.
+    """Return the finding for an error in the user's code.
 
-    An error without a message, such as an assertion's, is described by its line of source.
+    If a limit was exceeded, the finding's code is that limit's name. An error without a message,
+    such as an assertion's, is described by its source line.
     """
     outcome = outcome_of(error)
     return Finding.of_error(

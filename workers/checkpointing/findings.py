@@ -19,7 +19,7 @@ class Finding:
     The other fields say where, as far as they apply: a line of a file, a record and its field, an
     entry by its seq, an edit by its place in the list, a test by its name; for an error in the
     user's code, its type and the user's own frames; an alert by its fingerprint. A finding that is
-    not `blocking` is reported and refuses nothing.
+    not `blocking` is only reported.
     """
 
     code: str

@@ -49,7 +49,8 @@ from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import DUMPED_BYTES, Limits, parts_of
 from workers.sandbox.results import ConstraintRun, Dump
 
-# Number of a user's newest rejections read; an older message may be repeated to the model.
+# Maximum number of a user's newest rejections that are read; older messages may be repeated to the
+# model.
 MAX_REJECTIONS_READ = 100
 
 
@@ -105,20 +106,20 @@ def judge(
 ) -> Verdict:
     """Judge a change of the project at `parent`; raise GateUnavailable.
 
-    `checks` are the checks that it has already passed. With `judge_code`, the change's records must
-    be grounded and the records that it retires named (without `judge_grounding`, they need not be:
-    no text supports them), and types, tests and constraints must be in order too. A change made of
-    typed entries skips this: its records have the entries' content, and a fact is not refused
-    because a constraint cannot cope with it. Instead, the constraint's run after the checkpoint
-    fails visibly. `of_model` are the edits if a language model made them: edits that would silence
-    alerts are held (`holds`). `written` are the names of the constraints that were sent: a
-    constraint that already fails and was sent unchanged is checked as if it were new, and its
-    sender is told that it fails.
+    `checks` are the checks that the change has already passed. If `judge_code` is set, the cited
+    entries must support the change's records and name the records that it retires (this part is
+    skipped if `judge_grounding` is False, because no text supports them), and types, tests and
+    constraints must be in order too. A change made of typed entries skips all this: its records
+    have the entries' content, and a fact is not refused because a constraint cannot cope with it.
+    Instead, the constraint's run after the checkpoint fails visibly. `of_model` are the edits if a
+    language model made them: edits that would silence alerts are held (see `holds`). `written` are
+    the names of the constraints that were sent: a constraint that already fails and was sent
+    unchanged is checked as if it were new, and its sender is told that it fails.
 
     Constraints run as of `at`, by default now. Alerts that no test reaches and boundaries that no
     test notices are reported; in a model's constraint they block once, and are only reported from
-    then on, since some mutants are equivalent to it. A model is also told on what days alerts
-    change, even if nothing is committed.
+    then on, since some mutants are equivalent to the original. A model is also told on what days
+    alerts change, even if nothing is committed.
 
     The checks run from cheap to expensive and stop at the first that fails, because later ones
     would only report its consequences; but held edits and gaps in tests are reported together.
@@ -191,7 +192,7 @@ def _check_types(case: _Case) -> None:
 
 
 def _check_failing_again(case: _Case) -> None:
-    """Check the types of constraints that were sent and fail as before, as if they were new."""
+    """Check the types of constraints that were sent but still fail, as if they were new."""
     if case.verdict.accepted and (failing := _still_failing(case.verdict)):
         anew = type_errors(case.parent, case.change, anew=failing)
         case.verdict.checks.append(Check("types", list(anew)))
@@ -209,7 +210,7 @@ def _check_of_error(error: SandboxError, *, judge_code: bool) -> Check:
 
 
 def _still_failing(verdict: Verdict) -> list[str]:
-    """Return the files, with tests, of the constraints that were sent and still fail."""
+    """Return the files, including tests, of the constraints that were sent but still fail."""
     names = [
         PurePosixPath(finding.path).stem
         for check in verdict.checks
@@ -326,7 +327,7 @@ def _changed_constraints(sources: Mapping[str, str]) -> dict[str, str]:
 
 
 def _state(sandbox: Sandbox, change: Change) -> Iterator[Finding]:
-    """The interpreter must see the records that the edits describe, in the right number."""
+    """The interpreter must see exactly the records that the edits describe."""
     sizes = {path: len(change.files[path] or "") for path in change.expected}
     dumps = [sandbox.dump(part) for part in parts_of(sizes, DUMPED_BYTES)]
     dump = Dump(
@@ -418,7 +419,7 @@ def _constraints(case: _Case, sandboxes: Sequence[Sandbox]) -> Iterator[Finding]
 
 
 def _faulty_before(case: _Case, paths: Collection[str]) -> set[str]:
-    """Return those of these constraints that were already at fault in the previous version."""
+    """Return which of these constraints were already at fault in the previous version."""
     plan, tree = case.plan, case.plan.checkpoint.tree
     with (
         loaded(plan) as sandbox,

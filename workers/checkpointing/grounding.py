@@ -1,9 +1,9 @@
 """Grounding: the dates, numbers and names of a record must be in the entries that it cites.
 
 Meaning is compared, not spelling: 1200 is grounded by "1,200 €" and by "twelve hundred", a date by
-"next Friday" in an entry of that week. A number or a date that no cited entry contains refuses the
-record, unless its field is marked as derived; a name, or a number in words, is only reported, since
-the same person may go by another name.
+"next Friday" in an entry of that week. A record with a number or a date that no cited entry
+contains is refused, unless the field is marked as derived; a name, or a number in words, is only
+reported, since the same person may go by another name.
 """
 
 import datetime
@@ -34,8 +34,8 @@ _DIGIT = re.compile(r"\d")
 _CLOCK = re.compile(r"(?<!\d)\d{1,2}:\d\d(?!\d)", re.ASCII)
 _WORDS = re.compile(r"[^\W_]+")
 _DIGITS = re.compile(r"(?<=\d)[\s()./-]+(?=\d)")
-# A number with this many digits, grouped or not, is an identifier and not a quantity: the number of
-# a phone or an account.
+# A number with this many digits, grouped or not, is an identifier and not a quantity, such as a
+# phone or account number.
 LONG_NUMBER = 5
 # A text of at most this many words is a name or a label; in a longer one the first word is
 # capitalized by grammar.
@@ -332,7 +332,7 @@ class _Ground:
 
 
 def any_starts_with(in_order: Sequence[str], beginning: str) -> bool:
-    """Return whether one of these sorted words begins with the stem."""
+    """Return whether one of these sorted words begins with `beginning`."""
     place = bisect_left(in_order, beginning)
     return place < len(in_order) and in_order[place].startswith(beginning)
 

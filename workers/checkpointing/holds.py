@@ -55,8 +55,8 @@ FindingsByFingerprint = Mapping[str, ConstraintFinding]
 class ModelChange:
     """A model's edits, the version that results, and a sandbox that holds it.
 
-    `plan` loads the version before, with the workspace's constraints. Everything is compared at the
-    instant `now`.
+    `plan` loads the previous version, with the workspace's constraints. Everything is compared at
+    the instant `now`.
     """
 
     plan: LoadPlan
@@ -136,7 +136,7 @@ def _find(
 def _is_silenced(
     finding: ConstraintFinding, fingerprint: str, after: FindingsByFingerprint
 ) -> bool:
-    """Return whether the finding is gone, or is still found but less severe."""
+    """Return whether the finding is gone, or still there but less severe."""
     now = after.get(fingerprint)
     return now is None or severity_rank(now.severity) < severity_rank(finding.severity)
 
@@ -363,9 +363,9 @@ def _silent_alerts(
     before: FindingsByFingerprint,
     after: FindingsByFingerprint,
 ) -> dict[str, str]:
-    """Return, by constraint, an alert that its old text would still raise.
+    """Map each silenced constraint to the message of an alert that its old source still raises.
 
-    The new text does not raise it, or raises it with lower severity.
+    The new source does not raise that alert, or raises it with lower severity.
     """
     rules = {
         _rule(name): old[_rule(name)] for name in names if _rule(name) in candidate.change.files
@@ -387,9 +387,9 @@ def _silent_alerts(
 
 
 def _rests_on_more(finding: ConstraintFinding, after: FindingsByFingerprint) -> bool:
-    """Return whether the constraint has at least as severe a finding on these records and more.
+    """Return whether a finding of the constraint, at least as severe, now covers all its records.
 
-    Such a constraint was extended and not weakened, though its alert is a different one.
+    Such a constraint was extended, not weakened, although its alert is a different one.
     """
     mine = _ids(finding)
     return bool(mine) and any(
@@ -403,7 +403,7 @@ def _rests_on_more(finding: ConstraintFinding, after: FindingsByFingerprint) -> 
 def _lost_cases(
     candidate: ModelChange, names: Sequence[str], old: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return, by constraint, that a test which passed before now fails or is gone.
+    """Map each weakened constraint to its loss: a test that it no longer passes, or that is gone.
 
     A test that cannot run with the current schema is ignored.
     """

@@ -112,7 +112,7 @@ def _import(
     for attempt in range(1, MAX_REBUILDS + 1):
         user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
         imported = build(user)
-        # Values may be computed, so no text supports them: they only came with the project.
+        # Values may be computed, and came with the project alone: no text supports them.
         verdict = gate.judge(
             user,
             user.head,
@@ -133,7 +133,7 @@ def _import(
 
 
 def _in_our_form(files: Mapping[str, str]) -> Whole | None:
-    """Read a project in our export format; return None for any other, which is executed."""
+    """Read a project in our export format; return None for any other, which must be executed."""
     try:
         return read_whole(files)
     except (ProjectError, RecursionError):
@@ -141,7 +141,7 @@ def _in_our_form(files: Mapping[str, str]) -> Whole | None:
 
 
 def _take_over(user: MemoryUser, whole: Whole, report: Report) -> Imported:
-    """Make a project in our format part of the user's, as it is; raise ImportFailed."""
+    """Add a project in our format to the user's project, unchanged; raise ImportFailed."""
     project = checkpoints.open_project(user.head, user)
     outline = whole.outline
     try:
@@ -237,7 +237,7 @@ def _build(
 def _keep_old(
     sandbox: Sandbox, run: Run, project: Project, files: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Keep the files for their old constraints, with the live state if no alert then differs."""
+    """Keep the files for their old constraints, which see live state if that changes no alert."""
     live = {f"{LIVE}{path}": source for path, source in files.items()}
     now = {path: text for path, text in render(project).items() if path.startswith("domains/")}
     differs, failed = [], {}
@@ -294,7 +294,7 @@ def _commit(
 ) -> None:
     """Write the entry that the records cite, and the version, in one transaction.
 
-    Raises HeadMoved, also if another entry has meanwhile taken that entry's number.
+    Raises HeadMoved, including when another entry has taken the number expected for that entry.
     """
     seq = user.last_seq + 1
     with transaction.atomic():

@@ -1,9 +1,9 @@
-"""The dates and times in a text, relative to the moment at which it was said.
+"""The dates and times in a text, relative to the moment at which the text was said.
 
 Numeric dates are read in every order that the calendar allows. Relative dates ("tomorrow", "in two
 weeks", "last Friday") and dates without a year are resolved against that moment, into all the days
-that a person may have meant. Words are read in English; for a date in another language, such as "2.
-Mai 2026", its day and year count in any month.
+that a person may have meant. Words are read in English; of a date in another language, such as "2.
+Mai 2026", the day and the year are read, and match in any month.
 """
 
 import datetime

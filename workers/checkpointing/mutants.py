@@ -20,14 +20,14 @@ from workers.sandbox.limits import Limits
 
 BOUNDARY_UNNOTICED = "boundary_unnoticed"
 ALERT_UNREACHED = "alert_unreached"
-# Gaps in the tests of a model's constraint for which it is refused once.
+# Kinds of gaps in tests for which a model's constraint is refused, but only once.
 BLOCKING_ONCE = frozenset({BOUNDARY_UNNOTICED, ALERT_UNREACHED})
-# Per version, counting mutants of alerts; the written constraints share them equally.
+# Maximum per version, including mutants of alerts; the written constraints share it equally.
 MAX_BOUNDARY_MUTANTS = 120
 # A shifted number may make a loop endless. A test that takes this long counts as failed.
 BOUNDARY_WALL_SECONDS = 2.0
 BOUNDARY_TOTAL_SECONDS = 20.0
-# Per constraint; the last finding says how many more there are.
+# Maximum per constraint; the last finding says how many more there are.
 MAX_BOUNDARIES_TOLD = 12
 
 
@@ -60,7 +60,7 @@ check = mutated(check)
 """
 
 # The mutant that always alerts keeps the constraint's own alerts, and adds one where there are
-# none, so that a test of the alerts does not count as a test that there are none.
+# none, so that a test that expects alerts does not count as a test that expects none.
 MUTANTS = (
     _Mutant(
         "never_alerts_unnoticed",
@@ -127,10 +127,10 @@ def surviving_mutants(
 ) -> Iterator[Finding]:
     """Yield a finding for each constraint whose tests still pass when its behaviour changes.
 
-    `constraints` maps names to sources. They are resident in the sandbox with their tests, which
-    pass, in this folder, as `constraints/x.py` and `tests/test_x.py`; `sources` has both by path.
-    Single alerts and boundaries are checked if nothing else is found; their findings do not block,
-    unless the caller changes that. Afterwards the sandbox's content is useless. Raises
+    `constraints` maps names to sources. The constraints and their tests, which pass, are resident
+    in the sandbox as `constraints/x.py` and `tests/test_x.py` in `folder`; `sources` has both by
+    path. Single alerts and boundaries are checked if nothing else is found; their findings do not
+    block, unless the caller changes that. Afterwards the sandbox's content is useless. Raises
     SandboxError.
     """
     bench = _Bench(sandbox, folder)
@@ -179,7 +179,7 @@ def _imports(tests: str, module: str) -> bool:
 def _unnoticed_parts(
     bench: _Bench, constraints: Mapping[str, str], limits: Limits
 ) -> Iterator[Finding]:
-    """Yield a finding for each alert that no test reaches, and each boundary that none notices."""
+    """Yield a finding for each alert that no test reaches or boundary that no test notices."""
     share = MAX_BOUNDARY_MUTANTS // max(len(constraints), 1)
     mutants: list[tuple[str, UnreachedAlert | BoundaryMutant]] = []
     for name, source in constraints.items():

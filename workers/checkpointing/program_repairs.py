@@ -109,7 +109,7 @@ def _evaluated(annotation: ast.expr) -> set[str]:
 
 
 def _mutable_defaults(source: str) -> str:
-    """Make a new list for each object if a dataclass's default is a list, which Python refuses."""
+    """Turn mutable defaults in dataclasses, which Python refuses, into default factories."""
     tree = parse_valid(source)
     if tree is None:
         return source

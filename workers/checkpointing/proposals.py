@@ -1,4 +1,4 @@
-"""Proposed edits: changes to a project that a product's agent, an engineer or a model wants."""
+"""Proposed edits: changes to a project that a product's agent, an engineer or a model submits."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -50,9 +50,9 @@ NOTHING_KEPT = "cited for the schema only: no record, note or constraint is base
 def execute(run: Run) -> None:
     """Build the proposal on the head, judge it, and commit it or record why not.
 
-    With `dry_run` in its input it is judged, and nothing is committed; without any edit, the alerts
-    of the run's version are computed. A model's proposal is refused if an entry that it considered
-    is settled by now: then another attempt at the same entries was faster.
+    If its input has `dry_run`, the proposal is judged but not committed; if it then has no edits,
+    only the alerts of the run's version are computed. A model's proposal is refused if an entry
+    that it considered is settled by now: another attempt at the same entries was faster.
     """
     try:
         edits, repairs = _read(run)
@@ -156,8 +156,8 @@ def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
 def _refuse_large(run: Run, files: Mapping[str, str | None]) -> None:
     """Raise ProjectError for a file that takes long to parse, since it blocks all other threads.
 
-    That is a large constraint or test file, or a file of records that has grown a lot, since a
-    single record may be large.
+    Constraint and test files are limited in size; files of records are limited only in how much
+    they grow, since a single record may be large.
     """
     large = {path: len(text) for path, text in files.items() if text and len(text) > MAX_SOURCE}
     if not large:
@@ -311,7 +311,7 @@ def _decisions(
 
     An entry is covered if a record, a note, a constraint or a retirement relies on it; an entry
     that only the schema cites is dismissed. A model settles only the entries it was asked about:
-    about others it may know no more than a number.
+    of others it may know no more than the number.
     """
     dismissed = {
         seq: edit.reason for edit in edits if isinstance(edit, Dismiss) for seq in edit.sources

@@ -64,7 +64,7 @@ _CARDINALS = {
 }
 _EVERY_OTHER = re.compile(r"\bevery\s+(?:other|second)\s+([a-z]+)", re.IGNORECASE | re.ASCII)
 _IN_DAYS = {"week": 7}
-# Words that mean a number without being numerals: a text uses these without meaning to count.
+# Words that mean a number without being numerals; a text may use them without meaning to count.
 _OTHERS: dict[str, Sequence[str]] = {
     **dict.fromkeys(("a", "an", "once", "single", "another"), ("1",)),
     **dict.fromkeys(("no", "none", "never", "nothing", "without", "free"), ("0",)),
@@ -186,7 +186,7 @@ def _run(text: str, run: Sequence[re.Match[str]]) -> Quantity:
 
 def _values(words: Sequence[str]) -> Iterator[int]:
     """Return the numbers that a run of number words can mean: as one, and as several in a row."""
-    parts: list[int] = []  # numbers below a hundred, as they come
+    parts: list[int] = []  # numbers below a hundred, in order
     total = current = 0
     said, previous = False, ""
     for word in words:

@@ -1,4 +1,4 @@
-"""Checkpoints from typed entries: no model, trusted code alone.
+"""Checkpoints from typed entries: no model, only trusted code.
 
 Pending `record` entries become edits, the edits a candidate, and the gate judges it. An entry that
 contradicts the schema, or that makes the gate refuse (found by bisecting), is rejected with the
@@ -42,8 +42,8 @@ logger = structlog.get_logger(__name__)
 # How often, in one claim, a checkpoint that lost the race for the head is built again on the new
 # head.
 MAX_REBUILDS = 3
-# Maximum checkpoints in one claim, and seconds after which none is begun, so that a user with a
-# long backlog gives way to other users.
+# Maximum number of checkpoints in one claim, and seconds after which no further one is begun, so
+# that a user with a long backlog gives way to other users.
 MAX_CHECKPOINTS = 10
 TURN_SECONDS = 5.0
 
@@ -217,7 +217,7 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
 def _refuse_collision(
     project: Project, edits: Sequence[Edit], merge: Merge | None, user: MemoryUser
 ) -> None:
-    """Raise EditError if a merged entry would change a record of the user's own entries.
+    """Raise EditError if a merged entry would change a record based on the user's own entries.
 
     Under the same key the two users may have meant different things.
     """
@@ -241,8 +241,8 @@ def _refusal(entry: LogEntry, error: Exception) -> str:
     """Return why an entry could not become edits.
 
     Any error other than EditError is a fault of the server's code. It would recur at every attempt,
-    and one entry must not block a user: the entry is rejected, kept in the log, and the fault is in
-    the server's log.
+    and one entry must not block a user: the entry is rejected but stays in the log, and the fault
+    is reported in the server's own log.
     """
     if isinstance(error, EditError):
         return str(error)

@@ -142,7 +142,7 @@ def _draft(user: MemoryUser, row: Redaction, traces: Traces) -> _Draft:
 def _without(user: MemoryUser, row: Redaction, traces: Traces) -> tuple[Change, set[int]]:
     """Return the change, and the entries to process again.
 
-    Those entries contributed to what the change takes back.
+    Those entries contributed to the content that the change removes.
     """
     keys = {record.key for record in traces.head_records}
     project = checkpoints.open_project(user.head, user, keys=keys)
@@ -178,7 +178,7 @@ def _as_it_was(project: Project, record_id: RecordId, earlier: Record | None) ->
     class_ = domain.classes[earlier.class_name]
     try:
         fields = conform_fields(earlier.fields, class_, domain, ".".join(record_id))
-    except EditError:  # the class has changed meanwhile
+    except EditError:  # the class has changed since
         return None
     return replace(earlier, fields=fields)
 
@@ -186,7 +186,7 @@ def _as_it_was(project: Project, record_id: RecordId, earlier: Record | None) ->
 def _reopen(user: MemoryUser, seqs: Collection[int]) -> list[int]:
     """Make entries that the previous version covered pending again.
 
-    A message stays settled if facts were derived from it: these are reopened instead.
+    A message stays settled if facts were derived from it: the facts are reopened instead.
     """
     made = LogEntry.objects.filter(
         user=user, redacted_at=None, derived_from__contains=[OuterRef("seq")]

@@ -1,4 +1,4 @@
-"""Dates in a text that are definite only together with the day on which the text was said."""
+"""Dates in a text that can be resolved only with the day on which the text was said."""
 
 import calendar
 import datetime
@@ -330,7 +330,7 @@ def _away(today: datetime.date, distance: int) -> Iterator[datetime.date]:
 def _shifted(day: datetime.date, months: int) -> datetime.date:
     """Return the same day of another month, or that month's last day.
 
-    A day outside the calendar is returned as it is.
+    If the result would be outside the calendar, the day is returned unchanged.
     """
     index = day.year * 12 + day.month - 1 + months
     year, month = divmod(index, 12)

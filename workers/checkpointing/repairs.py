@@ -22,7 +22,7 @@ from workers.checkpointing.text_repairs import (
     syntax_error,
 )
 
-# One repair may make another possible: a fence hides an indentation.
+# One repair may make another possible: a code fence may hide a wrong indentation.
 MAX_ROUNDS = 8
 
 
@@ -67,7 +67,7 @@ def repair(source: str, library: Mapping[str, str] = MappingProxyType({})) -> Re
 
 
 def put_right(path: str, source: str) -> Repaired:
-    """Return a project's file repaired; a file that no repair makes valid is returned unchanged."""
+    """Repair a project's file; return it unchanged if no repair makes it valid."""
     repaired = repair(source, library_of(path))
     return Repaired(source) if repaired.error else repaired
 

@@ -56,7 +56,7 @@ def _masked(source: str) -> str:
 def _literals(source: str) -> Iterator[tuple[int, int]]:
     """Yield the span of each string and comment, except those left open.
 
-    If one was left open, no later one ends with its quotes either, so nothing is read twice.
+    If one was left open, its closing quotes do not occur later either, so nothing is read twice.
     """
     open_until = dict.fromkeys(_UNTIL, 0)
     place = 0
@@ -80,7 +80,7 @@ _TAGS = {"", "py", "python", "python3", "py3"}
 
 
 def _code_fence(source: str) -> str:
-    """Return the code between the fences of Markdown, without the text around them."""
+    """Return the code between Markdown fences, without the text around them."""
     if not _FENCE.search(source):
         return source
     blocks: list[list[str]] = []
@@ -107,7 +107,7 @@ def _language_tag(source: str) -> str:
 
 
 def _unseen_characters(source: str) -> str:
-    """Drop control and zero-width characters, and make every space a plain one, outside texts."""
+    """Drop control and zero-width characters and make all spaces plain, except in strings."""
     masked = _masked(source)
     kept = []
     for character, mask in zip(source, masked, strict=True):
@@ -129,7 +129,7 @@ _CURLY = re.compile(r"[“„‟]([^\"“”„‟\\\n]*)[”“]|[‘‚‛]([^
 
 
 def _typographic_quotes(source: str) -> str:
-    """Write straight quotes where curly ones delimit a text."""
+    """Write straight quotes where curly ones delimit a string."""
     masked = _masked(source)
 
     def straight(match: re.Match[str]) -> str:
@@ -164,7 +164,7 @@ def _prompts(source: str) -> str:
 
 
 def _indentation(source: str) -> str:
-    """Remove the indentation that all lines of a fragment share; texts keep theirs.
+    """Remove the indentation that all lines of a fragment share; string literals keep theirs.
 
     The first line may have lost it when the fragment was cut out.
     """
@@ -186,7 +186,7 @@ def _indentation(source: str) -> str:
 
 
 def _dedented(source: str) -> str:
-    """Remove the common margin from the lines that do not continue a text."""
+    """Remove the common margin from the lines that do not continue a string literal."""
     inside: set[int] = set()
     try:
         for token in tokenize.generate_tokens(io.StringIO(f"if 1:\n{source}\n").readline):

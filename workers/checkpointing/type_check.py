@@ -1,4 +1,4 @@
-"""Types: the parts of a project that the type checker gets, and which of its errors count."""
+"""Types: which parts of a project the type checker gets, and which of its errors count."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ from workers.typecheck.checker import TypeFault, check_types
 _ARGUMENT = re.compile(
     r'Argument "(?P<field>\w+)" to "(?P<class>\w+)" has incompatible type "(?P<type>[^"]+)"'
 )
-# mypy's messages if code expects another project.
+# mypy's messages if code expects a different project.
 _NO_MODULE = re.compile(r'module named "domains\.(\w+)')
 _NO_NAME = re.compile(r'Module "domains\.(\w+)\.(state|schema)" has no attribute')
 _NO_ARGUMENT = re.compile(r'Missing named arguments? .* for "(\w+)"')
@@ -46,7 +46,7 @@ def type_errors(
 
 
 def type_errors_of_files(files: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a finding for each type error in these files, which need no others.
+    """Yield a finding for each type error in these files, which depend on no others.
 
     Raises SandboxError if the type checker was not available.
     """
@@ -91,8 +91,9 @@ def _findings(
 def widening(message: str, outline: Outline) -> str:
     """Return the edit that lets a field hold a test's value; "" if the message is not about that.
 
-    Inferred types of fields cover only the values seen so far: a whole number where 14.6 may come,
-    a date that may be missing. The result is "" as well if two classes have that name and field.
+    Inferred types of fields cover only the values seen so far: whole numbers although 14.6 may
+    follow, or dates although one may be missing. The result is also "" if two classes have that
+    name and field.
     """
     if not (found := _ARGUMENT.search(message)):
         return ""
@@ -115,7 +116,7 @@ def widening(message: str, outline: Outline) -> str:
 
 
 def _widened(class_: Class, name: str, given: str) -> str | None:
-    """Return a field's type, widened to hold a decimal number or None; None if it cannot be."""
+    """Return a field's type, widened to also hold the type `given`; None if that is impossible."""
     field = class_.field(name)
     assert field is not None
     try:
@@ -159,7 +160,7 @@ def _listed(names: Iterable[str]) -> str:
 def _shown(
     outline: Outline, parent: Checkpoint | None, changed: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the files of a version that a type checker needs: all code, and no record."""
+    """Return the files of a version that a type checker needs: all code, but no records."""
     stubs = _stubs(outline)
     wanted = [path for path in outline.paths() if _is_code(path) and path not in changed]
     stored = checkpoints.read_files(parent, wanted) if parent and wanted else {}

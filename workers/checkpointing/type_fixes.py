@@ -1,6 +1,6 @@
 """Fixes for errors that people meet when writing their first constraints under `mypy --strict`.
 
-The type checker says what is wrong and not what to write instead. Details that its message leaves
+The type checker says what is wrong, but not what to write instead. Details that its message leaves
 out (which function, which field may be None) are read from the line of the source.
 """
 
@@ -17,7 +17,7 @@ from workers.typecheck.checker import TypeFault
 
 _TESTS = re.compile(r"(?P<folder>workspace/)?tests/test_(?P<name>\w+)\.py")
 _OPTIONAL = re.compile(r"\b(?:None|Optional)\b")
-# By mypy's names for types and their modules.
+# Examples of values, keyed by mypy's names for their types.
 _VALUES = {
     "date": "a date, as in datetime.date(2027, 1, 1)",
     "datetime": "a moment, as in datetime.datetime(2027, 1, 1, 12, 0)",
@@ -43,7 +43,7 @@ class _Place:
         return next((node for node in functions if node.lineno == self.line), None)
 
     def owners(self, attribute: str) -> list[str]:
-        """Return the expressions whose attribute is read on this line."""
+        """Return the expressions whose attribute of this name is read on this line."""
         return _unique(
             ast.unparse(node.value) for node in self._attributes() if node.attr == attribute
         )
@@ -70,7 +70,7 @@ class _Place:
 
 
 def fix_code(fault: TypeFault, source: str, outline: Outline) -> str:
-    """Return what to write instead of the faulty code; "" if mypy's message says it already.
+    """Return what to write instead of the faulty code; "" if mypy's message already says it.
 
     `source` is the text of the file, or "" if it is not available.
     """

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from memory.texts import parse_python
 
-# Maximum number of mutants per constraint, from its first alerts.
+# Maximum number of mutants per constraint, made for its first alerts.
 MAX_ALERTS = 20
 MAKERS = frozenset({"Alert", "info", "warning", "critical"})
 # An expression that fails, on the line of the alert.
@@ -33,7 +33,7 @@ class UnreachedAlert:
 
 
 def alert_mutants(source: str) -> list[UnreachedAlert]:
-    """Return the mutants of a constraint, by line: `source` is Python that parses."""
+    """Return the mutants of a constraint, in order of line; `source` must be valid Python."""
     tree = parse_python(source)
     found = sorted(_alerts(tree), key=lambda node: (node.lineno, node.col_offset))
     return [UnreachedAlert(_failing(source, node), node.lineno) for node in found[:MAX_ALERTS]]

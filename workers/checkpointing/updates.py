@@ -5,8 +5,8 @@ value, an entry that contains the new value supports it, too; for any other fiel
 must also name the field. Values that a constraint reads can silence or raise alerts, so the rules
 are stricter for them: if the field had no value, the entry must name the record or contain the
 value and the field; otherwise it must name the record; and a text must be in the entry or be marked
-as derived. Entries that the record relied on before, and those that these were derived from, name
-it anyway, and do not support a change.
+as derived. Entries that the record relied on before, and the entries from which these were derived,
+name it anyway, so they do not support a change.
 """
 
 import datetime
@@ -145,7 +145,7 @@ def _changed(update: RecordUpdate) -> dict[str, tuple[Value, Value]]:
 
 
 def _is_telling(value: Value) -> bool:
-    """Return whether people refer to things by such a value: a date, a larger number."""
+    """Return whether people refer to things by such a value: a date, a time or a larger number."""
     if isinstance(value, bool):
         return False
     if isinstance(value, int | float | Decimal):
@@ -155,7 +155,10 @@ def _is_telling(value: Value) -> bool:
 
 
 def _says(source: Source, old: Value, new: Value, zone: zoneinfo.ZoneInfo) -> bool:
-    """Return whether an entry contains a new value; nobody writes "none", "yes" or "no" for one."""
+    """Return whether an entry contains a new value.
+
+    It never contains None or a boolean: nobody writes "none", "yes" or "no" for these.
+    """
     match new:
         case None | bool():
             return False

@@ -61,7 +61,7 @@ class Wording:
     def says(self, text: str) -> bool:
         """Return whether the entries contain enough of a text's words, or all of a wordless text.
 
-        The entries' days count as words, but are not enough: every entry has one.
+        The entries' days count as words, but do not suffice alone: every entry has a day.
         """
         wanted = _terms_of(text)
         if not wanted:
@@ -127,7 +127,7 @@ def unsaid_texts(
 
 
 def _counts(value: Value, days: Set[datetime.date]) -> bool:
-    """Return whether a value is verified by itself.
+    """Return whether a value is of a kind that is verified on its own.
 
     Such values are numbers, times, and dates other than the entries' own days.
     """
@@ -154,7 +154,7 @@ def texts_of(value: Value) -> Iterator[str]:
 
 
 def _is_telling(text: str) -> bool:
-    """Return whether a text is more than words that occur in any text."""
+    """Return whether a text contains more than words that could occur in any text."""
     words = words_of(text)
     return bool(_terms_of(text)) or not words or any(map(str.isdecimal, words))
 

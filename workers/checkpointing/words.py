@@ -83,11 +83,11 @@ _DOUBLE = re.compile(r"([^aeious])\1$")
 
 
 def _stem(word: str) -> str:
-    """Return an English word without its endings: "allerg" of "allergies"."""
+    """Return an English word without its endings: "allerg" for "allergies"."""
     return _DOUBLE.sub(r"\1", _ENDING.sub("", _PLURAL.sub("", word)))
 
 
-# Function words of languages whose words can be split in the same way.
+# Function words of other languages whose texts can be split into words like English ones.
 _OF_OTHER_LANGUAGES = words_of("""
     aber alle als auch auf aus bei bin bis bist dann das dass dem den der des dich die dir doch dort
     ein eine einem einen einer eines etwas euch euer fur habe haben hat hatte ich ihm ihn ihr ihre
@@ -112,7 +112,7 @@ _OF_OTHER_LANGUAGES = words_of("""
     меня мне мой моя мы над нас нет она они она оно очень при так там тебе тем тогда того тоже
     только том уже чем что чтобы эта это этот
 """)
-# Words about how, when or to whom something happens, deleting it, or how it is stored.
+# Words that say how, when or to whom something happens, and words about deleting or storing it.
 _EMPTY = frozenset(
     words_of("""
         about above after again against all also although always and another any anybody anyone

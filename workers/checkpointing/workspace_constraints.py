@@ -111,7 +111,7 @@ def _shape(path: str, source: str) -> Iterator[Finding]:
 def _execute(
     constraint: WorkspaceConstraint, needs: Needs, sources: Mapping[str, str], verdict: Verdict
 ) -> None:
-    """Run the constraint on no records, and its tests, in two fresh sandboxes.
+    """Run the constraint without any records, and its tests, in two fresh sandboxes.
 
     The two sandboxes iterate over sets in different orders.
     """
@@ -167,7 +167,7 @@ def _tests(
     sources: Mapping[str, str],
     allowance: Allowance,
 ) -> Iterator[Finding]:
-    """Every test must pass, whatever the order of sets."""
+    """Every test must pass, whatever the iteration order of sets."""
     results, others = (
         one.run_tests([path], limits=allowance.limits).results for one in (sandbox, other)
     )

@@ -1,1 +1,1 @@
-"""Deliveries: webhooks and mails, sent to servers that may be slow or hostile."""
+"""Deliveries: webhooks and emails, sent to servers that may be slow or hostile."""

@@ -1,7 +1,7 @@
 """Webhook messages: sent to endpoints until they are accepted, in order per alert.
 
-If a worker is killed between sending and recording that, its lease expires, and the message is sent
-again, with the same id.
+If a worker is killed after it has sent a message but before it has recorded that, its lease
+expires, and the message is sent again, with the same id.
 """
 
 import datetime
@@ -23,8 +23,8 @@ logger = structlog.get_logger(__name__)
 
 # Seconds that a thread serves one endpoint before the other endpoints have their turn.
 TURN_SECONDS = 20.0
-# Wait after a secret could not be read, which the operator has to fix; then delivery resumes by
-# itself.
+# How long to wait after a secret could not be read. Once the operator has fixed that, delivery
+# resumes by itself.
 UNREADABLE_WAIT = datetime.timedelta(minutes=5)
 
 

@@ -1,6 +1,6 @@
-"""Mails to the staff: claim a subscription, send its news, move its cursor.
+"""Emails to the staff: claim a subscription, send its news, move its cursor.
 
-A mail is sent before its cursor moves: a worker that is killed between the two sends it again.
+An email is sent before its cursor moves: if a worker is killed between the two, it is sent again.
 """
 
 import datetime
@@ -19,8 +19,8 @@ NO_ANSWER = (TimeoutError, ConnectionError, SMTPConnectError, SMTPServerDisconne
 
 logger = structlog.get_logger(__name__)
 
-# Pause after a mail server did not answer, so that it blocks this process for one subscription
-# only.
+# Pause after a mail server has failed to answer, so that it blocks this process for one
+# subscription only.
 PAUSE = datetime.timedelta(seconds=30)
 _silent_until = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
@@ -28,11 +28,11 @@ NO_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
 
 
 class CannotMail(Exception):
-    """A setting has to be fixed before this mail can be sent; the message says which."""
+    """A setting has to be fixed before this email can be sent; the message says which."""
 
 
 def send(subscription_pk: int) -> None:
-    """Send a subscription's mails, if it has any; a failed mail is retried later."""
+    """Send a subscription's emails, if it has any; a failed email is retried later."""
     global _silent_until
     if timezone.now() < _silent_until:
         return
@@ -53,7 +53,7 @@ def send(subscription_pk: int) -> None:
         if isinstance(error, NO_ANSWER):
             _silent_until = timezone.now() + PAUSE
         leases.fail(subscription, f"{type(error).__name__}: {visible(str(error))}")
-        # The mail server's error may quote the mail, so only its type is logged.
+        # The mail server's error may quote the email, so only its type is logged.
         logger.warning("mail_not_sent", subscription=subscription_pk, error=type(error).__name__)
         if not isinstance(error, CannotMail | OSError):
             raise

@@ -38,7 +38,7 @@ logger = structlog.get_logger(__name__)
 # Seconds that a worker spends on a backtest before other work has its turn; fewer while runs wait.
 SLICE_SECONDS = 30.0
 HURRIED_SECONDS = 3.0
-# Maximum seconds for a user's history; the findings of the rest are unknown.
+# Maximum seconds for a user's history; the findings for the rest are unknown.
 USER_SECONDS = 120.0
 KILLED = "the worker was killed repeatedly"
 # Errors of a constraint that was written for a newer version than the one it runs on.
@@ -87,7 +87,7 @@ def _go_on(backtest: Backtest) -> None:
 
 
 def _refused(backtest: Backtest) -> str | None:
-    """Return why a text cannot be a user's own constraint; None if it can."""
+    """Return why the source cannot be a user's own constraint; None if it can."""
     head = backtest.user.head if backtest.user else None
     if head is None or head.tree.get(backtest.constraint) == backtest.source_hash:
         return None  # a workspace constraint, or one that passed the gate
@@ -108,7 +108,7 @@ def _look_at(backtest: Backtest, row: BacktestUser) -> None:
         _give_up(backtest, row, str(error))
         return
     except Exception as error:
-        if not Checkpoint.objects.filter(user=row.user_id).exists():  # erased meanwhile
+        if not Checkpoint.objects.filter(user=row.user_id).exists():  # the user was erased
             backtests.settle(backtest, row, UserResult())
             return
         if backtest.attempts < settings.UAC_MAX_ATTEMPTS:
@@ -127,8 +127,8 @@ def _give_up(backtest: Backtest, row: BacktestUser, error: str) -> None:
 class _Stretch:
     """Consecutive versions of a user in which nothing that the constraint reads changed.
 
-    `versions` has, for each version, the time from which it was the head, and its number. `plan`
-    loads the first version with the constraint, which does not run if `key` is empty.
+    `versions` has, for each version, the time at which it became the head, and its number. `plan`
+    loads the first version and the constraint, which does not run if `key` is empty.
     """
 
     plan: LoadPlan
@@ -210,7 +210,7 @@ class _History:
         return self._heads() if self._by == By.RECORDED else self._occurrences()
 
     def _occurrences(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
-        """Yield the states in the period by the entries' own times, each with its start and end.
+        """Yield the period's states, dated by the entries' own times, each with its start and end.
 
         Raises states.CannotBeTold.
         """
@@ -354,7 +354,7 @@ class _History:
     ) -> Evaluation:
         """Mark the findings of these versions from that instant on as unknown.
 
-        With `ends`, those of later versions are unknown, too.
+        If `ends` is set, those of later versions are unknown as well.
         """
         if ends:
             self.columns["known_until"] = at

@@ -90,10 +90,10 @@ def finish_run(
 ) -> None:
     """Bring the user's alerts in line with the findings, and store the result of the run.
 
-    `takes_now` (whether one of the constraints takes the moment) affects when the clock and the
-    forecast have them run again; with None (none of them ran), neither of these times changes.
-    Everything is done in one transaction. If the alerts already reflect a newer run, only this run
-    is closed.
+    `takes_now` tells whether one of the constraints takes the moment, which affects when the clock
+    and the forecast have them run again. None means that no constraint ran, and leaves both times
+    unchanged. Everything is done in one transaction. If the alerts already reflect a newer run,
+    only this run is closed.
     """
     with transaction.atomic():
         applied = reconcile.apply(
@@ -135,10 +135,10 @@ def report_failure(run: Run, error: Mapping[str, Any]) -> None:
 
 
 def try_one(run: Run) -> None:
-    """Run one constraint's current text on the state and at the moment of the run.
+    """Run one constraint's current source on the run's state, as of the run's instant.
 
-    Its findings open, change and resolve no alert. Raises SandboxError if this host has no sandbox
-    for it and another host may have one.
+    Its findings neither open, change nor resolve any alert. Raises SandboxError if this host has no
+    sandbox for it and another host may have one.
     """
     started = time.monotonic()
     path = run.input["constraint"]

@@ -6,7 +6,7 @@ from sandbox_image.uac import protocol
 from workers.sandbox.interface import SandboxError
 from workers.sandbox.results import UserError
 
-# Outcomes of a workspace's limits, and the beginnings of their messages. A result may also be too
+# Outcomes of exceeding a workspace's limits, and how their messages begin. A result may also be too
 # large for the protocol, which no setting can change.
 LIMITS = {
     "timeout": "",
@@ -36,7 +36,7 @@ def user_error_json(error: UserError) -> dict[str, Any]:
 
 
 def error_json(error: SandboxError) -> dict[str, Any]:
-    """Return why a request to a sandbox failed; for a limit, its outcome replaces the type."""
+    """Return why a request to a sandbox failed; without a user's error, the outcome is the type."""
     if error.error is not None:
         return user_error_json(error.error)
     return {

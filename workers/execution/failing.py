@@ -93,9 +93,9 @@ def _advice(checkpoint: Checkpoint, outline: Outline, error: Mapping[str, Any], 
 def _records_without(
     checkpoint: Checkpoint, domain: Domain, class_name: str, field: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield, by collection and key, the first record without a value for this field.
+    """Yield the collection and key of each collection's first record without a value for a field.
 
-    The newest file of each collection of the class is searched.
+    Only the newest file of each of the class's collections is searched.
     """
     for name in domain.collections_of(class_name):
         page = len(domain.collections[name].shards)

@@ -27,7 +27,7 @@ from workers.sandbox.results import ConstraintForecast
 
 logger = structlog.get_logger(__name__)
 
-# References that may lead anywhere: other constraints, a record by the name of its class.
+# References that may lead to any domain: to other constraints, or to a record by its class's name.
 _ANYWHERE = re.compile(r"\bconstraints\b|\bRef\s*\[\s*[\"']")
 
 
@@ -55,7 +55,7 @@ def make(user_pk: int) -> None:
 
 
 def _give_up(forecast: Forecast, error: str) -> None:
-    """Store that there is no forecast: the daily run remains, and requests one again."""
+    """Record that there is no forecast: the daily run stays, and will request one again."""
     with suppress(leases.LeaseLost):
         given_up = {"due_at": None, "dead_since": timezone.now(), "last_error": error[:4000]}
         leases.write(forecast, **_done(**given_up))
@@ -72,8 +72,7 @@ def _make(forecast: Forecast) -> None:
     user = MemoryUser.objects.select_related("workspace", "head").get(pk=forecast.user_id)
     checkpoint, start = user.head, user.alerts_instant
     if checkpoint is None or start is None or user.alerts_version != checkpoint.version:
-        # The constraints have not run on this version yet; when they have, they request a forecast
-        # again.
+        # The constraints have not run on this version yet; their run will request a forecast again.
         leases.write(forecast, **_done(due_at=None))
         return
     plan = plan_run(user, checkpoint)
@@ -100,7 +99,7 @@ def _make(forecast: Forecast) -> None:
                 timings={"seconds": time.monotonic() - started, **counts},
             ),
         )
-        # Another run may have requested a forecast meanwhile, or another version may be the head.
+        # By now, another run may have requested a forecast, or another version may be the head.
         Forecast.objects.filter(pk=forecast.pk, due_at=forecast.due_at).update(due_at=None)
         written = Forecast.objects.get(pk=forecast.pk)
         after = locked.alerts_instant
@@ -119,7 +118,7 @@ def _find(
     start: datetime.datetime,
     end: datetime.datetime,
 ) -> tuple[dict[str, Any], dict[str, int]]:
-    """Return each constraint's forecast by path, and how many were made and how many reused.
+    """Return each constraint's forecast by path, and counts of those made and those reused.
 
     An `earlier` forecast is reused if it still covers half of the horizon.
     """
@@ -195,7 +194,7 @@ def _to_json(
 def keys_of(plan: LoadPlan, own: Sequence[str] | None = None) -> dict[str, str]:
     """Return path → hash of everything that a constraint's findings depend on, except the clock.
 
-    `own` names the user's own constraints to return; by default all.
+    `own` names the user's own constraints to include; by default, all are.
     """
     outline, tree = plan.outline, plan.checkpoint.tree
     paths = [f"constraints/{name}.py" for name in outline.constraints]
@@ -231,7 +230,7 @@ def keys_of(plan: LoadPlan, own: Sequence[str] | None = None) -> dict[str, str]:
 def domains_in(text: str, outline: Outline) -> set[str]:
     """Return the domains that a file's text may lead to; extra ones only cost unneeded forecasts.
 
-    The text is parsed: `from domains . home . state import leases` is Python, too.
+    The text is parsed, since `from domains . home . state import leases` is valid Python, too.
     """
     names = set[str]()
     for node in ast.walk(parse_python(text)):

@@ -17,19 +17,19 @@ from workers.sandbox.results import ConstraintResult, FoundAlert, UserError
 MAX_ALERTS = 1000
 MAX_MESSAGE = 10_000
 
-# Severity names of such constraints; any other name means a warning.
+# Severity names in old constraints; any other name means a warning.
 SEVERITIES = {
     **dict.fromkeys(("critical", "high", "urgent", "severe", "error", "danger"), "critical"),
     **dict.fromkeys(("info", "low", "notice", "minor", "information", "hint"), "info"),
 }
-# Fields by which such an alert is identified, so that it counts as the same alert tomorrow.
+# Fields that identify an old constraint's alert, so that it counts as the same alert tomorrow.
 KEYS = ("key", "id", "alert_id", "rule", "type", "kind", "code", "category", "name", "title")
 MESSAGES = ("message", "msg", "text", "description", "detail", "details", "summary", "title")
 LEVELS = ("severity", "level", "priority")
 
 
 class ForeignCodeError(Exception):
-    """Foreign code raised an error, which is given in its own terms."""
+    """Foreign code raised an error, which is described in the code's own terms."""
 
     def __init__(self, error: UserError) -> None:
         super().__init__(f"{error.type}: {error.message}")
@@ -90,7 +90,7 @@ def run_old_constraint(
 def run_old_constraints(
     sandbox: Sandbox, plan: LoadPlan, *, now: datetime.datetime
 ) -> list[ConstraintResult]:
-    """Run every old constraint of a version; an error of one is in its own result.
+    """Run every old constraint of a version; an error in one is reported in its own result.
 
     Raises SandboxError if the sandbox is at fault.
     """

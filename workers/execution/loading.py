@@ -1,4 +1,4 @@
-"""Load a version of a user's project into a sandbox, by a plan that is made beforehand."""
+"""Load a version of a user's project into a sandbox, following a plan that is made beforehand."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +18,7 @@ from workers.sandbox import runner
 from workers.sandbox.interface import Bindings, Sandbox, SandboxError
 from workers.sandbox.limits import Allowance, Limits, Shape
 
-# Compiles path → source for the image with that digest, in a sandbox with that shape.
+# Compiles sources by path, for the image with this digest, in a sandbox of this shape.
 Compile = Callable[[Mapping[str, str], str, Shape], dict[str, str]]
 
 
@@ -33,8 +33,8 @@ class Difference(NamedTuple):
 class LoadPlan:
     """What to load to run a version of a user's project, and what its code may use.
 
-    `standings` are the workspace's constraints: only those that apply to the user are loaded. With
-    None, the sandbox keeps those that it has.
+    `standings` are the workspace's constraints: only those that apply to the user are loaded. If it
+    is None, the sandbox keeps those that it has.
     """
 
     user: MemoryUser
@@ -76,7 +76,7 @@ class LoadPlan:
         return {one.constraint.path: one.ended for one in self.standings or () if not one.applies}
 
     def tree(self, resident: Mapping[str, str]) -> dict[str, str]:
-        """Return path → hash of what a sandbox with that content holds once the plan is loaded."""
+        """Return path → hash of what a sandbox holds once this is loaded on top of `resident`."""
         if self.standings is None:
             theirs = {path: hash_ for path, hash_ in resident.items() if path.startswith(FOLDER)}
         else:
@@ -84,12 +84,12 @@ class LoadPlan:
         return {**self.checkpoint.tree, **theirs}
 
     def suits(self, resident: Mapping[str, str]) -> bool:
-        """Return whether a sandbox with that content has executed only code that the plan loads."""
+        """Return whether all code `resident` in a sandbox is also loaded by this plan."""
         tree = self.tree(resident)
         return all(tree.get(path) == hash_ for path, hash_ in resident.items() if is_code(path))
 
     def difference(self, resident: Mapping[str, str]) -> Difference:
-        """Return how a sandbox with that content differs from what is to be loaded."""
+        """Return how the content `resident` in a sandbox differs from what this plan loads."""
         tree = self.tree(resident)
         missing = {path for path, hash_ in tree.items() if resident.get(path) != hash_}
         return Difference(missing, sorted(resident.keys() - tree.keys()))
@@ -126,11 +126,11 @@ def allowance_of(workspace: Workspace) -> Allowance:
 
 @contextmanager
 def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandbox]:
-    """Lease a sandbox for the user; its next request loads the plan first; raise SandboxError.
+    """Lease a sandbox for the user, whose next request first loads the plan; raise SandboxError.
 
-    Only the files that the sandbox lacks are sent, with that request. They are read, and compiled
-    if need be, before the sandbox is leased. A sandbox in which other code was executed is not
-    used: the answers of a version depend on nothing but its files.
+    Only the files that the sandbox lacks are sent, along with that request. They are read, and
+    compiled if need be, before the sandbox is leased. A sandbox in which other code was executed is
+    not used: a version's answers must depend on nothing but its files.
     """
     resident = runner.peek(plan.user.pk)
     digest = runner.image_digest()
@@ -183,9 +183,9 @@ def bytecode_of(
 ) -> dict[str, str]:
     """Return path → bytecode of these files of a plan; raise SandboxError.
 
-    The bytecode loads in sandboxes with that image digest. Files that this image has not compiled
-    yet (after an upgrade, all of them) are compiled now, in sandboxes that hold no user's data, and
-    stored.
+    The bytecode loads in sandboxes with the image digest `digest`. Files that this image has not
+    compiled yet (after an upgrade, all of them) are compiled now, in sandboxes that hold no user's
+    data, and stored.
     """
     theirs = [one for one in plan.applying if one.path in paths]
     return {

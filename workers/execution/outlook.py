@@ -21,7 +21,7 @@ from workers.sandbox.interface import Bindings, Sandbox, SandboxError
 from workers.sandbox.limits import Limits
 from workers.sandbox.results import ConstraintResult
 
-# Shared by all constraints: a constraint's author waits for the forecast.
+# Total for all constraints, since a constraint's author waits for the forecast.
 FORECAST_SECONDS = 5.0
 MAX_ALERTS = 20
 MAX_COMING = 20

@@ -1,4 +1,4 @@
-"""Queries: Python over a user's state, answered with the value as computed."""
+"""Queries: Python code over a user's state, whose computed value is the answer."""
 
 import time
 from typing import Any
@@ -62,7 +62,7 @@ def execute(run: Run) -> None:
 
 
 def _refused(code: str) -> dict[str, Any] | None:
-    """Return the error of code that breaks the policy; None if it breaks nothing."""
+    """Return the error for code that violates the policy; None if it does not."""
     violations = check_query(code)
     if not violations:
         return None

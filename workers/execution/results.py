@@ -1,4 +1,4 @@
-"""Results of sandboxes, as findings and in the form that runs store."""
+"""Sandbox results, as findings and in the form stored with each run."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from workers.sandbox.runner import runner_name
 
 @dataclass(frozen=True)
 class Found:
-    """What a run of all constraints found.
+    """The findings of a run of all constraints.
 
     `completed` are the constraints that ran to their end; `over_limit` has a few findings of each
     constraint that was stopped at the alert limit.
@@ -64,7 +64,7 @@ def findings_of(result: ConstraintResult) -> list[ConstraintFinding]:
 
 
 def finding_of(path: str, alert: FoundAlert) -> ConstraintFinding:
-    """Return an alert of a constraint as a finding of `alerts`."""
+    """Return an alert of a constraint as a finding."""
     return ConstraintFinding(
         constraint=path,
         kind=AlertKind.FINDING,

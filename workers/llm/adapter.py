@@ -1,4 +1,4 @@
-"""The providers, through pydantic-ai.
+"""The providers of language models, called through pydantic-ai.
 
 The library is imported at the first call: it takes seconds and a hundred megabytes, which only a
 worker that calls a model should pay. The client is made for each attempt and closed after it: it
@@ -117,7 +117,7 @@ class ProviderModel:
             settings.update(_marked_for_caching())
         if tools and choice == "required":
             settings["tool_choice"] = "required"
-        # Imports are done before the provider's time begins.
+        # The imports are done by now, so that they do not count towards the provider's time.
         async with _model(self._connection, self._seconds) as model, asyncio.timeout(self._seconds):
             return await model_request(
                 model,
@@ -128,7 +128,7 @@ class ProviderModel:
             )
 
     def _failure(self, error: Exception) -> CallFailed:
-        """Return the failure for this error of the library, without the key."""
+        """Convert an error of the library to a failure that does not reveal the key."""
         from pydantic_ai import exceptions
 
         detail = self._without_key(str(error) or type(error).__name__)[:MAX_DETAIL]
@@ -172,7 +172,7 @@ class ProviderModel:
 
 
 def _words(error: Exception) -> str:
-    """Return the provider's own words in an error; "" if there are none, or only a page."""
+    """Return the provider's own words in an error; "" if there are none, or only a web page."""
     body = getattr(error, "body", None)
     if isinstance(body, Mapping):
         inner = body.get("error", body)
@@ -197,7 +197,7 @@ def _marked_for_caching() -> "ModelSettings":
 
 @functools.cache
 def _trusted() -> "ssl.SSLContext":
-    """Load the certificates once: this is most of a client's cost, and depends on nothing."""
+    """Load the certificates once: loading them is most of the cost of making a client."""
     import httpx2
 
     return httpx2.create_ssl_context()
@@ -383,7 +383,7 @@ def _read(response: "ModelResponse", tools: Sequence[Tool]) -> ModelAnswer:
 
 
 def _whole(text: str) -> str:
-    """Return the text without lone surrogates, as in cut off emoji, which cannot be sent."""
+    """Return the text without lone surrogates (from cut-off emoji), which cannot be sent."""
     return text.encode(errors="replace").decode()
 
 

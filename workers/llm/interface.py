@@ -1,4 +1,4 @@
-"""Requests to a language model, its answers, and how a call fails: provider-neutral.
+"""Provider-neutral requests to a language model, its answers, and the ways a call can fail.
 
 One call is one turn: messages and tools in, an answer out. The caller runs the tool loop: it
 appends the answer's `message` and a `ToolResult` for every tool call, and calls again.
@@ -80,7 +80,7 @@ ToolChoice: TypeAlias = Literal["auto", "required"]
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """One answer. Without `usage` the provider has not reported its tokens."""
+    """One answer; `usage` is None if the provider has not reported its tokens."""
 
     message: Assistant
     usage: Usage | None
@@ -110,8 +110,8 @@ class LanguageModel(Protocol):
     ) -> ModelAnswer:
         """Return the answer, which has text or a tool call; raise LanguageModelError.
 
-        With `required` the model is told to call a tool. Not every server enforces it, so an answer
-        may still be mere text.
+        If `tool_choice` is `required`, the model is told to call a tool. Not every server enforces
+        this, so an answer may still be mere text.
         """
 
 
@@ -119,10 +119,10 @@ class CallFailed(LanguageModelError):
     """A call without an answer.
 
     The class gives the kind, the message explains it to the staff, and `explanation` to the caller:
-    what happened, whose fault it is, and what to do. `usage` is the usage that the provider
-    nevertheless reports, `unsent` says whether the request is known not to have reached the
-    provider. `retry_after` is how many seconds the provider asks to wait, `provider_said` its own
-    words, cut short.
+    what happened, whose fault it is, and what to do. `usage` is the usage, if the provider reports
+    it nevertheless; `unsent` says whether the request is known not to have reached the provider.
+    `retry_after` is how many seconds the provider asks to wait; `provider_said` is the provider's
+    own message, shortened.
     """
 
     outcome: ClassVar[LlmOutcome]

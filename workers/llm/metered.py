@@ -47,7 +47,7 @@ class MeteredModel:
 
     It holds no connection and no transaction between calls; each call reads the workspace's
     settings again. Several threads must not use it at the same time. `turn` counts the answers of
-    the piece of work, including those before.
+    the piece of work, including those given before this object was made.
     """
 
     def __init__(self, work: CallSession, turn: int = 0) -> None:
@@ -170,7 +170,7 @@ def _recorded(
 
 
 def _finish(call: LlmCall, ending: Ending) -> None:
-    """Record the result of a call, which is paid for: retry while the database restarts."""
+    """Record the result of a call, which costs money; retry while the database restarts."""
     for pause in DATABASE_PAUSES:
         try:
             llm_calls.finish(call, ending, keep_content=settings.UAC_LLM_KEEP_CONTENT)
@@ -184,7 +184,7 @@ def _finish(call: LlmCall, ending: Ending) -> None:
 
 
 def _wait(failure: CallFailed, attempt: int) -> float | None:
-    """Return how many seconds to wait before the next attempt; None if there is to be none."""
+    """Return how many seconds to wait before the next attempt; None means no next attempt."""
     return llm_calls.pause_before_next(attempt, failure.retry_after) if failure.passing else None
 
 

@@ -1,6 +1,6 @@
 """Prometheus metrics of language model calls, read from the ledger on each scrape.
 
-So the figures cover the whole server, whichever of its processes made the calls, and survive
+This way, the figures cover the whole server, whichever of its processes made the calls, and survive
 restarts. No label names a user or a workspace.
 """
 

@@ -41,7 +41,7 @@ def serve(address: str, port: int, registry: CollectorRegistry) -> None:
 
 
 def own_process() -> CollectorRegistry:
-    """Return a registry of the metrics that every process has, without sandboxes."""
+    """Return a registry of the metrics that every process has, not including those of sandboxes."""
     registry = CollectorRegistry()
     for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
         registry.register(collector)

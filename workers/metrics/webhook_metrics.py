@@ -1,6 +1,6 @@
 """Prometheus metrics of webhooks, read from the outbox on each scrape.
 
-So the figures cover the whole server. No label names a workspace or an endpoint.
+This way, the figures cover the whole server. No label names a workspace or an endpoint.
 """
 
 from collections.abc import Iterator

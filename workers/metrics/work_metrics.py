@@ -1,4 +1,4 @@
-"""Prometheus metrics of the work: how much of each kind waits, is held, fails and is dead.
+"""Prometheus metrics of the work: how much of each kind is waiting, held, failing and dead.
 
 They are read from the database and Redis on each scrape, so any process can report the whole
 server, even if the workers concerned are dead. No label names a user or a workspace.

@@ -28,7 +28,7 @@ class Violation:
 QUERY_PATH = "<query>"
 
 _DIRECTIVE = re.compile(r"#\s*(?:(?:type|mypy|pyright|pytype|ty)\s*:|pyre-)")
-_ENCODING = re.compile(r"coding[:=]")  # of a file, in a comment on its first two lines
+_ENCODING = re.compile(r"coding[:=]")  # declared in a comment in a file's first two lines
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 
 _KINDS = (

@@ -231,8 +231,8 @@ class _Policy:
         elif self.is_own_module(module):
             for name in names:
                 yield from self.check_attribute(name)
-                # A collection may be called `calendar`; other modules' names cannot be records
-                # here.
+                # A collection may be called `calendar`; the names of other modules are reserved, so
+                # they cannot stand for records here.
                 if name in LIBRARY and (name in RESERVED_LOWER or _SCHEMA.fullmatch(module)):
                     yield "import", f"{module} only imports the module {name}: write import {name}"
         elif module != {"test": "constraints", "workspace test": "workspace.constraints"}.get(
@@ -333,7 +333,7 @@ class _Policy:
                 f"class {node.name} has keyword arguments: a class may have only bases",
             )
 
-    # Rules for what a module does when it is imported: define, and nothing else.
+    # Rules for what a module does when it is imported: it may only define things.
 
     def check_top_level(self, statement: ast.stmt) -> Iterator[tuple[ast.AST, str]]:
         if is_docstring(statement):
@@ -449,7 +449,7 @@ class _Policy:
     def check_factories(self, keywords: list[ast.keyword]) -> Iterator[tuple[ast.AST, str]]:
         """Refuse default factories that run code.
 
-        They run on import, when a state that omits the field is imported.
+        They run when a state that omits the field is imported.
         """
         for keyword in keywords:
             match keyword:
@@ -462,7 +462,7 @@ class _Policy:
                         yield keyword.value, message
 
     def origin(self, node: ast.expr) -> str | None:
-        """Return the full name of what an expression refers to, as far as imports tell."""
+        """Return the full name of what an expression refers to, as far as the imports show."""
         match node:
             case ast.Name(id=name):
                 return self.origins.get(name, name)

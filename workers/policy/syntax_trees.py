@@ -1,4 +1,4 @@
-"""Recognize what an expression or definition in a syntax tree is, as far as can be seen."""
+"""Recognize what an expression or definition in a syntax tree is, as far as its syntax tells."""
 
 import ast
 import re
@@ -51,7 +51,7 @@ def list_type_calls(*values: ast.expr) -> Iterator[ast.expr]:
 
 
 def is_text(node: ast.expr) -> bool:
-    """Return whether an expression is a string, or the class str, as far as can be seen."""
+    """Return whether an expression is a string, or the class str, as far as its syntax tells."""
     match node:
         case ast.Constant(value=str()) | ast.JoinedStr() | ast.Name(id="str"):
             return True

@@ -83,7 +83,8 @@ FORBIDDEN_NAMES = _names(
 )
 # These names are common as variables; the results of calling them vary from process to process.
 FORBIDDEN_CALLS = _names("id hash")
-# Called with more than one value, these build classes, with names in texts that are not checked.
+# Called with more than one value, these build classes; names in their text arguments would not be
+# checked.
 CLASS_BUILDERS = _names(
     "type builtins.type enum.Enum enum.Flag enum.IntEnum enum.IntFlag enum.StrEnum"
     " typing.NamedTuple typing.TypedDict"

@@ -23,7 +23,7 @@ Value = TypeVar("Value")
 
 
 def take_field(value: dict[str, Any], name: str, kind: type[Value]) -> Value:
-    """Return a field of an answer, of exactly this type."""
+    """Return a field of an answer, which must be of exactly this type."""
     found = value.get(name)
     if type(found) is not kind:
         raise ProtocolError(f"{name} is not a {kind.__name__}")
@@ -40,7 +40,7 @@ def read_pair(value: Any) -> tuple[str, str] | None:
 
 
 def take_objects(value: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return a field of an answer, a list of objects."""
+    """Return a field of an answer, which must be a list of objects."""
     found: list[Any] = take_field(value, name, list)
     if not all(isinstance(item, dict) for item in found):
         raise ProtocolError(f"{name} is not a list of objects")
@@ -57,7 +57,7 @@ def _number(value: dict[str, Any], name: str) -> float:
 
 
 def take_integer(value: dict[str, Any], name: str) -> int:
-    """Return a field of an answer, a non-negative integer."""
+    """Return a field of an answer, which must be a non-negative integer."""
     found = take_field(value, name, int)
     if not 0 <= found <= protocol.MAX_INTEGER:
         raise ProtocolError(f"{name} is not an integer from 0 to {protocol.MAX_INTEGER}")
@@ -151,7 +151,7 @@ def _foreseen_change(value: dict[str, Any], findings: int) -> ForeseenChange:
 
 
 def _is_earlier(one: str, other: str) -> bool:
-    """Return whether a day is before a day, or a moment before a moment."""
+    """Return whether one day or moment is before another; False if only one of them is a day."""
     if (len(one) == len("2026-01-01")) != (len(other) == len("2026-01-01")):
         return False
     return datetime.datetime.fromisoformat(one) < datetime.datetime.fromisoformat(other)

@@ -40,8 +40,8 @@ def ensure_image(
 ) -> str:
     """Build the image of this release, unless the engine has it, and return its name.
 
-    `base` is an image with Python 3.11 or newer (default: see the module). If it is given, or with
-    `renew`, the image is built in any case, on the newest version of the base. Raises
+    `base` is an image with Python 3.11 or newer (default: see the module). If `base` is given or
+    `renew` is set, the image is always rebuilt, from the newest version of the base. Raises
     ImageNotBuilt.
     """
     name = default_image()
@@ -57,8 +57,8 @@ def ensure_typecheck_image(
 ) -> str:
     """Build the type checker's image of this release, unless the engine has it; return its name.
 
-    `base` is the sandboxes' image. Its Python must have this server's version, since it gets the
-    server's mypy. Raises ImageNotBuilt.
+    `base` is the sandboxes' image. Its Python version must be the server's, since the image gets
+    the server's mypy. Raises ImageNotBuilt.
     """
     name = typecheck_image_name()
     with _engine() as client:
@@ -116,7 +116,7 @@ def _has(client: docker.DockerClient, image: str) -> bool:
 
 
 def _available_base(client: docker.DockerClient) -> str | None:
-    """Return the Dockerfile's own base, pulled if possible, or as the engine has it."""
+    """Return the Dockerfile's own base, pulled if possible; None if the engine cannot get it."""
     found = re.search(r"^ARG BASE=(\S+)$", (SOURCES / "Dockerfile").read_text(), re.MULTILINE)
     assert found is not None
     base = found[1]
@@ -154,7 +154,7 @@ def _base_of_packages(client: docker.DockerClient, say: Callable[[str], None]) -
 
 def _download(folder: Path) -> list[Path]:
     """Download the packages of Python and its dependencies into the folder."""
-    # Use the system's package lists, or our own where the system has none; no privilege is needed.
+    # Use the system's package lists, or download our own if it has none; this needs no privilege.
     lists = folder / "lists"
     lists.mkdir()
     attempts: list[list[str]] = [[], [f"--option=Dir::State::Lists={lists}"]]
@@ -180,7 +180,7 @@ def _download(folder: Path) -> list[Path]:
 
 
 def _dependencies(package: str, pattern: str, options: Sequence[str]) -> list[str]:
-    """Return the names of a package's dependencies that match."""
+    """Return the names of a package's dependencies that match a pattern."""
     listed = run_program(["apt-cache", *options, "depends", "--important", package])
     return [
         name

@@ -52,21 +52,21 @@ from workers.sandbox.results import (
 HELLO_BYTES = 4096
 START_SECONDS = 20.0
 # The runner enforces the limits of its children; the host waits this many seconds longer before it
-# stops trusting the runner. The time of a load is watched by the host alone.
+# stops trusting the runner. The duration of a load is limited by the host alone.
 GRACE_SECONDS = 5.0
-# Size of an answer besides its result: printed output, an error, the frame around them.
+# Maximum size of an answer apart from its result: printed output, an error, the frame around them.
 ANSWER_OVERHEAD_BYTES = 512 * 1024
 
-# Outcomes of user code that was ended from outside. Such a sandbox is not used any further.
+# Outcomes of user code that was stopped from outside. A sandbox in which that happened is not kept.
 STOPPED = frozenset({"timeout", "out_of_memory", "killed", "protocol_error"})
 OWN_CONSTRAINTS = "constraints/"
-# Maximum values in an answer, whose bytes are bounded by the limits of its kind of request; they
-# take at most a hundred megabytes of memory. A foreign program's objects are read in one answer,
-# and may be more.
+# Maximum number of values in an answer, which take at most a hundred megabytes of memory; its bytes
+# are bounded by the limits for its kind of request. A foreign program's objects are read in one
+# answer, so it may have more values.
 MAX_VALUES = 1_000_000
 MAX_FOREIGN_VALUES = 2_000_000
 MAX_ESCAPES = 1_000_000
-MAX_COMPILED_VALUES = 100  # plus one per file, which is one text
+MAX_COMPILED_VALUES = 100  # plus one per file, whose bytecode is one text
 
 
 class ChannelSandbox:
@@ -81,7 +81,7 @@ class ChannelSandbox:
         hash_seed: int,
         memory_bytes: int | None = None,
     ) -> None:
-        """Wait for the runner's hello; raise SandboxError if it does not come or is not ours.
+        """Wait for the runner's hello; raise SandboxError if it does not arrive or does not match.
 
         No request gets more memory than `memory_bytes`, whatever its limits say.
         """
@@ -105,7 +105,7 @@ class ChannelSandbox:
 
     @property
     def alive(self) -> bool:
-        """False once the sandbox broke or was closed."""
+        """False once the sandbox has broken or been closed."""
         return self._alive and not self._channel.has_ended()
 
     @property
@@ -345,7 +345,7 @@ class ChannelSandbox:
         limits: Limits = FOREIGN_LIMITS,
     ) -> dict[str, Any]:
         """See Sandbox."""
-        if self._memory_bytes is not None:  # the runner reads it in the memory of a small container
+        if self._memory_bytes is not None:  # the runner parses it within its container's memory
             most = min(limits.result_bytes, self._memory_bytes // 8)
             limits = dataclasses.replace(limits, result_bytes=most)
         answer = self._request(
@@ -405,8 +405,8 @@ class ChannelSandbox:
             usage = read_usage(answer) if "stdout" in answer else None
             error = read_error(answer.get("error"))
         self._spent |= outcome in STOPPED
-        # Compiling and loading run no loops of user code, so a timeout means a slow machine. And a
-        # request that the runner cannot read before any user code ran was not forged by user code.
+        # Compiling and loading run no loops of user code, so a timeout means a slow machine. And if
+        # the runner cannot read a request before any user code has run, user code is not to blame.
         ours = loads and outcome in ("timeout", "protocol_error")
         raise SandboxError(outcome, message, error, usage, infrastructure=ours)
 
@@ -427,7 +427,7 @@ class ChannelSandbox:
             raise SandboxError(
                 "killed", "the sandbox has ended: open another one", infrastructure=True
             )
-        try:  # a request that is not a frame is the caller's error: the sandbox survives
+        try:  # a request that does not fit in a frame is the caller's error: the sandbox survives
             data = protocol.encode_frame(request) if request is not None else b""
         except protocol.FrameTooLargeError as error:
             raise SandboxError(
@@ -457,8 +457,8 @@ class ChannelSandbox:
         except OSError as error:
             raise self._broken("killed", f"the channel to the sandbox failed: {error}") from error
         except BaseException:
-            # After an interruption the stream is out of step: a later answer would belong to this
-            # request.
+            # After an interruption the stream is out of step: the next answer read would belong to
+            # this request.
             self._break()
             raise
         if message is None:
@@ -493,7 +493,7 @@ def _instant(now: datetime.datetime, time_zone: str) -> dict[str, str]:
 
 
 def _are_constraints(paths: Sequence[str], bindings: Bindings | None) -> bool:
-    """Return whether these can be all the project's constraints, each once, and any bound ones."""
+    """Return whether each path is a constraint of the project or a bound one, and none repeats."""
     return len(set(paths)) == len(paths) and all(
         path.startswith(OWN_CONSTRAINTS) or path in (bindings or ()) for path in paths
     )

@@ -2,9 +2,10 @@
 
     confine.py FOLDER_OF_SANDBOX_IMAGE TIME_ZONES HOST_PID
 
-It imports once what every runner needs, and forks for each sandbox that the host asks for on
-standard input, a socket: the request is a byte with the descriptors of the sandbox's three
-standard streams, the answer the process id of its watcher with a descriptor of that process.
+It imports once what every runner needs, and forks for each sandbox that the host requests on
+standard input, which is a socket. The request is one byte, sent with the descriptors of the
+sandbox's three standard streams; the answer is the process id of the sandbox's watcher, sent with a
+descriptor of that process.
 
 Each fork results in two processes. The runner has, where the kernel allows it, namespaces of its
 own: it sees no network, no other process, and no part of the file system except the standard
@@ -162,7 +163,7 @@ def watch(host: int, zones: str) -> NoReturn:
 
 
 def enter_namespaces() -> bool:
-    """Leave the host's namespaces, if the kernel allows it; the process id changes with a fork."""
+    """Leave the host's namespaces, if the kernel allows it; process ids change at the next fork."""
     user, group = os.geteuid(), os.getegid()
     if user == 0:
         return bool(libc.unshare(NAMESPACES) == 0)

@@ -44,8 +44,9 @@ LONGEST_LIFE_SECONDS = 30 * 60
 # A container that has not started this long after its creation is a leftover: nobody knows of it,
 # or its worker was killed. So is a container created elsewhere that is no longer running.
 LONGEST_START_SECONDS = 30
-# CPU limit of the runner itself, which works only to load code. It ends a loop in loaded code even
-# if its worker was killed. The children that run user code are counted separately, and have less.
+# CPU limit of the runner itself, which needs CPU time only to load code. The limit ends a loop in
+# loaded code even if the worker was killed. The children that run user code are counted separately,
+# and have less.
 LIFETIME_CPU_SECONDS = 120
 # The folder that user code may write to, if any; the runner empties it after every use.
 SCRATCH = "/tmp"  # noqa: S108  # nosec B108 # in the container
@@ -53,7 +54,7 @@ SCRATCH = "/tmp"  # noqa: S108  # nosec B108 # in the container
 SCRATCH_OPTIONS = "rw,noexec,nosuid,nodev,mode=1777,nr_inodes=1024"
 READ_BYTES = 1024 * 1024
 LAST_WORDS_BYTES = 4096
-# Within the 65,536 ids that an engine with user namespaces, or without root, gives a container.
+# Within the 65,536 ids that a container gets if the engine uses user namespaces or runs rootless.
 USER_IDS = range(10_000, 60_000)
 
 SECCOMP_PROFILE = Path(__file__).with_name("seccomp.json")
@@ -85,15 +86,16 @@ MASKED_PATHS = [
     *("/sys/fs/tmpfs", "/sys/fs/virtiofs", "/sys/fs/xfs", "/sys/fs/zonefs"),
 ]
 
-# The runner's report when all of this is in force.
+# The runner's report when the confinement is in force.
 CONFINED = {"seccomp": 2, "no_new_privileges": 1, "capabilities": 0}
 # Maximum file size for crun, which writes a file of a kilobyte under this limit; user code may not
-# write any.
+# write any files.
 CRUN_BYTES = 64 * 1024
-# Processes and threads of a container that gVisor itself needs.
+# Number of processes and threads per container that gVisor itself needs.
 PIDS_OF_GVISOR = 224
 # gVisor masks no paths, describes the processors, lets a process open whatever another process of
-# the same user has open, and has a writable /tmp: empty, read-only folders are mounted over these.
+# the same user has open, and has a writable /tmp: empty, read-only folders are mounted over these
+# paths.
 _HIDDEN = ("/proc", "/sys", "/tmp")  # noqa: S108  # nosec B108 # in the container
 HIDDEN_UNDER_GVISOR = dict.fromkeys(_HIDDEN, "ro,size=4k")
 
@@ -185,13 +187,14 @@ def problem() -> str:
 def reap() -> int:
     """Remove containers that a killed worker left behind, and return how many there were.
 
-    Most end by themselves when their worker's connection does. What remains are containers that
-    were not started yet, and those whose code kept the runner from seeing the end of its input.
+    Most containers exit by themselves when their worker's connection ends. The exceptions are those
+    that were not started yet, and those whose code kept the runner from seeing the end of its
+    input.
     """
     with _engine_errors():
         engine = _engine()
         found = engine.api.containers(all=True, filters={"label": LABEL})
-        # Containers' creation times are by the engine's clock.
+        # Containers' creation times come from the engine's clock.
         now = datetime.datetime.fromisoformat(engine.info()["SystemTime"][:19] + "+00:00")
         leftovers = [one["Id"] for one in found if _is_leftover(one, now=now.timestamp())]
         for container in leftovers:
@@ -200,7 +203,7 @@ def reap() -> int:
                 engine.api.remove_container(container, force=True, v=True)
             except NotFound:
                 pass
-            except APIError as error:  # the others must not be skipped because of it
+            except APIError as error:  # it must not prevent the removal of the others
                 logger.warning("sandbox_not_removed", container=container[:12], error=str(error))
                 continue
             _abandoned.discard(container)
@@ -219,8 +222,8 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str:
-    """Return the start time of a process, in ticks since boot; "" where that is hidden."""
-    try:  # after the name, in parentheses, which may contain anything
+    """Return the start time of a process, in ticks since boot; "" if that is hidden."""
+    try:  # the fields follow the name in parentheses, which may contain anything
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
         return ""
@@ -280,7 +283,7 @@ class ContainerChannel:
         return self._frames.errors.decode(errors="replace").strip()[-1000:]
 
     def start(self) -> None:
-        """Create and start the container; raise SandboxError if the engine does not."""
+        """Create and start the container; raise SandboxError if the engine cannot do so."""
         with _engine_errors():
             engine = _engine().api
             config = container_config(self._image, self._hash_seed, self._shape)
@@ -357,7 +360,7 @@ class ContainerChannel:
             except NotFound:
                 pass
             except Exception as error:
-                # The work is done; `reap` will remove what is left of the container.
+                # The container's work is done, and `reap` will remove it later.
                 _abandoned.add(container)
                 logger.warning("sandbox_not_removed", container=container[:12], error=str(error))
 
@@ -429,8 +432,8 @@ def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -
         "OpenStdin": True,
         "StdinOnce": True,
         "Tty": False,
-        # The runner has nothing to save, and as first process it ignores milder signals: stopping
-        # or restarting an engine would wait ten seconds for it.
+        # The runner has nothing to save, and as the container's first process it ignores milder
+        # signals: stopping or restarting an engine would wait ten seconds for it.
         "StopSignal": "SIGKILL",
         "HostConfig": {
             "Runtime": settings.UAC_SANDBOX_RUNTIME,  # an empty name is the engine's default
@@ -440,7 +443,7 @@ def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges:true", f"seccomp={_profile(scratch)}"],
             "MaskedPaths": MASKED_PATHS,
-            # The paths of the engine's own list are masked; crun leaves this one writable.
+            # The other paths in the engine's own list are masked; crun leaves this one writable.
             "ReadonlyPaths": ["/sys/fs/cgroup"],
             "Tmpfs": {
                 **(HIDDEN_UNDER_GVISOR if is_gvisor() else {}),
@@ -466,7 +469,7 @@ def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -
 
 
 def _profile(scratch: int) -> str:
-    """Return the allowed system calls; with a scratch folder, also those that remove files."""
+    """Return the seccomp profile; with a scratch folder, it also allows calls that remove files."""
     text = SECCOMP_PROFILE.read_text()
     if not scratch:
         return text

@@ -44,7 +44,7 @@ class CheckResult:
 
 
 def examine() -> Iterator[CheckResult]:
-    """Run all checks, in an order in which each needs only what comes before it.
+    """Run all checks, in an order in which each depends only on earlier ones.
 
     Yields findings as they are made. After a failure that makes the rest pointless, the names of
     the other checks follow as "not tried".
@@ -74,7 +74,7 @@ def examine() -> Iterator[CheckResult]:
                     yield CheckResult(check=name, state="not tried", found=found)
                 return
         for name, look in CHECKS_INSIDE.items():
-            if not opened[-1].alive:  # the check before broke it, and has reported that
+            if not opened[-1].alive:  # the previous check broke it, and has reported that
                 opened.append(stack.enter_context(open_empty()))
             yield _finding(name, partial(look, opened[-1]))
         for name, check in CHECKS_OUTSIDE.items():

@@ -45,7 +45,7 @@ def _privileges(sandbox: Sandbox) -> str:
     return f"user {user}, no capabilities, and none can be gained"
 
 
-# Calls that the filter refuses and that have nothing else in common, by their C library names.
+# Various calls that the filter refuses, by their C library names.
 REFUSED = """
 import ctypes, errno, socket
 libc = ctypes.CDLL(None, use_errno=True)
@@ -122,7 +122,7 @@ def _read_only(sandbox: Sandbox) -> str:
 
 
 def _limit(code: str, outcome: str, what: str, **limits: Any) -> Callable[[Sandbox], str]:
-    """Check that this code ends with this outcome, and harms nothing."""
+    """Return a check that this code ends with this outcome and does no harm."""
 
     def check(sandbox: Sandbox) -> str:
         try:

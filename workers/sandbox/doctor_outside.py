@@ -72,7 +72,7 @@ def _run(code: str, memory_mib: int) -> int:
 
 @contextmanager
 def _created(client: engine.DockerClient, config: dict[str, Any]) -> Iterator[str]:
-    """Create a container, yield its id, and remove it in the end if it still exists."""
+    """Create a container, yield its id, and remove it afterwards if it still exists."""
     created = client.api.create_container_from_config(config)  # type: ignore[no-untyped-call]
     try:
         yield created["Id"]
@@ -102,7 +102,7 @@ def _strangers() -> str:
 
 
 def _scratch() -> str:
-    """The writable folder that a workspace may have must stay small, and be empty for every use."""
+    """The writable folder that a workspace may allow must stay small, and start each use empty."""
     code = (
         f"written, most = 0, {4 * SCRATCH_MIB * MEBIBYTE}\n"
         f"try:\n    with open('{docker.SCRATCH}/file', 'wb', 0) as file:\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import sandbox_image
 
-# The folder that the runner of every sandbox comes from, and the context of the Docker image.
+# The folder from which every sandbox's runner comes; also the Docker image's build context.
 SOURCES = Path(sandbox_image.__path__[0])
 
 

@@ -39,11 +39,11 @@ Bindings = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
 class SandboxError(Exception):
     """A request did not succeed.
 
-    `outcome` is one of protocol.OUTCOMES other than "ok"; `error` is set where the user's code is
-    at fault; `usage` is what was printed and consumed until then, where known. `infrastructure`
-    says that the sandbox or its machine failed, not the user's code: it did not start, died, was
-    too slow or answered nonsense, and the same request may well succeed in another sandbox. The
-    sandbox stays usable unless `alive` is False.
+    `outcome` is one of protocol.OUTCOMES other than "ok"; `error` is set if the user's code is at
+    fault; `usage` is what was printed and consumed until then, if known. `infrastructure` says that
+    the sandbox or its machine failed, not the user's code: it did not start, died, was too slow or
+    answered nonsense, and the same request may well succeed in another sandbox. The sandbox stays
+    usable unless `alive` is False.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Sandbox(Protocol):
 
     @property
     def alive(self) -> bool:
-        """False once the sandbox broke (killed, protocol error) or was closed: open another one."""
+        """False once the sandbox has broken (killed, protocol error) or been closed."""
         ...
 
     @property
@@ -140,7 +140,7 @@ class Sandbox(Protocol):
         time_zone: str,
         limits: Limits = DEFAULT_LIMITS,
     ) -> Evaluation:
-        """Run an expression or a block whose last statement is the value (else null)."""
+        """Run code; its value is that of its last statement if that is an expression, else null."""
         ...
 
     def run_constraints(

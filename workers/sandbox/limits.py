@@ -1,4 +1,4 @@
-"""Limits of a request, the shape of a container, and what a workspace is allowed of both."""
+"""Limits of a request, the shape of a container, and a workspace's allowance of both."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ MEBIBYTE = 1024 * KIBIBYTE
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of one request; exceeding one ends the request with the outcome of that name."""
+    """Limits of one request; exceeding one ends the request with the corresponding outcome."""
 
     wall_seconds: float = 5.0  # per evaluation, per constraint, per test file
     total_seconds: float = 30.0  # per request: all its constraints or all its test files
     cpu_seconds: int = 5  # for the same work as wall_seconds
-    memory_bytes: int = 256 * MEBIBYTE  # address space, the loaded project included
+    memory_bytes: int = 256 * MEBIBYTE  # address space, including the loaded project
     stdout_kept_bytes: int = 8 * 1024
     stdout_produced_bytes: int = MEBIBYTE
     result_bytes: int = MEBIBYTE
@@ -39,8 +39,8 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
-# Size of the files compiled, or read back, per request, since an answer is read in one go. One file
-# may be as large as the largest record that a request can hold.
+# Maximum size of the files compiled, or read back, per request, since an answer is read in one go.
+# A single file may be as large as the largest record that a request can hold.
 COMPILED_BYTES = 2 * MEBIBYTE
 DUMPED_BYTES = MEBIBYTE // 2
 COMPILE_LIMITS = Limits(
@@ -76,7 +76,7 @@ def parts_of(sizes: Mapping[str, int], most: int) -> list[list[str]]:
 class Shape:
     """Properties that a sandbox keeps for life; sandboxes that are processes have none."""
 
-    memory_mib: int = 1024  # swap included
+    memory_mib: int = 1024  # including swap
     pids: int = 32
     tmpfs_mib: int = 0  # size of a /tmp; without one, nothing can be written
 
@@ -98,7 +98,7 @@ DEFAULT_SHAPE = Shape()
 class Allowance:
     """The resources of a user's code: limits for each request, and the shape of its sandbox.
 
-    With `single_use`, every use gets a fresh sandbox.
+    If `single_use` is set, every use gets a fresh sandbox.
     """
 
     limits: Limits = DEFAULT_LIMITS

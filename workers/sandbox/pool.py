@@ -34,12 +34,12 @@ HORIZON_SECONDS = 2.0
 MEMORY_SECONDS = 30.0
 # Seconds for which fresh sandboxes with a shape other than the pool's own are kept after a claim.
 FORGET_SECONDS = 300.0
-# Maximum number of such kinds for which fresh sandboxes are kept.
+# Maximum number of kinds with other shapes for which fresh sandboxes are kept.
 OTHER_KINDS = 8
 # Number of arrivals remembered, which is more than can be served.
 ARRIVALS = 1000
-# Starting a sandbox takes processor time from the user just served; while enough are left, wait for
-# this many seconds without an arrival.
+# Starting a sandbox takes processor time from the user just served; while enough are ready, start
+# none until this many seconds have passed without an arrival.
 QUIET_SECONDS = 0.3
 # Sandboxes started at once for waiting callers: more would only slow each other down.
 STARTERS = 3
@@ -54,7 +54,7 @@ REAP_SECONDS = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class PoolLimits:
-    """Size and lifetime limits of a pool. With `lease_seconds` 0, sandboxes are single-use."""
+    """Size and lifetime limits of a pool. If `lease_seconds` is 0, sandboxes are single-use."""
 
     least: int = 0  # fresh ones of the pool's own shape, with the hash seed 0
     most: int = 0  # fresh ones of each kind
@@ -81,7 +81,7 @@ class SandboxSpec(NamedTuple):
 class Lease:
     """A user's sandbox. `tree` is the loaded content: path → hash; empty if nothing is loaded.
 
-    The holder sets it after loading a version; without it, the sandbox is not kept.
+    The holder sets `tree` after loading a version; if it is empty, the sandbox is not kept.
     """
 
     sandbox: Sandbox
@@ -121,7 +121,7 @@ class Pool:
     """The sandboxes of one runner in one process; any thread may call any method."""
 
     def __init__(self, runner: Runner, limits: PoolLimits, shape: Shape = DEFAULT_SHAPE) -> None:
-        """Keep sandboxes from that runner, within the limits; `shape` is the usual one."""
+        """Keep sandboxes from that runner, within the limits; `shape` is the default one."""
         self.limits = limits
         self.shape = shape
         self.counts = Counts()
@@ -134,7 +134,7 @@ class Pool:
         self._held = Counter[Hashable]()  # sandboxes of a user that are not destroyed yet
         self._forgotten: set[Hashable] = set()
         self._changed = threading.Condition()
-        self._starting = 0  # for waiting callers
+        self._starting = 0  # sandboxes being started for waiting callers
         self._closed = False
         self._threads: list[threading.Thread] = []
 
@@ -158,12 +158,12 @@ class Pool:
         fresh: bool = False,
         suits: Callable[[Mapping[str, str]], bool] = bool,
     ) -> Iterator[Lease]:
-        """Yield the user's own sandbox: the one kept, or a fresh one.
+        """Yield the user's own sandbox: the one kept, or a fresh one (always, if `fresh` is set).
 
-        `fresh` asks for a fresh one in any case. Afterwards the sandbox is kept if `Lease.tree`
-        says what is loaded, if no code had to be stopped in it, and if only SandboxErrors left the
-        context. With `single_use` it is fresh and not kept, whatever was kept before; one that was
-        kept in another shape is not used. Raises SandboxError.
+        Afterwards the sandbox is kept if `Lease.tree` says what is loaded, if no code had to be
+        stopped in it, and if no exception other than SandboxError left the context. If `single_use`
+        is set, it is fresh and not kept, whatever was kept before; a sandbox that was kept with
+        another shape is not used. Raises SandboxError.
         """
         kind = SandboxSpec(0, shape or self.shape)
         with sandbox_metrics.CLAIM_SECONDS.time():
@@ -193,8 +193,8 @@ class Pool:
     def forget(self, user: Hashable) -> bool:
         """Keep nothing of a user from now on; return whether nothing is left.
 
-        A kept sandbox is destroyed at once, one in use when it is given back, and no more are given
-        out.
+        A kept sandbox is destroyed at once, and one in use as soon as it is given back; the user
+        gets no more sandboxes.
         """
         with self._changed:
             self._forgotten.add(user)
@@ -242,7 +242,7 @@ class Pool:
     def census(self) -> dict[tuple[str, str], int]:
         """Return how many sandboxes there are, by state ("fresh", "idle", "used") and hash seed.
 
-        The hash seed is "" where it no longer matters.
+        The hash seed is "" if it no longer matters.
         """
         with self._changed:
             ready = Counter[tuple[str, str]]()
@@ -254,7 +254,7 @@ class Pool:
 
     @property
     def settled(self) -> bool:
-        """Return whether all fresh sandboxes are there, and none waits to be destroyed."""
+        """Return whether enough fresh sandboxes are ready and none waits to be destroyed."""
         with self._changed:
             self._expire(time.monotonic())
             enough = all(
@@ -361,7 +361,7 @@ class Pool:
             if self._closed or user in self._forgotten:
                 self._doom(lease, "closed" if self._closed else "forgotten")
             else:
-                # Another thread may have given one back meanwhile.
+                # Another thread may have given one back in the meantime.
                 if (other := self._leases.pop(user, None)) is not None:
                     self._doom(other, "doubled")
                 self._leases[user] = lease
@@ -380,7 +380,7 @@ class Pool:
         self._relieve()
 
     def _relieve(self) -> None:
-        """Destroy sandboxes here if no thread does, or not fast enough."""
+        """Destroy sandboxes in this thread if no cleaner does, or not fast enough."""
         if not self._threads:
             self._sweep()
         elif self._is_behind():
@@ -413,7 +413,7 @@ class Pool:
                     del self._held[lease.user]
         return True
 
-    # -- The threads, which run only where there is something to keep -----------------------------
+    # -- The threads, which run only if there is something to keep --------------------------------
 
     def _run_threads(self) -> None:
         if self._threads or self._closed or not self.limits.keeps:
@@ -435,7 +435,7 @@ class Pool:
             assert kind is not None
             try:
                 lease = self._new(kind)
-            except Exception as error:  # any error, or this would be the last start
+            except Exception as error:  # any error: this thread must keep running
                 if str(error) != said:  # log it once: it may persist
                     said = str(error)
                     logger.warning("sandbox_not_started", error=said, exc_info=_unforeseen(error))
@@ -533,7 +533,7 @@ class Pool:
             for lease in [one for one in stock.ready if not one.sandbox.alive]:
                 stock.ready.remove(lease)
                 self._doom(lease, "ended")
-            # One at a time: sandboxes that were started together must not all be missing together.
+            # One at a time: sandboxes that were started together must not all be missing at once.
             if stock.ready and now - stock.ready[0].born > self.limits.recycle_seconds:
                 self._doom(stock.ready.popleft(), "recycled")
             if len(stock.ready) > max(self._target(kind), 1):

@@ -32,7 +32,7 @@ from workers.sandbox.limits import DEFAULT_SHAPE, Shape
 
 PACKAGE = Path(sandbox_image.__file__).parent
 CLOSE_SECONDS = 5.0
-# A machine that takes longer than this to start one, in seconds, could not serve a sandbox either.
+# Timeout, in seconds, of a starter: a machine that takes longer could not serve a sandbox either.
 START_SECONDS = 60.0
 READ_BYTES = 1024 * 1024
 
@@ -86,16 +86,16 @@ def reap() -> int:
 class Starter:
     """The process from which the sandboxes of one hash seed are forked (`confine.py`).
 
-    Modules that every sandbox needs are imported once, in it. It ends with this process.
+    It imports, once, the modules that every sandbox needs, and exits when this process does.
     """
 
     def __init__(self, hash_seed: int) -> None:
-        """Start it; the first sandbox may be requested while it still imports."""
+        """Start the process; the first sandbox may be requested while it is still importing."""
         _precompile()
         self._socket, theirs = socket.socketpair()
         try:
-            # No preexec_fn, which is not safe with threads, and no death signal from here, which
-            # would come when the thread that happened to open the sandbox ends: confine.py does
+            # Use no preexec_fn, which is not safe with threads, and set no death signal here, since
+            # it would come when the thread that happened to open the sandbox ends: confine.py does
             # both from within.
             self._process = subprocess.Popen(  # noqa: S603  # nosec B603 # our own runner
                 [
@@ -139,7 +139,7 @@ class Starter:
         return int(answer[1:]), descriptors[0]
 
     def close(self) -> None:
-        """End it; the sandboxes that were forked from it stay."""
+        """End the process; the sandboxes that were forked from it stay."""
         self._socket.close()
         assert self._process.stderr is not None
         self._process.stderr.close()
@@ -176,7 +176,7 @@ def _fork(hash_seed: int, streams: Sequence[int]) -> tuple[int, int]:
 
 
 class ProcessChannel:
-    """A confined runner and its pipes. Nothing is left when this process dies, even by kill -9."""
+    """A confined runner and its pipes; it ends when this process dies, even by kill -9."""
 
     def __init__(self, hash_seed: int) -> None:
         requests, self._requests = _pipe_to()
@@ -242,7 +242,7 @@ class ProcessChannel:
 
 @functools.cache
 def _precompile() -> None:
-    """Write the runner's bytecode, which each sandbox reads and, run with -B, never writes.
+    """Write the runner's bytecode, which each sandbox reads but, being run with -B, never writes.
 
     Where the folder is read-only, sandboxes start from source, which takes 40 ms more CPU time.
     """

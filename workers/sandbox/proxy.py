@@ -138,7 +138,7 @@ class Proxy(socketserver.ThreadingUnixStreamServer):
 
 
 def main() -> None:
-    """Serve until a signal ends it."""
+    """Serve until a signal ends the process."""
     parser = argparse.ArgumentParser(prog="python -m workers.sandbox.proxy", description=__doc__)
     parser.add_argument("--listen", required=True, help="path of the socket to create")
     parser.add_argument("--engine", default="/var/run/docker.sock", help="the engine's socket")

@@ -20,7 +20,7 @@ from workers.sandbox.proxy_requests import READ_BYTES, Request, RequestDenied, r
 from workers.sandbox.proxy_template import from_template
 from workers.typecheck.image import typecheck_image_name
 
-# Maximum size of the engine's answer, and seconds for it.
+# Maximum size of the engine's answer, and maximum wait for it.
 ANSWER_BYTES = 32 * 1024 * 1024
 ENGINE_SECONDS = 60
 # Maximum concurrent containers.
@@ -107,7 +107,7 @@ class Engine:
             for name in _image_names():
                 self.image(request, quote(name, safe="/:"))
             if image not in self._images:
-                # In the engine's words, so that the worker looks up the image again.
+                # Use the engine's wording, so that the worker looks up the image again.
                 raise RequestDenied(f"No such image: {image:.80}: it is not a sandbox image", 404)
         if not self._reserve():
             self._list()  # some may have been removed without this proxy

@@ -50,7 +50,7 @@ def from_template(body: bytes) -> dict[str, Any]:
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
-    """Parse a JSON object in which no key comes twice, so that all readers read the same."""
+    """Parse a JSON object in which no key occurs twice, so that all readers see the same values."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

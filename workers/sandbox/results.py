@@ -14,7 +14,7 @@ class Usage:
     load_seconds: float = 0.0  # the part of `seconds` that loading took
     seconds: float = 0.0
     cpu_seconds: float = 0.0
-    memory_bytes: int = 0  # resident, at the peak
+    memory_bytes: int = 0  # peak resident size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class UserError:
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A resident project: how many domain `modules` are loaded, and were `executed` just now."""
+    """A resident project: how many domain `modules` it has, and how many were `executed` now."""
 
     modules: int
     executed: int
@@ -131,7 +131,7 @@ class FoundAlert(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintResult:
-    """The result of one constraint. With an error it has no alerts: no result is partial.
+    """The result of one constraint. If it has an error, it has no alerts: no result is partial.
 
     The exception is a constraint that exceeded its alert limit: it keeps a few alerts, most severe
     first, to be quoted. `left_out` is the number of records that a workspace constraint was not
@@ -180,9 +180,9 @@ class ForeseenChange(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintForecast:
-    """The times at which a constraint's findings change; known until a time, or for ever (None).
+    """The times at which a constraint's findings change.
 
-    With an error, nothing is known.
+    They are known up to `until`, or forever if that is None. With an `error`, nothing is known.
     """
 
     path: str
@@ -210,7 +210,7 @@ class TestResult:
     one constraint in the test that count as one.
     """
 
-    __test__ = False  # not a test case of ours
+    __test__ = False  # not a test case for pytest
 
     name: str
     error: UserError | None

@@ -78,14 +78,14 @@ def open_pool() -> None:
 
 
 def close_pool() -> None:
-    """Destroy all sandboxes that are kept; from now on they are single-use."""
+    """Destroy all sandboxes that are kept; from now on, sandboxes are single-use."""
     for name in RUNNERS:
         if name in _pools:
             _pools[name].close()
 
 
 def report() -> dict[str, Any]:
-    """Return a host's sandboxes and counters, for the staff; a missing image has no digest."""
+    """Return a host's sandboxes and counters, for the staff; `image` is "" if it is missing."""
     try:
         image = image_digest()
     except SandboxError:
@@ -155,7 +155,7 @@ def _pool() -> Pool:
 
 
 def _limits(name: str) -> PoolLimits:
-    if name == "process":  # for development: nothing is kept, so nothing has to be ended
+    if name == "process":  # for development: nothing is kept, so nothing has to be cleaned up
         return PoolLimits()
     return PoolLimits(
         least=settings.UAC_SANDBOX_POOL_LEAST,

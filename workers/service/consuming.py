@@ -1,4 +1,4 @@
-"""Take hints as a worker: only as many as it has free threads, leaving the rest to other workers.
+"""Take only as many hints as the worker has free threads, leaving the rest to other workers.
 
 Hints are not acknowledged, since a hint that is lost is sent again.
 """

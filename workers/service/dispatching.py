@@ -42,14 +42,14 @@ logger = structlog.get_logger(__name__)
 
 # Maximum rows of each kind per tick; the next tick takes more.
 BATCH = 500
-# A hint that was not received within its life is sent again.
+# A hint that was not received within its lifetime is sent again.
 HINT_AGAIN = datetime.timedelta(seconds=HINT_SECONDS)
 # Maximum number of waiting runs caused by changed workspace constraints, so that other runs get
 # their turn, however many users there are.
 WORKSPACE_RUNS = 100
 # Delay before a user for whom nothing could be queued is tried again.
 AGAIN = datetime.timedelta(hours=1)
-# The next daily hour is always closer than this.
+# The next daily run is always due sooner than this.
 OVERSLEPT = datetime.timedelta(days=2)
 # Work that never failed needs no delay: if it has a longer one than this, a clock was wrong.
 LEAPT = datetime.timedelta(minutes=1)
@@ -59,7 +59,7 @@ FORECASTS = 20
 BACKTESTS = FORECASTS_BESIDE_RUNS = 2
 # While runs wait, forecasts and backtests yield to them for at most this long.
 PATIENCE = datetime.timedelta(seconds=30)
-# Factor on the attempts of constraint runs before they fail permanently.
+# Factor by which constraint runs get more attempts than others before they fail permanently.
 CONSTRAINTS_PATIENCE = 20
 
 Hinted = TypeVar("Hinted", bound=LeasedWork)
@@ -81,11 +81,11 @@ def dispatch() -> dict[str, int]:
     """Queue work that is due, close work that failed permanently, and hint work that waits.
 
     Also wakes and escalates the alerts whose time has come, closes language model calls whose
-    workers are gone, and deletes the keys of old requests, old messages and old backtests, and
-    whatever is past a workspace's retention. Returns how many rows of each kind were found: none
-    while another thread of this process is dispatching, since ticks that pile up would leave no
-    thread for anything else, and none while the clock of this process is wrong. A step that fails
-    does not prevent the others; the first error is raised after them.
+    workers are gone, and deletes old idempotency keys, messages and backtests, and whatever is past
+    a workspace's retention. Returns how many rows of each kind were found: none while another
+    thread of this process is dispatching, since ticks that pile up would leave no thread for
+    anything else, and none while the clock of this process is wrong. A step that fails does not
+    prevent the others; the first error is raised after them.
     """
     global _busy_until
     with _lock:
@@ -160,8 +160,8 @@ def _forget() -> int:
 def list_orphans_when_due() -> int:
     """List the duplicates whose original alert is gone.
 
-    Only a process of an earlier release leaves such duplicates behind. Each tick checks some, the
-    next one continues, and after the last ones no tick checks any for some minutes.
+    Only a process of an earlier release leaves such duplicates behind. Each tick checks some, and
+    the next one continues; once all have been checked, no tick checks any for some minutes.
     """
     global _orphans_from, _orphans_after
     if time.monotonic() < _orphans_from:
@@ -283,7 +283,7 @@ def hint_forecasts() -> int:
 
 
 def hint_backtests() -> int:
-    """Hint backtests; while runs wait, only those that have yielded for long."""
+    """Hint backtests; while runs wait, only those that have yielded for long enough."""
     waiting = backtests.waiting()
     most = _room(waiting, BACKTESTS)
     if runs.are_waiting():
@@ -312,7 +312,7 @@ def hint_deliveries() -> int:
 
 
 def queue_runs_of_changed_constraints() -> int:
-    """Queue a run for the users of changed workspace constraints, a few at a time."""
+    """Queue a run for each user whom a changed workspace constraint concerns, a few at a time."""
     queued = Run.objects.exclude(status=RunStatus.DONE).filter(trigger=RunTrigger.WORKSPACE)
     room = WORKSPACE_RUNS - queued.count()
     if room <= 0:
@@ -392,7 +392,10 @@ def _hint(
     *,
     workspace: str | None = "user__workspace",
 ) -> int:
-    """Hint waiting work, of each workspace in turn; `workspace` is the field path to it."""
+    """Hint waiting work, taking workspaces in turn.
+
+    `workspace` is the field path from a row to its workspace.
+    """
     now = timezone.now()
     work = work.filter(leases.free(now)).filter(_unheard(now, HINT_AGAIN))
     turns = in_turn(work, "run_after", most, workspace=workspace)

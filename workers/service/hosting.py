@@ -44,7 +44,7 @@ class Host:
     """This process as a sandbox host, from `open` to `close`; it may be opened again."""
 
     def __init__(self, node_name: str) -> None:
-        """Take the name from UAC_SANDBOX_HOST, else that of the Celery node."""
+        """Take the name from UAC_SANDBOX_HOST, or else from the Celery node."""
         chosen = str(settings.UAC_SANDBOX_HOST) or node_name
         self.name = re.sub(r"[^A-Za-z0-9._@-]", "-", chosen)[:100]
         self._started_at = timezone.now()
@@ -59,7 +59,7 @@ class Host:
 
     @property
     def usable(self) -> bool:
-        """True if sandboxes are available here, as far as is known; else it takes no work."""
+        """True if sandboxes are available here, as far as is known; if not, take no work."""
         return not self._problem
 
     def open(self, threads: int, is_free: Callable[[], bool]) -> None:
@@ -90,7 +90,7 @@ class Host:
                     self._beat(threads)
                     beat_at = now + hosts.HEARTBEAT_SECONDS
                 known |= {host: now for host in hosts.live() if host != self.name}
-                # After that time, hints that were sent to a host that is gone have expired.
+                # After HINT_SECONDS, the hints sent to a host that is gone have expired.
                 known = {host: at for host, at in known.items() if now - at < HINT_SECONDS}
                 helps = self.usable and is_free()
                 waiting = take_over(map(hosts.queue_of, known), waiting) if helps else {}
@@ -107,7 +107,8 @@ class Host:
 
     def _beat(self, threads: int) -> None:
         asked = user_erasure.asked_of(self.name)
-        # Forget all of them, including users still being worked on, whose sandboxes come and go.
+        # Forget all these users, including those still being worked on, whose sandboxes come and
+        # go.
         kept = [user for user in asked if not runner.forget(user) or leases.works_on(user)]
         user_erasure.kept_nothing(self.name, set(asked) - set(kept))
         problem = runner.problem()
@@ -128,8 +129,8 @@ class Host:
 def take_over(queues: Iterable[str], before: Waiting) -> Waiting:
     """Move hints seen waiting at the last look to the shared queue; return those waiting now.
 
-    A queue gives out its oldest hints first, so as many of the oldest are moved as have waited. If
-    two hosts do so at once, more are moved than necessary, which does no harm.
+    A queue gives out its oldest hints first, so the oldest ones are moved, as many as were seen
+    waiting. If two hosts do so at once, more are moved than necessary, which does no harm.
     """
     names = list(queues)
     if not names:

@@ -1,4 +1,4 @@
-"""Actions of a worker when it has started, when it is told to stop, and before it ends."""
+"""What a worker does once it has started, when it is told to stop, and before it exits."""
 
 import os
 import threading
@@ -21,7 +21,7 @@ from workers.service.sharing import prefer_others, share_fairly, share_memory
 
 logger = structlog.get_logger(__name__)
 
-# Seconds for a worker that ends to give back its work and destroy its sandboxes.
+# Seconds that a stopping worker has to give back its work and destroy its sandboxes.
 LEAVING_SECONDS = 2.0
 
 
@@ -50,7 +50,7 @@ def begin(sender: Any, **kwargs: Any) -> None:
 
 @beat_init.connect
 def begin_beat(**kwargs: Any) -> None:
-    """Start the alarms in beat, too: it may live when the workers do not."""
+    """Start the alarms in beat as well, since it may be running when the workers are not."""
     serve_metrics()
     alarms.watch()
     logger.info("beat_ready")  # Celery logs its start before the checks run

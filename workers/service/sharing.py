@@ -1,4 +1,4 @@
-"""Share the interpreter and its memory fairly among threads, the processors among processes."""
+"""Share one interpreter and its memory among threads, and divide the processors among processes."""
 
 import ctypes
 import gc
@@ -11,7 +11,7 @@ SWITCH_SECONDS = 0.0005
 # `M_ARENA_MAX` of the C library's <malloc.h>.
 _M_ARENA_MAX = -8
 MAX_ARENAS = 2
-# On a busy machine, a third of the processor time of a process with the usual priority.
+# On a busy machine, this gives a third of the processor time that normal priority would.
 BACKGROUND_NICENESS = 5
 
 
@@ -29,7 +29,7 @@ def share_fairly() -> None:
 
 
 def share_memory() -> None:
-    """Have all threads allocate from the same few arenas, if the C library can be told so.
+    """Have all threads allocate from the same few arenas, if the C library supports that.
 
     By default each thread has its own arena, which keeps the most that the thread ever needed: a
     web process with 16 threads grew by 4 MiB a minute for as long as it was measured.

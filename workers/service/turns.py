@@ -37,7 +37,7 @@ LONG_SECONDS = 0.25
 HALF_LIFE_SECONDS = 30.0
 # A workspace is alone in a worker if no other was seen for this many seconds.
 ALONE_SECONDS = 60.0
-# Nobody waits for these. They resume after all other work, but wait at most this many seconds.
+# Nobody waits for these. They come after all other work, but yield for at most this many seconds.
 BACKGROUND = frozenset({BACKTEST_TASK, FORECAST_TASK})
 BACKGROUND_SECONDS = 60.0
 # Maximum number of hints held, and of workspaces whose costs are remembered.
@@ -72,7 +72,7 @@ class _Cost:
     at: float = 0.0
 
     def left(self, now: float) -> float:
-        """Return the part of it that still counts."""
+        """Return the part of the seconds that still counts."""
         return self.seconds * float(0.5 ** ((now - self.at) / HALF_LIFE_SECONDS))
 
 

@@ -55,10 +55,10 @@ class TypeFault:
 
 @measured("types")
 def check_types(files: Mapping[str, str]) -> list[TypeFault]:
-    """Return the errors of mypy --strict in the files of a project, by path and line.
+    """Return the errors of mypy --strict in the files of a project, ordered by path and line.
 
-    Raises SandboxError: with `infrastructure` if the checker was not available or broke, without it
-    if the code exceeds a limit.
+    Raises SandboxError: with `infrastructure` set if the checker was not available or broke, and
+    without it if the code exceeds a limit.
     """
     try:
         request = protocol.encode_frame({"files": dict(files)})

@@ -15,7 +15,7 @@ PACKAGES = ("mypy", "mypy-extensions", "typing-extensions", "pathspec", "librt")
 
 
 def typecheck_image_name() -> str:
-    """Return the name of this release's image: its tag is the digest of what it adds."""
+    """Return the name of this release's image, whose tag is the digest of its content."""
     return f"uac-typecheck:{_digest()[:16]}"
 
 
@@ -38,7 +38,7 @@ def write_context(folder: Path) -> None:
     for package in PACKAGES:
         for file in metadata.files(package) or ():
             if ".." in file.parts or "__pycache__" in file.parts:
-                continue  # its commands, and bytecode that names other paths
+                continue  # the package's commands, and bytecode that names other paths
             target = folder / "packages" / Path(*file.parts)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(str(file.locate()), target)
