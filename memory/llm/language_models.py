@@ -16,7 +16,7 @@ from django.conf import settings
 
 from memory.privacy import encryption
 
-# Provider → its address, unless a base URL is set.
+# Each provider's API address, used unless a base URL is set.
 PROVIDERS = {
     "openai": "https://api.openai.com/v1",
     "anthropic": "https://api.anthropic.com",
@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 
 
 class LanguageModelError(Exception):
-    """A language model has failed to do its task; the message tells the staff why."""
+    """A language model failed to do its task; the message tells the staff why."""
 
 
 class NotConfigured(LanguageModelError):
@@ -37,7 +37,7 @@ class NotConfigured(LanguageModelError):
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """Overrides of one workspace; an empty value inherits the server's.
+    """One workspace's overrides; an empty value inherits the server's setting.
 
     `api_key` is encrypted.
     """
@@ -54,7 +54,7 @@ class Chosen:
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """A model and its endpoint. An empty key is not sent."""
+    """A model and its endpoint. If `api_key` is empty, no key is sent."""
 
     provider: str
     model: str
@@ -63,13 +63,13 @@ class Connection:
 
     @property
     def name(self) -> str:
-        """Provider and model, as settings, prices and calls name them."""
+        """`provider:model`, as in the settings, the price list and the records of calls."""
         return f"{self.provider}:{self.model}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Limits on spending per day and month (UTC), and on concurrent calls; None: no limit."""
+    """Limits on spending per day and month (UTC), and on concurrent calls; None means no limit."""
 
     concurrency: int
     tokens_per_day: int | None
@@ -83,7 +83,7 @@ class Budget:
         return self.concurrency // 3
 
     def has_room(self, under_way: int, slow: int) -> bool:
-        """Return whether another call may begin; of the calls under way, `slow` are slow."""
+        """Return whether another call may begin besides `under_way` calls, `slow` of them slow."""
         return under_way - min(slow, self.beside_slow) < self.concurrency - self.beside_slow
 
     @property
@@ -94,7 +94,7 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """The tokens of one call. Reads from and writes to a provider's cache count as input, too."""
+    """The tokens of one call; `input_tokens` includes those read from or written to a cache."""
 
     input_tokens: int
     output_tokens: int
@@ -129,10 +129,11 @@ class Price:
 
 
 def connection(chosen: Chosen) -> Connection:
-    """Return the model and endpoint under these overrides; raises NotConfigured if there is none.
+    """Return the model and endpoint that result from these overrides.
 
-    The server's key goes only to the server's own endpoint: a workspace that overrides the provider
-    or base URL must bring its own key.
+    Raises NotConfigured if the model or a required key is missing. The server's key goes only to
+    the server's own endpoint: a workspace that overrides the provider or base URL must bring its
+    own key.
     """
     provider, model, base_url, servers = _target(chosen)
     if chosen.api_key is not None:
@@ -150,7 +151,7 @@ def connection(chosen: Chosen) -> Connection:
 
 
 def budget(chosen: Chosen) -> Budget:
-    """Return the budget under these overrides."""
+    """Return the budget that results from these overrides."""
     return Budget(
         concurrency=_or(chosen.concurrency, settings.UAC_LLM_CONCURRENCY),
         tokens_per_day=_or(chosen.tokens_per_day, settings.UAC_LLM_TOKENS_PER_DAY),
@@ -161,7 +162,7 @@ def budget(chosen: Chosen) -> Budget:
 
 
 def price(name: str) -> Price | None:
-    """Return the price of this model (`provider:model`), if the price list has one."""
+    """Return the price of this model (`provider:model`); None if the price list has none."""
     return _prices(settings.UAC_LLM_PRICES).get(name)
 
 
@@ -174,7 +175,7 @@ def price_missing(name: str) -> str:
 
 
 def validate_overrides(chosen: Chosen) -> dict[str, str]:
-    """Return the problem with each invalid override, and what to choose instead, by name."""
+    """Map each invalid override's name to its problem and what to choose instead."""
     found: dict[str, str] = {}
     if chosen.base_url and (problem := wrong_url(chosen.base_url)):
         found["base_url"] = problem
@@ -209,7 +210,7 @@ def validate_overrides(chosen: Chosen) -> dict[str, str]:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Return the problem with each invalid setting, by name."""
+    """Map each invalid setting's name to its problem."""
     found = encryption.validate_server_settings()
     if settings.UAC_LLM_MODEL and (problem := _wrong_name(settings.UAC_LLM_MODEL)):
         found["UAC_LLM_MODEL"] = problem
@@ -232,7 +233,7 @@ def validate_server_settings() -> dict[str, str]:
 
 
 def _target(chosen: Chosen) -> tuple[str, str, str, bool]:
-    """Return provider, model and base URL, and whether they are the server's own."""
+    """Return the provider, model and base URL, and whether the endpoint is the server's own."""
     name = chosen.model or settings.UAC_LLM_MODEL
     if not name:
         raise NotConfigured(
@@ -300,7 +301,7 @@ def _key_missing(provider: str, *, servers: bool) -> str:
 
 @functools.lru_cache(maxsize=4)
 def _prices(text: str) -> Mapping[str, Price]:
-    """Parse the price list; raises ValueError with the problem."""
+    """Parse the price list; raises ValueError that describes the problem."""
     if not text:
         return {}
     try:

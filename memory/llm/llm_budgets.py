@@ -1,4 +1,4 @@
-"""Budgets: whether a workspace may spend as much as another language model call may use."""
+"""Budgets: whether a workspace can afford the most that another language model call may use."""
 
 import datetime
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from memory.models import Workspace
 
 
 class BudgetExhausted(LanguageModelError):
-    """The workspace may spend no more before `until`; None: until somebody raises the budget."""
+    """The workspace may spend no more before `until` or, if None, before the budget is raised."""
 
     def __init__(self, message: str, until: datetime.datetime | None) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class BudgetExhausted(LanguageModelError):
 
 
 class TooManyCalls(LanguageModelError):
-    """The workspace has its maximum number of calls under way."""
+    """No other call may begin until some of the workspace's calls under way have ended."""
 
 
 def why_stopped(workspace: Workspace) -> str | None:
@@ -43,7 +43,10 @@ def why_stopped(workspace: Workspace) -> str | None:
 
 
 def cost_of(model: str, budget: Budget, usage: Usage) -> Decimal | None:
-    """Return the cost of this usage; raises NotConfigured if it is limited but unknown."""
+    """Return the cost of this usage; None if the model has no price.
+
+    Raises NotConfigured if the model has no price and the budget limits the cost.
+    """
     price = language_models.price(model)
     if price is None and budget.limits_cost:
         raise language_models.NotConfigured(language_models.price_missing(model))
@@ -84,7 +87,7 @@ def check_budget(
 
 @dataclass(frozen=True)
 class _Limit:
-    """The limit of a budget until some time, and how much of it is used or reserved."""
+    """One of a budget's limits, how much of it is used or reserved, and when it is reset."""
 
     what: str
     most: int | Decimal | None
@@ -94,7 +97,7 @@ class _Limit:
 
 
 def _check_limit(limit: _Limit, more: int | Decimal) -> None:
-    """Raise BudgetExhausted, or TooManyCalls if calls under way may leave enough when they end."""
+    """Raise BudgetExhausted, or TooManyCalls if enough may be left once the calls under way end."""
     most, used = limit.most, limit.used
     if most is None or (used < most and used + limit.reserved + more <= most):
         return

@@ -1,10 +1,10 @@
-"""Calls of language models: admission and outcomes.
+"""Calls to language models: admission and outcomes.
 
 A row is written before the request is sent and completed afterwards, so that a call is on record
-even if its process is killed. The calls under way count as concurrent calls, and the most that they
-may spend is reserved in the budget (`memory.llm.llm_budgets`) until they end, so concurrent calls
-never exceed the budget. Finished calls are added to a ledger (`LlmSpending`), which is quick to sum
-up.
+even if its process is killed. Calls under way count towards the limit on concurrent calls, and the
+most that they may spend is reserved in the budget (`memory.llm.llm_budgets`) until they end, so
+concurrent calls never exceed the budget. Finished calls are added to a ledger (`LlmSpending`),
+which is quick to sum up.
 """
 
 import datetime
@@ -36,7 +36,7 @@ from memory.work import leases
 
 logger = structlog.get_logger(__name__)
 
-# A call whose attempt should have ended this long ago has lost its caller.
+# A call that should have ended this long ago is considered to have lost its caller.
 GRACE = datetime.timedelta(seconds=30)
 ERROR_CHARACTERS = 4000
 # Outcomes for which no provider charges. After any other outcome, the provider may have done work
@@ -54,9 +54,9 @@ FREE = (
 
 @dataclass(frozen=True, kw_only=True)
 class CallSession:
-    """The purpose and owner of calls; all calls for one piece of work share its id.
+    """The purpose and owner of calls; all calls for one piece of work share the same `id`.
 
-    No call is made for a lane, a run or other leased work that the caller no longer holds.
+    No call is made for a lane, a run or other leased work whose lease the caller has lost.
     """
 
     workspace: Workspace
@@ -97,14 +97,14 @@ class Ending:
 def start(
     work: CallSession, attempt: Attempt, *, keep_content: bool, budget: Budget | None = None
 ) -> LlmCall:
-    """Write the row of an attempt if it may be made now, within `budget` or the workspace's budget.
+    """Write the row of an attempt if `budget`, or else the workspace's budget, allows it now.
 
-    Embeddings and other calls are counted separately.
+    Calls for embeddings are counted separately from other calls.
 
-    Raises BudgetExhausted or TooManyCalls if it may not; NotConfigured if the cost is limited and
-    the model has no price; LeaseLost if the caller no longer holds the work, since the prompt may
-    contain redacted content; track_records.Stopped if the model may no longer write to projects. In
-    all these cases nothing is written.
+    Raises BudgetExhausted or TooManyCalls if the attempt is not allowed; NotConfigured if the cost
+    is limited and the model has no price; LeaseLost if the caller no longer holds the work, because
+    its prompt may contain content that has since been redacted; track_records.Stopped if the model
+    may no longer write to projects. In all these cases nothing is written.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -165,7 +165,7 @@ def _under_way(workspace: Workspace, now: datetime.datetime, of_kind: Q) -> Quer
 def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
     """Store the result of the attempt and add it to the ledger, in one transaction.
 
-    Returns False, and changes nothing, if the call was closed as interrupted meanwhile.
+    Returns False, and changes nothing, if the call has already been closed as interrupted.
     """
     usage = ending.usage
     price = language_models.price(call.model)
@@ -184,8 +184,8 @@ def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
             seconds=ending.seconds,
             answer=_sealed(ending.answer) if keep_content and ending.answer else None,
         )
-        # If the prompt was redacted meanwhile (`memory.privacy.forgetting`), the answer would
-        # reveal it.
+        # If the prompt was redacted during the call (`memory.privacy.forgetting`), the answer
+        # could reveal the redacted content.
         LlmCall.objects.filter(pk=call.pk, prompt_hash="").update(answer=None, error="")
         if not finished:
             logger.warning("llm_call_ended_late", call=str(call.pk), outcome=ending.outcome)
@@ -196,11 +196,11 @@ def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
 
 
 def pause_before_next(attempt: int, retry_after: float | None) -> float | None:
-    """Return the seconds to wait before another attempt; None if there must not be another.
+    """Return how many seconds to wait before the next attempt; None if there must not be one.
 
-    The wait is drawn between half of the backoff and all of it, so that calls that failed together
-    are not retried together. If a provider asks for more than the maximum, there is no retry: the
-    caller comes back later, and occupies no worker meanwhile.
+    The wait is a random time between half the backoff and the full backoff, so that calls that
+    failed together are not retried together. If a provider asks for a wait longer than the maximum,
+    there is no retry: the caller comes back later instead of occupying a worker.
     """
     most = settings.UAC_LLM_BACKOFF_SECONDS_MOST
     if attempt >= settings.UAC_LLM_ATTEMPTS or (retry_after is not None and retry_after > most):
@@ -211,7 +211,7 @@ def pause_before_next(attempt: int, retry_after: float | None) -> float | None:
 
 
 def close_interrupted(limit: int) -> int:
-    """Close the oldest calls whose callers are gone, at most `limit`; return how many."""
+    """Close up to `limit` calls whose callers are gone, oldest first; return how many."""
     gone = LlmCall.objects.filter(outcome=LlmOutcome.STARTED, expires_at__lte=timezone.now())
     calls = list(gone.defer("prompt", "answer").order_by("expires_at")[:limit])
     ending = Ending(
@@ -223,7 +223,7 @@ def close_interrupted(limit: int) -> int:
 
 
 def content(call: LlmCall) -> tuple[Any, Any]:
-    """Return the prompt and the answer as JSON, None if not stored; raises EncryptionError."""
+    """Return the parsed prompt and answer, each None if not stored; may raise EncryptionError."""
     return opened(call.prompt), opened(call.answer)
 
 
@@ -279,7 +279,7 @@ def _sealed(value: Mapping[str, Any]) -> bytes:
 
 
 def opened(token: bytes | memoryview | None) -> Any:
-    """Decrypt a stored prompt or answer; None if there is none. Raises EncryptionError."""
+    """Decrypt and parse a stored prompt or answer; None stays None. May raise EncryptionError."""
     if token is None:
         return None
     return json.loads(zlib.decompress(encryption.decrypt(bytes(token))))

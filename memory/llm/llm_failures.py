@@ -13,11 +13,11 @@ from memory.models import Lane, LlmCall, LlmSpending, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.users import LaneName
 
-# This many failed calls to an embedding model are no coincidence.
+# The number of failed calls at which an embedding model counts as failing.
 SEVERAL = 3
-# Outcomes that repeat until somebody corrects the settings, or pays.
+# Outcomes that recur until somebody corrects the settings or pays.
 UNUSABLE = (LlmOutcome.WRONG_KEY, LlmOutcome.NO_CREDIT, LlmOutcome.UNKNOWN_MODEL)
-# Outcomes that usually pass.
+# Outcomes of problems that are usually temporary.
 UNREACHED = (
     LlmOutcome.RATE_LIMITED,
     LlmOutcome.UNAVAILABLE,
@@ -29,7 +29,7 @@ UNREACHED = (
 
 @dataclass(frozen=True)
 class Failing:
-    """A model that fails while work waits: the outcomes, and the number of workspaces."""
+    """A model that fails while work waits, its outcomes, and the number of affected workspaces."""
 
     model: str
     outcomes: Sequence[LlmOutcome]
@@ -37,17 +37,17 @@ class Failing:
 
     @property
     def is_unusable(self) -> bool:
-        """Return whether at least one of the outcomes needs a person to fix it."""
+        """Return whether at least one of the outcomes has a cause that a person has to fix."""
         return any(outcome in UNUSABLE for outcome in self.outcomes)
 
 
 def failing() -> list[Failing]:
     """Return the failing models of workspaces in which messages wait after a failed attempt.
 
-    Their last calls were refused, or got no usable answer.
+    A model is failing if a workspace's last call to it was refused or got no usable answer.
     """
     yesterday = timezone.now().astimezone(datetime.UTC).date() - datetime.timedelta(days=1)
-    # The ledger is short, and shows which workspaces' last calls are worth reading.
+    # The ledger is small, and shows which workspaces' last calls are worth reading.
     of_kind = match_kind(embeddings=False)
     failed = LlmSpending.objects.filter(
         of_kind, day__gte=yesterday, outcome__in=(*UNUSABLE, *UNREACHED)
@@ -65,7 +65,7 @@ def failing() -> list[Failing]:
         called=Subquery(last.values("model")[:1]), came_to=Subquery(last.values("outcome")[:1])
     )
     found: dict[str, list[LlmOutcome]] = {}
-    # Nothing is known about calls that were erased or purged meanwhile.
+    # The last call of a workspace may have been erased or purged; such a workspace is left out.
     for workspace in workspaces.filter(came_to__in=(*UNUSABLE, *UNREACHED)):
         if workspace.called == track_records.model_of(workspace):
             found.setdefault(workspace.called, []).append(LlmOutcome(workspace.came_to))
@@ -75,10 +75,10 @@ def failing() -> list[Failing]:
 
 
 def failing_embeddings(model: str, since: datetime.datetime) -> Failing | None:
-    """Return why calls to an embedding model have failed since then; None if they have not.
+    """Return how an embedding model has been failing since that time; None if it has not.
 
-    They count as failed if no call was answered, and several calls failed or one needs a person to
-    fix the cause.
+    It is failing if none of its calls was answered and either several calls failed or one of them
+    failed for a reason that a person has to fix.
     """
     ended = LlmCall.objects.filter(
         purpose=LlmPurpose.EMBED, model=model, started_at__gte=since

@@ -1,4 +1,4 @@
-"""Spending on language models and embeddings: by finished calls, or reserved by running calls."""
+"""Spending on language models and embeddings: by finished calls, and reserved for running calls."""
 
 import datetime
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from memory.models.llm import LlmOutcome, LlmPurpose
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """The spending of a period; `reserved` is the most that the calls under way may add."""
+    """The spending in a period; `reserved_…` is the most that the calls under way may add."""
 
     calls: int
     tokens: int
@@ -34,14 +34,14 @@ class Spent:
 
 
 def match_kind(*, embeddings: bool) -> Q:
-    """Match calls, or spending, for embeddings or for language models."""
+    """Return a filter for the calls, or the spending, on embeddings or on language models."""
     return Q(purpose=LlmPurpose.EMBED) if embeddings else ~Q(purpose=LlmPurpose.EMBED)
 
 
 def spent(
     workspace: Workspace, now: datetime.datetime, *, embeddings: bool = False
 ) -> tuple[Spent, Spent]:
-    """Return today's and this month's spending on language models, or embeddings, in UTC."""
+    """Return the spending on language models (or embeddings) today and this month, in UTC."""
     return spent_of_kind(workspace, now, match_kind(embeddings=embeddings))
 
 

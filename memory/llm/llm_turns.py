@@ -1,11 +1,11 @@
-"""A workspace's turns with its language model: the pieces of work that may run at the same time.
+"""A workspace's turns with its language model, which limit how much work runs at the same time.
 
 A workspace has as many turns as it may have concurrent calls, so that no worker thread waits for a
-call slot. A third of the turns are reserved for when the other turns hang, so that one user's slow
-model does not hold up all other users until it times out.
+call slot. A third of the turns are reserved for when the other turns hang, so that a slow call for
+one user does not hold up all other users until it times out.
 
-Work that gets no turn is left to a later worker: a worker that finishes a piece of work wakes the
-workers for the workspace's next one.
+Work that gets no turn is left for later: a worker that finishes a piece of work wakes the workers
+for the workspace's next piece of work.
 """
 
 from typing import Any, TypeVar
@@ -27,11 +27,11 @@ Leased = TypeVar("Leased", bound=LeasedWork)
 
 
 def claim(work: QuerySet[Leased], workspace_pk: int, **columns: Any) -> Leased | None:
-    """Claim the first free row of a workspace's work, if a turn is free: see `leases.claim`.
+    """Claim the first free row of a workspace's work if a turn is free (see `leases.claim`).
 
-    One question is admitted even if no turn is free, since somebody waits for it. While the
-    workspace's model is stopped because of its track record, no lane is claimed: free lanes get the
-    reason as their error, and are checked again later.
+    One question is admitted even if no turn is free, since somebody is waiting for the answer.
+    While the workspace's model is stopped because of its track record, no lane is claimed: the
+    reason is stored as the error of the free lanes, and they are checked again later.
     """
     with transaction.atomic():
         workspace = Workspace.objects.select_for_update(no_key=True).get(pk=workspace_pk)
@@ -51,7 +51,8 @@ def claim(work: QuerySet[Leased], workspace_pk: int, **columns: Any) -> Leased |
 
 def _put_off(work: QuerySet[Leased], reason: str) -> None:
     now = timezone.now()
-    # Skip locked rows: the holder of a lane may wait for the workspace's row, which we hold.
+    # Skip locked rows: the holder of a lane may be waiting for the lock on the workspace's row,
+    # which we hold.
     free = work.filter(leases.free(now)).select_for_update(
         of=("self",), no_key=True, skip_locked=True
     )
@@ -61,7 +62,7 @@ def _put_off(work: QuerySet[Leased], reason: str) -> None:
 
 
 def pass_on(workspace_pk: int) -> None:
-    """Wake the workers for the workspace's next work with its language model, questions first."""
+    """Wake the workers for the next work that needs the workspace's model, questions first."""
     now = timezone.now()
     free = leases.free(now)
     questions = runs.questions().filter(free, user__workspace=workspace_pk)

@@ -1,19 +1,19 @@
-"""Track records: a language model whose proposals are refused, or undone, is stopped.
+"""Track records: a language model is stopped if too many of its proposals are refused or undone.
 
-A session is one attempt to bring some entries into a project. It begins with the question for
-edits, or with the question for facts if the edits came with them. Its result is recorded on its
-first call when it ends: by the gate, in the transaction that stores what it accepts, or by the
-worker, if the model achieved nothing after the gate had refused its proposals. A session in which
-nothing was judged, or that was cut off (by the provider, a budget, a lost lease, a stop), does not
-count.
+A session is one attempt to bring some entries into a project. It begins with the call that asks for
+edits, or with the call that asks for facts if that call also returns the edits. When a session
+ends, its result is recorded on its first call: by the gate, in the transaction that stores what it
+accepts, or by the worker, if the gate refused proposals and in the end accepted none. A session in
+which nothing was judged, or that was cut off (by the provider, a budget, a lost lease or a stop),
+does not count.
 
-One user for whom the model fails, or who makes it fail on purpose, does not stop it for everybody:
-at most a fifth of the last sessions are one user's while other users have sessions, the mean over
-the users must exceed the limit as well, and if several users have sessions, at least three must be
-judged.
+A single user for whom the model fails, or who makes it fail on purpose, does not stop it for
+everybody. As long as other users have sessions, at most a fifth of the sessions that are judged
+belong to one user. A model is stopped only if the mean over the users exceeds the limit as well
+and, if several users have sessions, only if at least three users have been judged.
 
-A stop is stored with the workspace. So whatever is deleted meanwhile, it lasts until the staff let
-the model continue, change a limit, or choose another model.
+A stop is stored with the workspace, so it lasts, whatever else is deleted, until the staff let the
+model continue, change a limit, or choose another model.
 """
 
 import datetime
@@ -34,30 +34,33 @@ from memory.models.llm import LlmPurpose
 from memory.models.users import LaneName
 from memory.workspace_settings.track_record_settings import EffectiveSettings
 
-# Calls for these purposes write to users' projects; questions are still answered.
+# Calls for these purposes write to users' projects. A stopped model still answers questions.
 AUTHORING = (LlmPurpose.MEMORIZE, LlmPurpose.STRUCTURE)
-# Every message about a stop begins with this; it identifies the lanes that wait for its end.
+# The beginning of every message about a stop; it identifies the lanes that wait for the stop to
+# end.
 STOPPED = "Stopped by its track record: "
-# How often a stop is checked: the record changes when the staff undo something or resume a model.
+# How often a stop is checked again: the track record changes when the staff undo something or
+# resume a model.
 AGAIN = datetime.timedelta(minutes=15)
-# The window is chosen from LOOKED_AT times as many sessions as it holds; one user gets at most one
-# USERS_PART-th of it while others have sessions.
+# The sessions to judge (the window) are chosen from LOOKED_AT times as many recent sessions. One
+# user gets at most 1 / USERS_PART of the window as long as other users have sessions.
 LOOKED_AT = 4
 USERS_PART = 5
-# If several users have sessions, at least this many are judged before a model is stopped.
+# If several users have sessions, at least this many users must have been judged before a model is
+# stopped.
 MIN_USERS = 3
 
 
 class Stopped(LanguageModelError):
-    """The model makes no more calls for the workspace's users until the staff let it continue."""
+    """The model must not write to the workspace's projects until the staff let it continue."""
 
 
 @dataclass(frozen=True)
 class _Session:
-    """A session that was judged.
+    """A judged session.
 
-    `refusals` counts its refused proposals, `version` is the version that it made, if any,
-    `followed` tells whether a rollback came later, and `undone` whether the version was undone.
+    `refusals` is the number of its refused proposals, `version` the version that it produced, if
+    any. `followed` tells whether a rollback came later, `undone` whether the version was undone.
     """
 
     user: int
@@ -72,10 +75,10 @@ class _Session:
 class TrackRecord:
     """The results of a model's last sessions in a workspace.
 
-    It counts the users and their sessions; the sessions that were refused in the end, that made a
-    version, and whose version was undone; and the proposals made and refused in them. Shares are in
-    percent; a mean is the mean of the users' own shares. `stopped` is the reason why the model is
-    stopped, if it is.
+    `refused` counts the sessions that were refused in the end, `accepted` those that produced a
+    version, and `undone` those whose version was undone. `proposals` and `proposals_refused` count
+    the proposals in all sessions. In a `…_mean`, which is in percent as well, each user has the
+    same weight. `stopped` is the reason why the model is stopped, if it is.
     """
 
     model: str
@@ -93,7 +96,7 @@ class TrackRecord:
     stopped: str | None = None
 
     def exceeded(self, limits: EffectiveSettings) -> list[str]:
-        """Describe the limits that both the share and the mean over the users exceed."""
+        """Describe each limit that is exceeded by both the percentage and the mean over users."""
         told = []
         least, most = limits.llm_judged_minimum, limits.llm_refused_percent
         if self.sessions >= least and min(self.refused_percent, self.refused_mean) > most:
@@ -124,7 +127,7 @@ class TrackRecord:
 
 
 def model_of(workspace: Workspace) -> str | None:
-    """Return the model that works for a workspace, as calls name it; None if none can."""
+    """Return the name of a workspace's model, as recorded in calls; None if it cannot be used."""
     try:
         return language_models.connection(workspace.chosen_llm).name
     except LanguageModelError:
@@ -132,7 +135,7 @@ def model_of(workspace: Workspace) -> str | None:
 
 
 def why_stopped(workspace: Workspace, model: str | None = None) -> str | None:
-    """Return why a model, by default the workspace's, is stopped for it; None if it is not."""
+    """Return why a model (by default the workspace's own) is stopped; None if it is not."""
     limits = _limits(workspace)
     model = model or model_of(workspace)
     if model is None or not limits.may_stop:
@@ -143,7 +146,7 @@ def why_stopped(workspace: Workspace, model: str | None = None) -> str | None:
 def judge(workspace: Workspace) -> str | None:
     """Return why the workspace's model is stopped, and store the stop with the workspace.
 
-    Call it under the lock of the workspace's row, on the locked object.
+    The caller must have locked the workspace's row, and pass the locked object.
     """
     model = model_of(workspace)
     if model is None:
@@ -163,10 +166,10 @@ def judge(workspace: Workspace) -> str | None:
 
 
 def note_accepted(work: str, refusals: int, made: Checkpoint | None) -> None:
-    """Record on a session's calls that the gate accepts its proposal, after `refusals` refusals.
+    """Record on a session's calls that the gate accepted its proposal after `refusals` refusals.
 
-    `made` is the version, if any file has changed. Call it in the transaction that stores what is
-    accepted.
+    `made` is the resulting version, if any file changed. Call this in the transaction that stores
+    the accepted proposal.
     """
     calls = LlmCall.objects.filter(work=work)
     calls.update(checkpoint=made)
@@ -184,8 +187,8 @@ def note_refused(workspace_pk: int, work: uuid.UUID, refusals: int) -> None:
 def read(workspace: Workspace, model: str) -> TrackRecord:
     """Return the record of a model in a workspace, from a bounded number of its sessions.
 
-    It takes one statement, one more if some versions may have been undone, and one more if few
-    users have exceeded a limit.
+    This takes one SQL statement, one more if some versions may have been undone, and one more if a
+    limit is exceeded but few users have been judged.
     """
     limits = _limits(workspace)
     found = _sessions(workspace, model, limits)
@@ -219,9 +222,9 @@ def read(workspace: Workspace, model: str) -> TrackRecord:
 
 
 def resume(workspace: Workspace, *, by: str, reason: str) -> str | None:
-    """Resume the workspace's model: it is judged by its sessions from now on.
+    """Resume the workspace's model: only its sessions from now on are judged.
 
-    Returns its name, or None if no model is set.
+    Returns the model's name, or None if no model is set.
     """
     model = model_of(workspace)
     if model is None:
@@ -236,13 +239,13 @@ def resume(workspace: Workspace, *, by: str, reason: str) -> str | None:
 
 
 def resumption(workspace: Workspace, model: str) -> Mapping[str, str] | None:
-    """Return when a model was last resumed, by whom and why; None if it never was."""
+    """Return when, by whom and why a model was last resumed; None if it never was."""
     found: Mapping[str, str] | None = (workspace.llm_resumptions or {}).get(model)
     return found
 
 
 def stopped() -> list[tuple[Workspace, str, str]]:
-    """Return the workspaces in which entries wait for a stopped model, with model and reason."""
+    """Return each workspace where entries wait for a stopped model, the model, and the reason."""
     waiting = Lane.objects.filter(
         user__workspace=OuterRef("pk"),
         name=LaneName.STRUCTURE,
@@ -268,15 +271,16 @@ def _limits(workspace: Workspace) -> EffectiveSettings:
 
 
 def _kept(workspace: Workspace, model: str, limits: EffectiveSettings) -> str | None:
-    """Return the stored stop's reason, unless the model was stopped under other limits."""
+    """Return the reason for a stored stop; None if there is none under the present limits."""
     stop = (workspace.llm_stops or {}).get(model)
     return stop["reason"] if stop and stop["limits"] == asdict(limits) else None
 
 
 def _begun(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
-    """Select the first call of every session; one that asked for facts only once it is judged.
+    """Select the first call of every session.
 
-    Each condition is that of an index.
+    A session that began by asking for facts is included only once it is judged. Each of the two
+    conditions matches a partial index.
     """
     structuring = Q(purpose=LlmPurpose.STRUCTURE, **_FIRST)
     return LlmCall.objects.filter(
@@ -290,8 +294,8 @@ def _begun(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
 def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
     """Select the first call of every session judged since the model was resumed.
 
-    There is no condition for first calls, since only they have `accepted`: the condition would make
-    the query use another index.
+    The query does not filter for first calls, since only they have `accepted`: such a filter would
+    make PostgreSQL use another index.
     """
     judged = LlmCall.objects.filter(
         workspace=workspace, model=model, user__isnull=False, accepted__isnull=False
@@ -304,7 +308,7 @@ def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
 def _lately(
     calls: QuerySet[LlmCall], judged: QuerySet[LlmCall], limits: EffectiveSettings
 ) -> QuerySet[LlmCall]:
-    """Keep the calls of the period that ends with the newest judged session."""
+    """Keep only the calls in the period that ends with the newest judged session."""
     days = datetime.timedelta(days=limits.llm_judged_days)
     return calls.filter(started_at__gte=Subquery(judged.values("started_at")[:1]) - days)
 
@@ -312,7 +316,10 @@ def _lately(
 def _spares(
     workspace: Workspace, model: str, limits: EffectiveSettings, users: Collection[int]
 ) -> bool:
-    """Return whether too few users are judged to stop the model, while others use it."""
+    """Return whether the model keeps running although it exceeds a limit.
+
+    It does if too few of its users have been judged and other users have sessions, too.
+    """
     if len(users) >= MIN_USERS:
         return False
     others = _begun(workspace, model).exclude(user__in=users)
@@ -320,9 +327,9 @@ def _spares(
 
 
 def _sessions(workspace: Workspace, model: str, limits: EffectiveSettings) -> list[_Session]:
-    """Return the sessions of the window: first each user's newest, up to one user's share of it.
+    """Return the sessions to judge: first each user's newest ones, up to one user's share.
 
-    Remaining room is filled with the newest of the other sessions.
+    Any room left is filled with the newest of the remaining sessions.
     """
     judged = _judged(workspace, model)
     restored = Checkpoint.objects.filter(
@@ -354,8 +361,8 @@ def _sessions(workspace: Workspace, model: str, limits: EffectiveSettings) -> li
 class _Changes:
     """The undo history of a user.
 
-    `returns` maps the version of each rollback to the version that it restored, `reopenings` the
-    version of each reopening to the versions whose entries it reopened.
+    `returns` maps the version of each rollback to the version that it restored. `reopenings` maps
+    the version of each reopening to the versions whose entries it reopened.
     """
 
     returns: dict[int, int] = field(default_factory=dict)
@@ -387,7 +394,7 @@ def _is_undone(version: int, changes: _Changes) -> bool:
 
 
 def _is_left_out(version: int, returns: Mapping[int, int]) -> bool:
-    """Return whether a rollback has excluded a version from the history of the newest one.
+    """Return whether a rollback has excluded a version from the newest version's history.
 
     `returns` maps the version of each rollback to the version that it restored.
     """
@@ -406,7 +413,7 @@ def _percent(part: int, whole: int) -> float:
 
 
 def _mean(some: Sequence[_Session], of: Sequence[_Session]) -> float:
-    """Return the share of `some` in the sessions `of`, as the mean of the users' own shares."""
+    """Return what percentage of the sessions `of` are in `some`, as the mean over the users."""
     whole, part = (Counter(one.user for one in those) for those in (of, some))
     shares = [_percent(part[user], whole[user]) for user in whole]
     return sum(shares) / len(shares) if shares else 0.0

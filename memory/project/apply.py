@@ -45,7 +45,7 @@ from memory.project.schema_edits import (
 from memory.project.values import Record, RecordId
 from memory.texts import parse_python
 
-# The limit of `about`, which becomes the text of an alert.
+# The maximum length of `about`, which becomes the text of an alert.
 MAX_ABOUT = 200
 
 
@@ -56,7 +56,7 @@ def apply(project: Project, edit: Edit) -> None:
 
 
 def free_key(project: Project, domain: str, collection: str, class_name: str, seq: int) -> str:
-    """Return a free key for a record that was given none: `trip-41`, or `trip-41-2` and so on."""
+    """Return an unused key for a record without one: `trip-41`, or `trip-41-2` and so on."""
     key = base = key_of_entry(class_name, seq)
     number = 1
     while project.find(RecordId(domain, collection, key)):
@@ -203,8 +203,8 @@ def _conflict(project: Project, edit: Conflict) -> None:
         conflicts.DOMAIN,
         conflicts.CLASS,
         {"about": about, "records": names},
-        # The conflict also cites the sources of these records, so that an alert about it leads
-        # to all of the statements.
+        # The conflict also cites the records' sources, so that an alert about it leads to all of
+        # the conflicting statements.
         tuple({*edit.sources, *(seq for record in records for seq in record.sources)}),
         collection=conflicts.COLLECTION,
         derived=(("records", "names of records"),),

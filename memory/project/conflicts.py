@@ -1,8 +1,8 @@
 """Conflicts: the class and constraint by which a project represents contradictory statements.
 
-Both statements stay as they are. A record of the class `Conflict` says what they are about and
-which records contain them, and a constraint, written with the first conflict, fires for each such
-record until it is retired.
+The statements stay as they are. A record of the class `Conflict` says what they are about and which
+records contain them. A constraint, written along with the first conflict, fires for each such
+`Conflict` until it is retired.
 """
 
 from memory.project.edits import DefineClass, FieldSpec, WriteConstraint
@@ -67,7 +67,7 @@ _WRITE = WriteConstraint(CONSTRAINT, _SOURCE, _TESTS_SOURCE)
 def missing_parts(project: Project) -> list[DefineClass | WriteConstraint]:
     """Return the edits, if any, that a project needs before it can hold a Conflict.
 
-    Raises EditError if something else has these names.
+    Raises EditError if the project uses the required names for something else.
     """
     missing: list[DefineClass | WriteConstraint] = []
     domain = project.outline.domains.get(DOMAIN) or Domain(DOMAIN)

@@ -1,4 +1,4 @@
-"""Fitting JSON and values into declared types, and inferring types that are not declared."""
+"""Fitting JSON and values to declared types, and inferring types that are not declared."""
 
 import datetime
 import math
@@ -33,7 +33,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _CLOCK = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
 _DATETIME = re.compile(rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_CLOCK}")
 _TIME = re.compile(_CLOCK)
-# Every integer of this size also fits in a float.
+# Every integer with at most this many bits also fits in a float.
 _MAX_BITS = 1000
 
 
@@ -41,7 +41,8 @@ def conform(value: object, type_: Type, domain: Domain, where: str) -> Value:
     """Return `value` as a value of the given type.
 
     Accepts JSON (a date as text, an object for a dataclass, a key for a reference) as well as a
-    value that has the type already. Raises EditError, naming `where`, if it does not fit.
+    value that already has the type. If the value does not fit, raises EditError, which names
+    `where`.
     """
     match type_:
         case Scalar(name):
@@ -79,7 +80,7 @@ def conform_fields(
 ) -> dict[str, Value]:
     """Return all fields of a new object of a class, in order and without defaults.
 
-    Raises EditError for a field that is unknown, missing, or does not fit.
+    Raises EditError if a field is unknown or missing, or if its value does not fit.
     """
     fields = conform_some_fields(data, class_, domain, where)
     for field in class_.fields:
@@ -95,7 +96,7 @@ def conform_fields(
 def conform_some_fields(
     data: Mapping[str, object], class_: Class, domain: Domain, where: str
 ) -> dict[str, Value]:
-    """Return the given fields of a class as values of their types, even those equal to defaults."""
+    """Return the given fields as values of their types, including those that equal the default."""
     fields: dict[str, Value] = {}
     for name, value in data.items():
         field = class_.field(name)
@@ -110,7 +111,7 @@ def conform_some_fields(
 
 
 def normal_fields(fields: Mapping[str, Value], class_: Class) -> dict[str, Value]:
-    """Return fields in the order of their class, without those that equal their default."""
+    """Return fields in the order that their class declares, without those equal to the default."""
     return {
         field.name: fields[field.name]
         for field in class_.fields
@@ -145,12 +146,12 @@ def infer_scalar(value: object, where: str) -> Type:
 
 
 def looks_like_date(text: str) -> bool:
-    """Return whether an entire text has the form of an ISO date or datetime, possible or not."""
+    """Return whether the whole text has the form of an ISO date or datetime, valid or not."""
     return bool(_DATE.fullmatch(text) or _DATETIME.fullmatch(text))
 
 
 def shown(value: object) -> str:
-    """Return a value as an error message shows it."""
+    """Return the text that represents a value in an error message."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}..."
 
@@ -162,7 +163,7 @@ def _conform_union(value: object, type_: Union, domain: Domain, where: str) -> V
     alternatives = members_of(core)
     if len(alternatives) == 1:
         return conform(value, core, domain, where)
-    # A text is read as a date, an enum member or a key if possible, otherwise as a string.
+    # Read text as a date, an enum member or a key if possible, otherwise as a string.
     for alternative in sorted(alternatives, key=lambda member: member == Scalar("str")):
         try:
             return conform(value, alternative, domain, where)
@@ -239,7 +240,7 @@ def _decimal(value: object) -> Decimal | None:
     if type(value) not in (int, float, str, Decimal):
         return None
     try:
-        # Converted from text, so that 0.1 is not 0.1000000000000000055511151231257827...
+        # Convert by way of text, so that 0.1 does not become 0.1000000000000000055511151231...
         found = Decimal(str(value))
     except InvalidOperation:
         return None

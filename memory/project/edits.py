@@ -1,7 +1,8 @@
 """The edits: all ways in which a project can change, and their strict JSON form.
 
-In JSON an edit is an object whose `op` is the class's name in snake case and whose other keys are
-the attributes below. Values are plain or typed JSON; they get their types when the edit is applied.
+In JSON, an edit is an object whose `op` is the class's name in snake case and whose other keys are
+the class's attributes. Values are plain or typed JSON; they get their types when the edit is
+applied.
 """
 
 import dataclasses
@@ -16,13 +17,14 @@ from memory.project.values import RecordId
 
 Kind = Literal["record", "object", "enum"]
 
-# The limit, in characters, for a constraint or its tests, which are parsed and repaired repeatedly.
+# The maximum length, in characters, of a constraint or its tests: both are parsed and repaired
+# repeatedly.
 MAX_SOURCE = 64 * 1024
 
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """A field of a new class. Without a default its value is required, unless it may be None."""
+    """A field of a new class. Without a default, it is required unless its type allows None."""
 
     name: str
     type: str
@@ -33,8 +35,8 @@ class FieldSpec:
 class DefineClass:
     """Define a class of records, of objects within records, or an enum.
 
-    A domain is created with its first class. `collection` creates an empty collection for the
-    class. An enum that exists is extended: give its old members and the new ones.
+    A domain is created along with its first class. `collection` creates an empty collection for the
+    class. An existing enum is extended: give both its old members and the new ones.
     """
 
     op: ClassVar = "define_class"
@@ -50,7 +52,7 @@ class DefineClass:
 
 @dataclass(frozen=True)
 class AddField:
-    """Add a field that may be None or has a default, so that no record has to change."""
+    """Add a field that has a default or may be None, so that existing records need no change."""
 
     op: ClassVar = "add_field"
     domain: str
@@ -63,7 +65,7 @@ class AddField:
 
 @dataclass(frozen=True)
 class WidenField:
-    """Give a field a wider type, which includes all values of the old one."""
+    """Give a field a wider type, which includes all values of the old type."""
 
     op: ClassVar = "widen_field"
     domain: str
@@ -74,7 +76,7 @@ class WidenField:
 
     @property
     def call(self) -> str:
-        """The edit as a call, for messages that advise proposing it."""
+        """The edit written as a call, for messages that recommend it."""
         return (
             f'{self.op}(domain="{self.domain}", class_name="{self.class_name}",'
             f' name="{self.name}", type="{self.type}")'
@@ -83,7 +85,7 @@ class WidenField:
 
 @dataclass(frozen=True)
 class RenameField:
-    """Rename a field, in all records as well."""
+    """Rename a field of a class and of all its records."""
 
     op: ClassVar = "rename_field"
     domain: str
@@ -97,10 +99,10 @@ class RenameField:
 class Add:
     """Add a record.
 
-    Without `key` it gets `<class>-<newest source>[-n]`; without `collection` it goes to the first
-    collection of its class, which is created if need be. With `singleton` the collection is the
-    name of this one record. `derived` names fields whose dates or numbers occur in no cited entry,
-    each with the reason: "nights" with "from check-in and check-out".
+    Without `key`, its key is `<class>-<newest source>[-n]`. Without `collection`, it is added to
+    the first collection of its class, which is created if need be. If `singleton` is set,
+    `collection` is the name of this one record. `derived` pairs each field whose dates or numbers
+    occur in no cited entry with the reason: "nights" with "from check-in and check-out".
     """
 
     op: ClassVar = "add"
@@ -116,7 +118,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Update:
-    """Change some fields of a record; its sources are extended. `derived` as in `Add`."""
+    """Change some fields of a record and add to its sources. For `derived`, see `Add`."""
 
     op: ClassVar = "update"
     domain: str
@@ -161,7 +163,7 @@ class DeleteConstraint:
 
 @dataclass(frozen=True)
 class Note:
-    """Keep a text for which there is no class, as a record of `notes`; `derived` as in `Add`."""
+    """Keep text for which there is no class as a record of `notes`. For `derived`, see `Add`."""
 
     op: ClassVar = "note"
     text: str
@@ -174,7 +176,7 @@ class Conflict:
     """Mark records that contradict each other: they stay, and a constraint fires for them.
 
     `about` says in a few words what they disagree on. The mark is a record in the collection
-    `conflicts` of the domain of the same name; retiring it resolves the conflict.
+    `conflicts` of the domain `conflicts`; retiring that record resolves the conflict.
     """
 
     op: ClassVar = "conflict"
@@ -214,7 +216,7 @@ _NEED_SOURCES = (Add, Update, Retire, Note, Conflict, Dismiss)
 
 
 def edit_from_json(data: object) -> Edit:
-    """Parse an edit. Raises EditError, naming the field and the fix, if it is invalid."""
+    """Parse an edit. If it is invalid, raises EditError, which names the field and the fix."""
     if not isinstance(data, dict):
         raise _malformed("an edit", "an object with `op`", data)
     op = data.get("op")
@@ -226,12 +228,12 @@ def edit_from_json(data: object) -> Edit:
 
 
 def edit_to_json(edit: Edit) -> dict[str, Any]:
-    """Return the JSON that `edit_from_json` parses as the same edit."""
+    """Return the edit as JSON from which `edit_from_json` restores it."""
     return {"op": edit.op, **_to_json(edit)}
 
 
 def check_sources(edit: Edit) -> None:
-    """Refuse an edit of records without sources, or with sources that are not entry numbers."""
+    """Refuse sources that are not entry numbers, and edits of records that cite no sources."""
     _sources(list(edit.sources), f"{edit.op}.sources")
     if isinstance(edit, _NEED_SOURCES) and not edit.sources:
         raise EditError(

@@ -1,7 +1,7 @@
-"""The library for English plurals, imported without the part of its import that takes seconds.
+"""The library for English plurals (inflect), imported without its checks of argument types.
 
-It decorates its functions to check the types of their arguments, which parses the library's source
-again for each function. We check our arguments ourselves.
+For these checks, the library decorates its functions. Each decoration parses the library's source
+again, which makes the import take seconds. We check our arguments ourselves.
 """
 
 from unittest.mock import patch
@@ -12,7 +12,7 @@ with patch("typeguard.typechecked", lambda function: function):
 ENGINE = inflect.engine()
 
 # Singulars that the library mistakes for plurals ("lens" for the plural of "len", "regimen" for the
-# plural of "regiman"), or whose plural it forms like the plural of "man".
+# plural of "regiman"), or whose plural it forms as if they were compounds of "man".
 NOUNS = {
     **{
         word: f"{word}s"

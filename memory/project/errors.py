@@ -1,4 +1,4 @@
-"""Errors of a project."""
+"""Errors raised for projects and their edits."""
 
 
 class EditError(Exception):
@@ -14,7 +14,7 @@ class EditError(Exception):
 
 
 class ProjectError(Exception):
-    """A stored project that cannot be read: the file, the line, and the reason."""
+    """A stored project cannot be read; the message names the file, the line and the reason."""
 
     def __init__(self, path: str, message: str, line: int | None = None) -> None:
         super().__init__(f"{path}:{line}: {message}" if line else f"{path}: {message}")

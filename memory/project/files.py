@@ -1,8 +1,8 @@
-"""Changes given as whole files: edited files of a project, or a whole project to take over.
+"""Changes given as whole files: edited files of a project, or an entire project to import.
 
-The files are in the project's own form. They are compared with the version, and every difference
-becomes an edit; a difference that no edit can express is refused, never dropped. So a file that has
-accidentally lost a record retires nothing.
+The files are in the project's own format. They are compared with the project as it is, and every
+difference becomes an edit; a difference that no edit can express is refused, never dropped. So a
+file from which a record is missing by accident does not retire that record.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,23 +31,23 @@ from memory.project.schema_edits import check_new_holder
 from memory.project.types import format_type, parse_type
 from memory.project.values import Record, RecordId
 
-# The number of items named in one refusal.
+# The maximum number of items named in one refusal.
 MAX_NAMED = 10
 
 
 def edits_of_files(project: Project, files: Mapping[str, str | None]) -> list[Edit]:
-    """Return the edits that turn the project's files into these, and apply them to it.
+    """Apply the edits that turn the project's files into these, and return the edits.
 
-    `files` are those that change, by path; None deletes a constraint. Generated files may be
-    included, and are ignored. Raises ProjectError for a file that cannot be read, EditError for a
-    difference that no edit can express.
+    `files` maps the path of each changed file to its text; None deletes a constraint. Generated
+    files may be included, and are ignored. Raises ProjectError for a file that cannot be read, and
+    EditError for a difference that no edit can express.
     """
     files = {path: text for path, text in files.items() if not _is_generated(path, text)}
     domains = [
         _read(project, name, {path: files[path] for path in files if _domain_of(path) == name})
         for name in sorted({name for name in map(_domain_of, files) if name})
     ]
-    # All domains' classes come before any records, which may refer to other domains.
+    # Define the classes of all domains before adding records, which may refer to other domains.
     edits = _applied(project, [edit for one in domains for edit in _of_schema(one.old, one.new)])
     for one in domains:
         edits += _applied(project, _of_records(one.new, one.before, one.after))
@@ -57,7 +57,7 @@ def edits_of_files(project: Project, files: Mapping[str, str | None]) -> list[Ed
 
 @dataclass(frozen=True)
 class Whole:
-    """A complete project in its own form, parsed: its outline, and its records by path and name."""
+    """A complete, parsed project; `records` is keyed by path, collection or singleton, and key."""
 
     files: Mapping[str, str]
     outline: Outline
@@ -65,7 +65,7 @@ class Whole:
 
 
 def read_whole(files: Mapping[str, str]) -> Whole:
-    """Parse a project to take over as a whole; raises ProjectError if it is not in our form."""
+    """Parse an entire project to import; raises ProjectError if it is not in our format."""
     outline, records = load(files)
     if not outline.domains and not outline.constraints:
         raise ProjectError("manifest.py", "contains neither a domain nor a constraint")
@@ -81,10 +81,10 @@ def read_whole(files: Mapping[str, str]) -> Whole:
 def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[Edit]:
     """Add another project to this one, and return the edits that do so.
 
-    The records cite `sources`, since their own sources are entries of another log; everything else
-    stays as it was, including the order of classes, fields and collections. Raises EditError for
-    names that exist already or are not allowed, and ProjectError for classes that edits cannot
-    produce.
+    The added records cite `sources`, since their own sources are entries of another log; everything
+    else stays as it was in the other project, including the order of classes, fields and
+    collections. Raises EditError for names that already exist or are not allowed, and ProjectError
+    for classes that edits cannot produce.
     """
     outline = whole.outline
     for kind, names in (
@@ -102,7 +102,7 @@ def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[
         for domain in outline.domains.values()
         for edit in _of_schema(Domain(domain.name), domain)
     ]
-    # Collections are created below, in their own order.
+    # Collections are created below, in their original order.
     bare = [
         replace(_unambiguous(e, outline), collection=None) if isinstance(e, DefineClass) else e
         for e in schema
@@ -130,9 +130,10 @@ def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[
 
 
 def _unambiguous(edit: DefineClass, outline: Outline) -> DefineClass:
-    """Return the edit, prefixing its domain's classes with the domain if another has them too.
+    """Return the edit, with class names prefixed with its domain where they would be ambiguous.
 
-    Until the domain's own class exists, the plain name would mean the other domain's class.
+    If another domain has a class of the same name, the plain name would mean that class until the
+    domain's own class exists.
     """
     others = {
         name
@@ -181,7 +182,7 @@ def _take_over_record(
         singleton=singleton,
     )
     apply(project, add)
-    # If a field has several types, an edit turns a text that looks like a date into a date.
+    # If a field allows several types, an edit turns text that looks like a date into a date.
     record_id = RecordId(domain.name, name, record.key)
     written, exact = project.record(record_id), replace(record, sources=sources)
     if written is None or record_literal(written, Uses()) != record_literal(exact, Uses()):
@@ -192,7 +193,8 @@ def _take_over_record(
 def _applied(project: Project, edits: Iterable[Edit]) -> list[Edit]:
     """Apply edits in an order that works, and return them in that order.
 
-    Classes may refer to each other. If no order works, references are added as fields afterwards.
+    Classes may refer to each other. If no order works, the fields that hold references are added
+    afterwards.
     """
     waiting = list(edits)
     done: list[Edit] = []
@@ -213,9 +215,9 @@ def _applied(project: Project, edits: Iterable[Edit]) -> list[Edit]:
 
 
 def _without_references(edit: Edit, refusal: EditError) -> list[Edit]:
-    """Return the edit of a class without its references, then one edit for each of these.
+    """Return the definition of a class without its references, then an edit that adds each of them.
 
-    Raises the refusal if there are none.
+    Raises the refusal if there are no references.
     """
     if not isinstance(edit, DefineClass):
         raise refusal
@@ -233,7 +235,7 @@ def _without_references(edit: Edit, refusal: EditError) -> list[Edit]:
 
 
 def _is_generated(path: str, text: str | None) -> bool:
-    """Return whether a file is generated: it follows from the others, or is empty."""
+    """Return whether a file is generated: it is empty, or derived from the other files."""
     return path == "manifest.py" or (path.endswith("__init__.py") and not (text or "").strip())
 
 
@@ -254,7 +256,7 @@ class _Read:
 
 
 def _read(project: Project, name: str, files: Mapping[str, str | None]) -> _Read:
-    """Parse a domain from its files, some of which are new; none of its records may be missing."""
+    """Parse a domain with changed or new files; raises EditError if they omit existing records."""
     old = project.outline.domains.get(name) or Domain(name)
     texts: dict[str, str] = {}
     if name in project.outline.domains:
@@ -374,7 +376,7 @@ def _of_records(
 
 
 def _changed(class_: Class, old: Record, new: Record) -> dict[str, object]:
-    """Return the fields that changed; a field that is left out has its default."""
+    """Return the fields that changed; an omitted field has its default."""
     values = {
         field.name: (
             old.fields.get(field.name, field.default),

@@ -2,11 +2,11 @@
 
 An old-style constraint is a module with `check(project_path)` or `check_constraints(current_time)`
 that returns a list of dictionaries. It runs unchanged, only in the sandbox, and no policy applies
-to it. The files that it sees in its project's folder depend on where they are kept:
+to it. The files that it sees in its project's folder depend on where the constraint is kept:
 
-- `legacy/live/`: the project's current state, in place of the state that came with it;
-- `legacy/frozen/`: all files as they came. An import chooses this if the constraints would make
-  different findings on the translated state; they do not see anything learned later.
+- `legacy/live/`: the user's current state, in place of the state that was imported;
+- `legacy/frozen/`: all files as they were imported. An import chooses this if the constraints would
+  raise different alerts on the translated state; they do not see anything learned later.
 """
 
 import ast
@@ -24,7 +24,7 @@ def is_legacy(path: str) -> bool:
 
 
 def is_old_constraint(source: str) -> bool:
-    """Return whether a source is an old-style constraint; today's constraints import `uac`."""
+    """Return whether this source is an old-style constraint; current ones import `uac`."""
     try:
         tree = parse_python(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -34,7 +34,7 @@ def is_old_constraint(source: str) -> bool:
 
 
 def imports_uac(tree: ast.Module) -> bool:
-    """Return whether a module uses the library of today's projects."""
+    """Return whether a module imports `uac`, the library that current projects use."""
     modules = {
         name.partition(".")[0]
         for node in ast.walk(tree)
@@ -55,7 +55,7 @@ def original_path(path: str) -> str:
 
 
 def surroundings(constraint: str, files: Mapping[str, str]) -> dict[str, str]:
-    """Return the files that an old-style constraint sees in its folder, by their original paths.
+    """Return the files that an old-style constraint sees in its folder, keyed by original path.
 
     `files` are the files of the whole tree.
     """

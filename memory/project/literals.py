@@ -1,4 +1,4 @@
-"""Values as Python source: the canonical text of each, and the parser for it.
+"""Values as Python source: writing the canonical text of a value, and parsing it.
 
 Parsing uses the syntax tree; nothing is ever executed.
 """
@@ -16,7 +16,7 @@ from memory.project.types import bare_name, dotted_name
 from memory.project.values import EnumMember, PartialDate, Record, Ref, Struct, Value
 from memory.texts import parse_expression
 
-# Characters that are invisible, end a line, or reorder text in an editor. A fixed list instead of
+# Characters that are invisible, end a line, or reorder text in an editor. This is a fixed list, not
 # `str.isprintable`, so that all Python versions write the same bytes.
 _INVISIBLE = re.compile(
     "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202f\u205f-\u206f\u3164\ufeff\ufff9-\uffff"
@@ -29,8 +29,8 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 class Uses:
     """The names that a piece of source uses, collected while it is written.
 
-    `classes` holds "Trip" for a class of the same domain and "identity.Passport" for one of another
-    domain; `aliases` maps some of them to the names that are written instead.
+    `classes` holds "Trip" for a class of the same domain and "identity.Passport" for a class of
+    another domain; `aliases` maps some of these names to the names that are written instead.
     """
 
     modules: set[str] = field(default_factory=set)
@@ -45,7 +45,7 @@ class Uses:
 
 
 class LiteralError(ValueError):
-    """An expression that is not a value of a project, with its line."""
+    """An expression is not a valid value in a project; `line` is its line, if known."""
 
     def __init__(self, node: ast.AST, expected: str) -> None:
         text = ast.unparse(node)
@@ -170,12 +170,12 @@ _WRITERS: Mapping[type, Callable[[Any, Uses], str]] = {
 
 
 def parse_literal(text: str) -> Value:
-    """Parse a value that uses no class imported under another name."""
+    """Parse a value whose source uses no imported classes."""
     return value_from_node(parse_expression(text).body, {})
 
 
 def value_from_node(node: ast.expr, names: Mapping[str, str]) -> Value:
-    """Return the value of a syntax tree; raises LiteralError if it has none.
+    """Return the value that a syntax tree stands for; raises LiteralError if there is none.
 
     `names` maps the names of imported classes to the classes ("identity.Passport").
     """

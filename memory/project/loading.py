@@ -13,7 +13,7 @@ _Records = dict[str, dict[str, dict[str, Record]]]
 
 
 def load(files: Mapping[str, str]) -> tuple[Outline, _Records]:
-    """Return a tree's outline, and the records in its state files and shards by path.
+    """Return a tree's outline, and its records keyed by path, collection or singleton, and key.
 
     Raises ProjectError for a file that cannot be read or does not belong to a project.
     """
@@ -42,7 +42,7 @@ def load(files: Mapping[str, str]) -> tuple[Outline, _Records]:
 
 
 def load_domain(name: str, files: Mapping[str, str]) -> tuple[Domain, _Records]:
-    """Return a domain, and the records in its state file and shards by path, like `load`."""
+    """Return a domain and its records, which are keyed as in `load`."""
     path = Domain(name).schema_path
     domain = parse_schema(path, files[path], name)
     path = domain.state_path
@@ -87,7 +87,7 @@ def _documentation(path: str, source: str) -> str:
 
 
 def _is(path: str, *pattern: str) -> bool:
-    """Return whether a path matches a pattern: `*` is any name, `test_*` any with this prefix."""
+    """Return whether a path matches: `*` stands for any name, `test_*` for any with this prefix."""
     parts = path.split("/")
     return (
         len(parts) == len(pattern)

@@ -7,7 +7,7 @@ from memory.project.literals import string_literal
 from memory.project.outline import Class, Domain, Enumeration, Outline
 from memory.project.types import format_type, is_optional, without_none
 
-# A project with more classes is summarised by names and counts only.
+# A project with more classes than this is summarised by names and counts only.
 MAX_CLASSES = 80
 _MAX_DOC = 100
 _LEGEND = "str unless name:type; ? may be None"
@@ -15,7 +15,7 @@ _BRIEF_LEGEND = "fields: see schema.py"
 
 
 def render_manifest(outline: Outline) -> str:
-    """Return manifest.py: valid Python, one line for each collection, singleton and class."""
+    """Return manifest.py: valid Python with one line for each collection, singleton and class."""
     brief = _is_brief(outline)
     lines = [f'"""Generated. {_legend(brief)}"""', "DOMAINS = {"]
     for domain, entries in _domains(outline, brief):
@@ -48,8 +48,8 @@ def manifest_text(
 ) -> str:
     """Return the manifest as plain text, with the open alerts as (severity, message).
 
-    `failing` are the constraints that fail, by name, with their errors. With `brief` it has names
-    and counts only, as the manifest of a large project always does.
+    `failing` maps the names of constraints that fail to their errors. If `brief` is set, the text
+    has names and counts only, as it always does for a large project.
     """
     brief = brief or _is_brief(outline)
     lines = [f"Domains ({_legend(brief)}):"]

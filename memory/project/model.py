@@ -21,8 +21,8 @@ from memory.project.render import FileRecords, record_size, render_schema, rende
 from memory.project.values import Location, Record, RecordId
 
 # No file is larger than 64 KiB: 60 KiB for the records of a shard, the rest for its imports. In
-# state.py, half is reserved for the list of shards, which grows over time. Two exceptions: a record
-# that is larger by itself, and one that an update enlarges in place.
+# state.py, half is reserved for the list of shards, which grows over time. There are two
+# exceptions: a single record that is larger, and a record that an update enlarges in place.
 SHARD_BYTES = 60 * 1024
 STATE_BYTES = 32 * 1024
 
@@ -42,13 +42,14 @@ class PlacedRecord:
 class Change:
     """The changes to a project since it was opened.
 
-    `files` has the new text of every file that changed, None for a deleted one. `records` has every
-    record that was added or updated. `transient` are records both added and retired since: they are
-    in no file, but their keys cannot be used again, like those of `retired`. `retired_by` has the
-    entries cited by the edits that retired a record; `set_by` has, by field, the entries cited by
-    the edits that set it. `derived` has the fields of records that an edit marked as derived, each
-    with the reason. `as_named` has the earlier states of records under the current names of their
-    fields; it is empty if an old name now belongs to another field.
+    `files` has the new text of every changed file, or None if it was deleted. `records` has every
+    record that was added or updated. `transient` lists the records that were both added and retired
+    since: they are in no file, but their keys, like those of `retired` records, cannot be reused.
+    `retired_by` has the entries cited by the edit that retired each record. `set_by` has, for each
+    field of an updated record, the entries cited by the edits that set it. `derived` has the fields
+    that an edit marked as derived, each with the reason. `as_named` has the earlier states of
+    records under the current names of their fields; it is empty if an old name now belongs to
+    another field.
     """
 
     files: Mapping[str, str | None]
@@ -68,11 +69,11 @@ class Change:
     as_named: Mapping[RecordId, Record]
 
     def records_in(self, path: str) -> dict[str, list[Record]]:
-        """Return the current records of a changed file by collection or singleton."""
+        """Return the current records of a changed file, keyed by collection or singleton."""
         return _lists(self.expected.get(path, {}))
 
     def previous_records_in(self, path: str) -> dict[str, list[Record]]:
-        """Return a changed file's records when the project was opened; nothing if it is new."""
+        """Return a changed file's records as of the project's opening; none if the file is new."""
         return _lists(self.previous.get(path, {}))
 
 
@@ -109,8 +110,8 @@ class Project:
     def from_files(cls, files: Mapping[str, str]) -> "Project":
         """Return the project made up of a tree's files, parsing all of them.
 
-        Raises ProjectError for a file that cannot be read. Keys of retired records are not in the
-        files: use `open`, with its `locate`, where they matter.
+        Raises ProjectError for a file that cannot be read. The files do not contain the keys of
+        retired records: where these matter, use `open` with its `locate`.
         """
         outline, records = load(files)
         places = {
@@ -129,8 +130,8 @@ class Project:
     def open(cls, outline: Outline, read: Read, locate: Locate) -> "Project":
         """Return a stored project; its files are read only when they are needed.
 
-        `read(path)` returns a file's source; `locate(domain, collection, key)` returns the location
-        of a record, even of a retired one, and None for a key that was never used.
+        `read(path)` returns a file's source; `locate(domain, collection, key)` returns a record's
+        location, even if it was retired, and None for a key that was never used.
         """
         return cls(outline, read, locate, outline.paths())
 
@@ -144,7 +145,7 @@ class Project:
         return self._places[record_id]
 
     def record(self, record_id: RecordId) -> Record | None:
-        """Return a record; None if there is none, or it was retired."""
+        """Return a record; None if it does not exist or was retired."""
         location = self.find(record_id)
         if location is None or location.retired:
             return None
@@ -164,7 +165,7 @@ class Project:
                 yield RecordId(domain, name, key), record
 
     def records_of(self, path: str) -> dict[str, dict[str, Record]]:
-        """Return the records of a state file or shard, by collection or singleton and by key."""
+        """Return a state file's or shard's records, keyed by collection or singleton and key."""
         if path not in self._records:
             contents: dict[str, dict[str, Record]] = {}
             if path in self._paths_opened:
@@ -175,7 +176,7 @@ class Project:
         return self._records[path]
 
     def source(self, path: str) -> str:
-        """Return the text of any file of the tree as it would be stored now."""
+        """Return the text of any file of the tree as it would now be stored."""
         if path in self._written:
             return self._written[path]
         if path == "manifest.py":
@@ -232,11 +233,11 @@ class Project:
         self._put(record_id, record)
 
     def replace(self, record_id: RecordId, record: Record) -> None:
-        """Replace the record with that key."""
+        """Replace the record that has this id."""
         self._put(record_id, record)
 
     def remove(self, record_id: RecordId, sources: Sequence[int]) -> None:
-        """Retire a record on behalf of these entries: its key is never reused."""
+        """Retire a record, citing these entries; its key is never reused."""
         self._put(record_id, None)
         self._retired_by[record_id] = sources
         domain = self.outline.domains[record_id.domain]
@@ -257,7 +258,7 @@ class Project:
             self._written.pop(path, None)
 
     def keep_legacy(self, files: Mapping[str, str]) -> None:
-        """Keep files of a foreign project unchanged, by their paths below legacy/."""
+        """Keep files of a foreign project unchanged, at these paths below legacy/."""
         self._written |= files
         legacy = sorted({*self.outline.legacy, *files})
         constraints = {path for path, source in files.items() if is_old_constraint(source)}
@@ -278,11 +279,11 @@ class Project:
         )
 
     def note_renamed(self, domain: str, class_name: str, field: str) -> None:
-        """Record that a field was renamed, for the check that nothing uses its old name."""
+        """Record that a field was renamed; `change` checks that nothing uses its old name."""
         self._renamed.append((domain, class_name, field))
 
     def note_derived(self, record_id: RecordId, reasons: Mapping[str, str]) -> None:
-        """Record which fields of a record are derived from the entries, and not stated in them."""
+        """Record which fields of a record are derived from the entries rather than stated there."""
         self._derived.setdefault(record_id, {}).update(reasons)
 
     def note_set(self, record_id: RecordId, fields: Iterable[str], sources: Sequence[int]) -> None:
@@ -309,7 +310,7 @@ class Project:
             self._as_named[record_id] = rename(before)
 
     def change(self) -> Change:
-        """Return the changes since the project was opened; it may be called repeatedly.
+        """Return the changes since the project was opened; may be called repeatedly.
 
         Raises EditError if a constraint or test still uses the old name of a renamed field.
         """
@@ -352,7 +353,7 @@ class Project:
     def _is_named_anew(self) -> bool:
         """Return whether the old name of a field now belongs to another field.
 
-        If so, a record with renamed fields no longer means the same to a reader.
+        If so, an earlier state of a record, shown under the current names, would be misleading.
         """
         classes = [(self.outline.domains[domain], name, old) for domain, name, old in self._renamed]
         return any(
@@ -375,7 +376,7 @@ class Project:
         return PlacedRecord(path, self.records_of(path)[record_id.collection][record_id.key])
 
     def _shard_with_room(self, domain: Domain, name: str, size: int) -> str:
-        """Return the collection's last file, or a new one if a record does not fit into it."""
+        """Return the collection's last file, or a new file if this many bytes do not fit."""
         collection = domain.collections[name]
         path = collection.shards[-1].path
         used = domain.records_size(path)
@@ -464,7 +465,7 @@ def _domain_of(path: str) -> str:
 
 
 def _same(old: Record, new: Record | None) -> bool:
-    # Compare their texts, since in Python 1 equals 1.0 and True.
+    # Compare their source texts, since in Python, 1 equals 1.0 and True.
     return new is not None and record_literal(old, Uses()) == record_literal(new, Uses())
 
 

@@ -1,8 +1,8 @@
 """Names in a project: which are allowed, and how default names are made.
 
-Classes begin with an upper-case letter, everything else (domains, collections, constraints) is
-lower case; so the two never clash in one file. A name from a client's data is escaped with a
-trailing underscore if it would clash; a name that somebody chose deliberately is refused.
+Classes begin with an upper-case letter, and everything else (domains, collections, constraints) is
+lower case, so the two never clash in one file. If a name is reserved, a name from a client's data
+is escaped with a trailing underscore; a name that somebody chose deliberately is refused.
 """
 
 import builtins
@@ -16,7 +16,7 @@ from typing import Any
 from memory.project.errors import EditError
 from memory.texts import with_few_marks
 
-# Added by `site`, so not the same in every interpreter.
+# Builtins added by `site`, which are not the same in every interpreter.
 _SITE = {"copyright", "credits", "exit", "license", "quit"}
 _BUILTINS = {name for name in dir(builtins) if not name.startswith("_")} - _SITE
 _MODULES = {"builtins", "dataclasses", "datetime", "decimal", "domains", "enum", "typing", "uac"}
@@ -32,13 +32,13 @@ _LIBRARY = {
 
 RESERVED_LOWER = frozenset(_BUILTINS | _MODULES | _QUERY)
 RESERVED_CLASSES = frozenset(_BUILTINS | _LIBRARY)
-# A field may be called `list` or `date`, but must not share a name used in its class's annotations.
+# A field may be called `list` or `date`, but must not hide a name that schemas rely on.
 RESERVED_FIELDS = frozenset({"key", "sources", "Ref", "PartialDate"} | _MODULES)
 
 _SHARD_SUFFIX = re.compile(r"_[0-9]{4,}$")
 _WORD_START = re.compile(r"(?<=[^\W_])(?=[A-Z][a-z])|(?<=[a-z0-9])(?=[A-Z])")
 MAX_LENGTH = 100
-# The domain of typed entries that do not name one.
+# The domain of typed entries that name no domain.
 DEFAULT_DOMAIN = "general"
 
 
@@ -88,8 +88,8 @@ def check_field_name(name: str, where: str) -> None:
 def escape_field_name(name: str, where: str) -> str:
     """Return the field name for a key of a client's data: `class` becomes `class_`.
 
-    Leading underscores are dropped, since names that begin with one are the system's own. Raises
-    EditError if the key is not an identifier even after Unicode normalisation (NFKC).
+    Leading underscores are dropped, since names that begin with one are reserved for the system.
+    Raises EditError if the key is not an identifier even after Unicode normalisation (NFKC).
     """
     normal = unicodedata.normalize("NFKC", with_few_marks(name))
     bare = normal.lstrip("_")
@@ -126,7 +126,7 @@ def snake(name: str) -> str:
 
 
 def key_of_entry(class_name: str, seq: int) -> str:
-    """Return the generated key of a record whose entry has none: `trip-41`."""
+    """Return the key generated for a record whose entry gives no key: `trip-41`."""
     return f"{snake(class_name)}-{seq}"
 
 
@@ -143,7 +143,7 @@ def camel(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def singular(word: str) -> str:
-    """Return `flight_leg` for `flight_legs`, and a word that is not a plural unchanged."""
+    """Return `flight_leg` for `flight_legs`; a word that is not a plural is unchanged."""
     head, last = _split_last_word(word)
     found = _inflect().singular_noun(last) if _looks_plural(last) else last
     return head + str(found).lower()
@@ -154,12 +154,12 @@ def default_collection(class_name: str) -> str:
     """Return `medical_visits` for `MedicalVisit`, escaped if the name is reserved."""
     head, last = _split_last_word(snake(class_name))
     plural = last if _looks_plural(last) else str(_inflect().plural_noun(last)).lower()
-    # Leave room for the suffix that makes it unique.
+    # Leave room for the suffix that makes the name unique.
     return escape_collection((head + plural)[: MAX_LENGTH - 10])
 
 
 def escape_collection(name: str) -> str:
-    """Return a collection's name, with a trailing underscore if Python or uac uses it already."""
+    """Return a collection's name, with a trailing underscore if Python or uac reserves it."""
     return f"{name}_" if name in RESERVED_LOWER or keyword.iskeyword(name) else name
 
 
@@ -196,7 +196,7 @@ def _looks_plural(word: str) -> bool:
 
 
 def _inflect() -> Any:
-    from memory.project.english import ENGINE  # most runs need no new name
+    from memory.project.english import ENGINE  # slow to import, and rarely needed
 
     return ENGINE
 

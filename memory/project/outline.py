@@ -1,7 +1,7 @@
 """The outline of a project: everything except its records.
 
-It is small, immutable, and sufficient to append a record or to write the manifest; so it is stored
-beside a checkpoint's tree, and nothing has to be parsed to know the contents of a project.
+It is small, immutable, and sufficient to append a record or to write the manifest. It is stored
+beside a checkpoint's tree, so nothing has to be parsed to know what a project contains.
 """
 
 import enum
@@ -26,7 +26,7 @@ Default: TypeAlias = Value | Literal[Required.REQUIRED]
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a class. If None is allowed, it is the default unless there is another."""
+    """A field of a class. If its type allows None, that is the default unless another is given."""
 
     name: str
     type: Type
@@ -39,7 +39,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Class:
-    """A dataclass of a domain's schema: a record with key and sources, or a part of records."""
+    """A dataclass in a domain's schema, for records (with key and sources) or parts of records."""
 
     name: str
     fields: tuple[Field, ...] = ()
@@ -47,13 +47,13 @@ class Class:
     doc: str = ""
 
     def field(self, name: str) -> Field | None:
-        """Return the field of that name; None if there is none."""
+        """Return the field with this name; None if there is none."""
         return next((field for field in self.fields if field.name == name), None)
 
 
 @dataclass(frozen=True)
 class Enumeration:
-    """An enum of a domain's schema: its members' names and values, in order."""
+    """An enum in a domain's schema: its members' names and values, in order."""
 
     name: str
     members: tuple[tuple[str, str | int], ...]
@@ -66,7 +66,7 @@ class Enumeration:
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of a collection, with the number and bytes of the collection's records in it."""
+    """One file of a collection, with the number of its records there and their size in bytes."""
 
     path: str
     count: int = 0
@@ -75,7 +75,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Collection:
-    """A list of records of one class, in insertion order over its shards."""
+    """A list of records of one class in insertion order, split into shards."""
 
     name: str
     class_name: str
@@ -98,7 +98,7 @@ class Singleton:
 
 @dataclass(frozen=True)
 class Domain:
-    """A domain: its schema, and the places of its records. The order of definition matters."""
+    """A domain: its schema, and where its records are. The order of definition matters."""
 
     name: str
     enums: Mapping[str, Enumeration] = field(default_factory=dict)
@@ -108,12 +108,12 @@ class Domain:
 
     @property
     def state_path(self) -> str:
-        """The file of the singletons and of every collection's first shard."""
+        """The file that holds the singletons and every collection's first shard."""
         return f"domains/{self.name}/state.py"
 
     @property
     def schema_path(self) -> str:
-        """The file of the classes and enums."""
+        """The file that defines the classes and enums."""
         return f"domains/{self.name}/schema.py"
 
     def shard_path(self, collection: str, number: int) -> str:
@@ -170,7 +170,7 @@ class Domain:
                 yield shard.path
 
     def records_size(self, path: str) -> int:
-        """Return the bytes of the records in a file, which decide whether another one fits."""
+        """Return the size in bytes of a file's records, which decides whether another one fits."""
         shards = (shard for c in self.collections.values() for shard in c.shards)
         size = sum(shard.size for shard in shards if shard.path == path)
         if path == self.state_path:
@@ -180,10 +180,10 @@ class Domain:
 
 @dataclass(frozen=True)
 class Outline:
-    """Domains by name, constraints with the first line of their documentation, and test files.
+    """Domains by name, constraints with the first line of their docstrings, and test files.
 
-    `legacy` are files of a foreign project that are kept unchanged for its old-style constraints;
-    those constraints are also in `legacy_constraints`.
+    `legacy` lists files of a foreign project that are kept unchanged for its old-style constraints;
+    the constraints among them are also in `legacy_constraints`.
     """
 
     domains: Mapping[str, Domain] = field(default_factory=dict)
@@ -240,8 +240,8 @@ class Outline:
     def to_json(self) -> dict[str, Any]:
         """Return the outline as JSON for `from_json`.
 
-        It uses lists wherever order matters (PostgreSQL's jsonb sorts the keys of objects), and
-        source text for types and defaults, which no JSON library can alter.
+        It uses lists wherever order matters (PostgreSQL's jsonb does not keep the order of keys),
+        and source text, which no JSON library can alter, for types and defaults.
         """
         return {
             "domains": [_domain_to_json(domain) for domain in self.domains.values()],

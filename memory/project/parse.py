@@ -19,8 +19,8 @@ PIECE = 2048  # the number of characters that are parsed at a time
 class StateSource:
     """The contents of a state file or shard.
 
-    `collections` gives the class of each collection, `shards` the modules in which its list
-    continues, `records` the records by collection or singleton, and by key.
+    `collections` maps each collection to its class, `shards` maps it to the modules in which its
+    list continues. `records` maps each collection or singleton to its records by key.
     """
 
     collections: dict[str, str] = field(default_factory=dict)
@@ -96,7 +96,7 @@ def parse_state(path: str, source: str, domain: Domain) -> StateSource:
 
 
 def documentation(source: str) -> str:
-    """Return the first line of a constraint's docstring: of `check`, or else of the module."""
+    """Return the first line of the docstring of a constraint's `check`, or else of its module."""
     module = parse_python(source)
     checks = [n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "check"]
     documented: list[ast.FunctionDef | ast.Module] = [*checks, module]
@@ -126,11 +126,11 @@ def _parse(path: str, source: str) -> ast.Module:
 
 
 def _parse_lists(source: str) -> list[ast.stmt]:
-    """Parse a file whose lists are laid out as rendered, with an item on each line.
+    """Parse a file whose lists are laid out as we render them, with one item per line.
 
     Python's parser holds the interpreter's lock until it is done, which for a large file is long
     enough to delay all other requests in the process. So it is given a few lines at a time. Returns
-    nothing if the layout differs, or the source is not valid Python.
+    an empty list if the layout differs or the source is not valid Python.
     """
     lines = source.split("\n")
     if len(source) <= PIECE or "]" not in lines:
@@ -150,14 +150,14 @@ def _parse_lists(source: str) -> list[ast.stmt]:
         match node:
             case ast.AnnAssign(value=ast.List(elts=[]) as value) if node.lineno in lists:
                 value.elts = lists.pop(node.lineno)
-    return [] if lists else body  # one that begins within a string is not a list
+    return [] if lists else body  # a list that is left over is inside a string
 
 
 def _parse_items(lines: list[str], start: int, end: int) -> list[ast.expr]:
     """Parse these lines of a list, a few at a time; raises ValueError if they are not items.
 
-    Lines that end within an item or a string are not valid Python by themselves. A number appended
-    on a line of its own shows whether they end with a comma.
+    A few lines that end in the middle of an item or a string are not valid Python by themselves. A
+    number appended on a line of its own reveals whether the lines before it end with a comma.
     """
     items: list[ast.expr] = []
     while start < end:
@@ -166,7 +166,7 @@ def _parse_items(lines: list[str], start: int, end: int) -> list[ast.expr]:
             size += len(lines[stop])
             stop += 1
         text = "\n".join(lines[start:stop])
-        # Give them the line numbers that they have in the file.
+        # Give the items the line numbers that they have in the file.
         match parse_expression("\n" * (start - 1) + f"[\n{text}\n0]").body:
             case ast.List(elts=[*found, ast.Constant(value=0, col_offset=0)]):
                 items += found
@@ -177,7 +177,7 @@ def _parse_items(lines: list[str], start: int, end: int) -> list[ast.expr]:
 
 
 def _imported_names(path: str, body: list[ast.stmt], domain: str) -> dict[str, str]:
-    """Return the classes to which imported names refer: "Passport", or "identity.Passport"."""
+    """Map imported names to the classes they refer to: "Passport", or "identity.Passport"."""
     names: dict[str, str] = {}
     for node in body:
         if isinstance(node, ast.If):
@@ -279,7 +279,7 @@ def _number(node: ast.expr) -> int:
 def _normal(
     fields: Mapping[str, Value], class_: Class, domain: Domain, node: ast.expr
 ) -> dict[str, Value]:
-    """Return fields as records hold them; raises LiteralError if they do not fit their class."""
+    """Return fields in the stored form; raises LiteralError if they do not fit their class."""
     unknown = fields.keys() - {field_.name for field_ in class_.fields}
     missing = {f.name for f in class_.fields if f.default is REQUIRED} - fields.keys()
     if unknown or missing:

@@ -1,4 +1,4 @@
-"""The kinds of a project's files, by their paths."""
+"""The kind of a project's file, according to its path."""
 
 
 def holds_records(path: str) -> bool:
@@ -10,8 +10,8 @@ def holds_records(path: str) -> bool:
 
 
 def is_code(path: str) -> bool:
-    """Return whether the file contains behaviour that somebody wrote: a schema, constraint or test.
+    """Return whether the file is code that somebody wrote: a schema, a constraint or a test.
 
-    Records and the manifest are generated from data, and do nothing.
+    Files with records and the manifest are generated from data, and have no behaviour.
     """
     return not holds_records(path) and path != "manifest.py"

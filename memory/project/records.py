@@ -1,7 +1,7 @@
 """Compilation of a typed log entry into edits, without a language model.
 
-The types come from the data. A field keeps its type; if a value does not fit, the type is widened
-if there is a common type that loses nothing, and otherwise the entry is refused.
+Types are inferred from the data. A field keeps its type as long as new values fit. Otherwise, the
+type is widened to a common type that loses no information; if there is none, the entry is refused.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -69,11 +69,11 @@ class RecordEntry:
 
 
 def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
-    """Return the edits that would add an entry to the project, which is not changed.
+    """Return the edits that would add an entry to the project, without changing the project.
 
-    A new key becomes an Add and a known one an Update of what differs, preceded by the schema edits
-    that it needs. Raises EditError for an entry that clashes with the schema, is malformed, or uses
-    a retired key.
+    An entry with a new key becomes an Add, and one with a known key an Update of the fields that
+    differ, preceded by the schema edits that it needs. Raises EditError for an entry that clashes
+    with the schema, is malformed, or uses a retired key.
     """
     check_lower_name(entry.domain, "domain")
     check_class_name(entry.type, "type")
@@ -169,7 +169,7 @@ def _escaped_value(value: object, where: str, depth: int) -> object:
 
 
 class _TypeClash(EditError):
-    """A value that does not fit its field, and the type that would hold it."""
+    """A value does not fit its field; `type` is a type that would hold it."""
 
     def __init__(self, refusal: EditError, wider: Type) -> None:
         super().__init__(refusal.code, refusal.message)
@@ -187,7 +187,7 @@ class _Draft:
     def fit_object(
         self, name: str, data: Mapping[str, object], *, is_record: bool
     ) -> dict[str, Value]:
-        """Return the fields of a new object; its class is created, or changed until they fit."""
+        """Return the fields of a new object; create its class, or change it so that they fit."""
         if name not in self.domain.classes:
             return self._fit_new_class(name, data, is_record=is_record)
         fields = self.fit_fields(name, data, is_record=is_record)
@@ -201,7 +201,7 @@ class _Draft:
     def fit_fields(
         self, name: str, data: Mapping[str, object], *, is_record: bool = True
     ) -> dict[str, Value]:
-        """Return some fields of an object; its class is changed until they fit."""
+        """Return these fields of an object; change its class so that they fit."""
         if self.domain.classes[name].is_record != is_record:
             kind = "not a record class" if is_record else "a record class"
             raise EditError(
@@ -223,7 +223,7 @@ class _Draft:
         return fields
 
     def _advised(self, clash: "_TypeClash", name: str, field_: Field | None) -> EditError:
-        """Return the refusal, with advice on the edit that would make the value fit, if any."""
+        """Return the refusal; if an edit would make the value fit, the message recommends it."""
         if field_ is None or not clash.message.endswith(WidenField.op):
             return clash
         old = [one for one in members_of(field_.type) if not is_wider(clash.type, one)]
@@ -234,7 +234,7 @@ class _Draft:
         return EditError(clash.code, clash.message.removesuffix(edit.op) + edit.call)
 
     def edits(self) -> Iterator[Edit]:
-        """Yield the edits that turn the domain's schema into this one."""
+        """Yield the edits that turn the domain's schema into that of this draft."""
         domain = self.domain.name
         for class_ in self._new_classes():
             fields = tuple(FieldSpec(f.name, format_type(f.type)) for f in class_.fields)
@@ -249,7 +249,7 @@ class _Draft:
                     yield WidenField(domain, old.name, field_.name, format_type(field_.type))
 
     def _new_classes(self) -> Iterable[Class]:
-        """Return the new classes, each after those that it contains.
+        """Return the new classes, each after the classes that it contains.
 
         This is not the order in which they were encountered: the second object in a list may have
         parts that the first one lacks.
@@ -282,7 +282,7 @@ class _Draft:
         for field_name, value in data.items():
             type_, fields[field_name] = self._fit(value, UNKNOWN, name, field_name)
             specs.append(Field(field_name, type_))
-        # After its fields, so that the classes of nested objects come first.
+        # Add the class after its fields, so that the classes of nested objects come first.
         self.domain = self.domain.with_class(Class(name, tuple(specs), is_record))
         return fields
 
@@ -292,7 +292,7 @@ class _Draft:
         self.domain = self.domain.with_class(replace(class_, fields=tuple(fields.values())))
 
     def _fit(self, value: object, declared: Type, owner: str, name: str) -> tuple[Type, Value]:
-        """Return a value and the type it needs: the declared one, or the next wider one."""
+        """Return the type that a value needs (declared or the next wider one) and the value."""
         if value is None:
             return optional(declared), None
         where = f"{self.domain.name}.{owner}.{name}"
@@ -319,7 +319,7 @@ class _Draft:
         candidates = [member.name for member in members_of(core) if isinstance(member, Named)]
         class_name = next((c for c in candidates if c in self.domain.classes), None)
         if class_name is None:
-            # Leave room for the number that makes it unique.
+            # Leave room for the number that makes the name unique.
             class_name = unused((owner + camel(name))[: MAX_LENGTH - 10], self._taken)
         fields = self.fit_object(class_name, value, is_record=False)
         class_ = self.domain.classes[class_name]

@@ -1,4 +1,4 @@
-"""Rendering a project's files: one canonical text for the same content."""
+"""Rendering a project's files: the same content always gives the same, canonical text."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ class _Imports:
 
 
 def record_size(record: Record) -> int:
-    """Return the bytes that a record takes in its file."""
+    """Return how many bytes a record takes up in its file."""
     return len(f"    {record_literal(record, Uses())},\n".encode())
 
 
@@ -64,7 +64,7 @@ def render_state(domain: Domain, path: str, records: FileRecords) -> str:
 def render_state_stub(domain: Domain) -> str:
     """Return the part of state.py that a type checker needs: names and classes, but no records.
 
-    It is a few lines long, however many records there are.
+    The stub is a few lines long, however many records there are.
     """
     held = [(c.name, c.class_name, True) for c in domain.collections.values()]
     held += [(s.name, s.class_name, False) for s in domain.singletons.values()]
@@ -82,7 +82,7 @@ def render_state_stub(domain: Domain) -> str:
 
 
 def _aliases(class_names: Iterable[str]) -> dict[str, str]:
-    """Return aliases for classes of other domains whose plain name is taken in this file."""
+    """Return aliases for classes of other domains whose plain names are ambiguous in this file."""
     taken = [bare_name(name) for name in class_names]
     return {
         name: name.replace(".", "_")
@@ -123,9 +123,9 @@ def _file(imports: list[str], blocks: list[str], gap: str = "\n") -> str:
 def render_schema(domain: Domain) -> str:
     """Return a domain's schema.py: enums first, then classes, each in order of definition.
 
-    A class that is defined further down, or in another domain, is named in quotes, and imported for
-    the type checker only: so neither the order of classes nor a cycle of references can break an
-    import.
+    A reference to a class that is defined further down or in another domain is written in quotes,
+    and any import that it needs is for the type checker only. So neither the order of classes nor a
+    cycle of references can break an import.
     """
     imports, quoted = _Imports(), _Imports()
     blocks = [_render_enum(enumeration) for enumeration in domain.enums.values()]
@@ -181,9 +181,9 @@ def _class_block(head: str, doc: str, lines: list[str]) -> str:
 
 
 def _names_in_body(class_: Class, domain: Domain) -> dict[str, str]:
-    """Return the names for a class's annotations that replace those with another meaning there.
+    """Return substitutes for the names that would mean something else in a class's annotations.
 
-    Inside the class, a field shadows any identical outer name.
+    Inside the class, a field shadows an outer name that is identical.
     """
     fields = {field_.name for field_ in class_.fields}
     names = {name: f"builtins.{name}" for name in _SHADOWABLE if name in fields}

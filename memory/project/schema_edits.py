@@ -1,4 +1,4 @@
-"""Applying the edits of the schema: classes, enums, and their fields."""
+"""Applying schema edits: classes, enums, and their fields."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -47,7 +47,7 @@ def define_class(project: Project, edit: DefineClass) -> None:
         raise EditError("malformed", 'define_class.members are allowed only for the kind "enum"')
     is_record = edit.kind == "record"
     where = f"{edit.domain}.{edit.name}"
-    # The class's own fields know the class, so that they may refer to other records of it.
+    # Fields may refer to other records of the class that is being defined.
     known = domain.with_class(Class(edit.name, is_record=is_record))
     fields = tuple(_field(project, known, spec, where) for spec in edit.fields)
     class_ = Class(edit.name, fields, is_record, " ".join(edit.doc.split()))
@@ -267,9 +267,9 @@ def existing_domain(project: Project, name: str) -> Domain:
 
 
 def places_of(project: Project, name: str) -> str:
-    """Return where the records that this name may refer to are; empty if unclear.
+    """Return a hint at where to find the records that this name may refer to; empty if unknown.
 
-    The name may be a class, its singular or plural, or a collection of another domain.
+    The name may be that of a class, in singular or plural, or of a collection in another domain.
     """
     guessed = {snake(name), singular(snake(name))}
     holders: list[tuple[Domain, Collection | Singleton]] = [

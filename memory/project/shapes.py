@@ -1,8 +1,8 @@
 """Shapes of workspace constraints: the records that they need, matched with a user's project.
 
-Users' projects differ, so such a constraint imports nobody's state: it declares the *shape* of the
-records that it works on, as record classes in its own module, and is given the matching records.
-All of this is read from syntax trees and outlines; nothing is executed.
+Users' projects differ, so a workspace constraint does not import any user's state. Instead, it
+declares the *shape* of the records that it works on, as record classes in its own module, and is
+given the matching records. All of this is read from syntax trees and outlines; nothing is executed.
 """
 
 import ast
@@ -31,7 +31,7 @@ from memory.project.types import (
 )
 from memory.texts import parse_python
 
-# The parameters of a check that receive the time.
+# The parameters through which a check receives the date or the time, and their types.
 CLOCKS: Final = {"today": "datetime.date", "now": "datetime.datetime"}
 
 _SEQUENCES = {"Sequence", "collections.abc.Sequence", "typing.Sequence"}
@@ -42,7 +42,7 @@ _ALSO = 'write ALSO = {"Medication": ("Prescription", "Drug"), "Medication.name"
 
 
 class ShapeError(Exception):
-    """A source that does not declare its needs: the line, the problem, and the fix."""
+    """A constraint's source does not declare its needs; names the line, the problem and the fix."""
 
     def __init__(self, line: int, message: str, fix: str) -> None:
         super().__init__(f"line {line}: {message}: {fix}")
@@ -53,7 +53,7 @@ class ShapeError(Exception):
 
 @dataclass(frozen=True)
 class ShapeField:
-    """A field of a shape. With a default, users' classes need not have it."""
+    """A field of a shape. If it has a default, users' classes need not have the field."""
 
     name: str
     type: Type
@@ -63,7 +63,7 @@ class ShapeField:
 
 @dataclass(frozen=True)
 class Shape:
-    """A record class as a constraint declares it, and alternative names in users' projects."""
+    """A record class that a constraint declares, and its alternative names in users' projects."""
 
     name: str
     fields: tuple[ShapeField, ...] = ()
@@ -72,7 +72,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter `name: Sequence[Shape]` of a check; with the default `()` it is optional."""
+    """A parameter `name: Sequence[Shape]` of a check, which is optional if its default is `()`."""
 
     name: str
     shape: Shape
@@ -81,7 +81,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Needs:
-    """The needs of a workspace constraint: records, and the day ("today") or the moment ("now")."""
+    """What a workspace constraint needs: records, and the date ("today") or the time ("now")."""
 
     parameters: tuple[Parameter, ...] = ()
     clock: Literal["today", "now"] | None = None
@@ -91,11 +91,12 @@ class Needs:
 class Match:
     """The match of a constraint's needs with a user's project.
 
-    `bindings` map each parameter to the collections and singletons whose records it gets, as JSON:
+    `bindings` maps each parameter to the collections and singletons whose records it gets, as JSON:
     `{"domain", "name", "class", "fields": {field of the shape: field of the user}, "not_none":
-    fields of the shape}`. The fields in `not_none` may be None in the user's records but not in the
-    shape's: the shape's default replaces None, and if it has no default, records with None are left
-    out. `reasons` say why the constraint does not apply, `notes` what is left out if it does.
+    fields of the shape}`. The fields in `not_none` may be None in the user's records, but not in
+    the shape: the shape's default replaces None, and if there is no default, records with None are
+    left out. `reasons` say why the constraint does not apply; if it applies, `notes` say what is
+    left out.
     """
 
     bindings: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -109,7 +110,7 @@ class Match:
 
 
 def needs_of(source: str) -> Needs:
-    """Return the needs that a workspace constraint's source declares; ShapeError if unclear."""
+    """Return what a workspace constraint's source says it needs; raises ShapeError if unclear."""
     try:
         body = parse_python(source).body
     except SyntaxError as error:
@@ -139,7 +140,7 @@ def needs_of(source: str) -> Needs:
 
 
 def match(needs: Needs, outline: Outline) -> Match:
-    """Return which of a user's records a constraint gets, or why it does not apply."""
+    """Return which of a user's records a constraint gets, or why the constraint does not apply."""
     bindings: dict[str, list[dict[str, Any]]] = {}
     reasons: list[str] = []
     notes: list[str] = []
@@ -382,7 +383,7 @@ def _candidates(shape: Shape, outline: Outline) -> Iterator[tuple[Domain, Class]
 def _fit(
     shape: Shape, domain: Domain, class_: Class
 ) -> tuple[dict[str, UserField], list[str], list[str]]:
-    """Return the user's fields by the shape's names, the problems, and the unused fields."""
+    """Return the user's fields keyed by the shape's names, the problems, and what is left out."""
     where = f"{domain.name}.{class_.name}"
     if not class_.is_record:
         return {}, [f"{where} is not a record class"], []
@@ -411,7 +412,7 @@ def _fit(
 
 
 def _named(wanted: ShapeField, class_: Class) -> Iterator[UserField]:
-    """Yield the user's fields with the name of the shape's field, exact matches first."""
+    """Yield the user's fields that match the name of the shape's field, exact matches first."""
     for name in (wanted.name, *wanted.also):
         alike = [one for one in class_.fields if _plain(one.name) == _plain(name)]
         yield from sorted(alike, key=lambda one: one.name != name)
@@ -430,7 +431,7 @@ def _fits(user: Type, shape: Type, domain: Domain) -> bool:
 def _fits_one(user: Type, shape: Type, domain: Domain) -> bool:
     match user, shape:
         case ListOf(element), ListOf(wanted):
-            # None or an enum's member within a list would have to be checked in every record.
+            # Lists that contain None or enum members would have to be checked in every record.
             plain = not is_optional(element) or is_optional(wanted)
             return (
                 plain

@@ -1,4 +1,4 @@
-"""The project as it would be after fewer typed entries, or after entries in another order."""
+"""The project as it would be after fewer typed entries, or after the same ones in another order."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,10 +12,10 @@ from memory.project.values import Location, RecordId
 
 
 def edits_up_to(edits: Iterable[Edit], seq: int) -> Iterator[Edit]:
-    """Yield the edits of a batch into which its typed entries up to `seq` were compiled.
+    """Yield those of a batch's edits that come from its typed entries up to `seq`.
 
     The batch was compiled entry by entry. The edit of a record cites its entry; the schema edits
-    that it needs come before it and cite none.
+    that it needs come before it and cite no entry.
     """
     schema: list[Edit] = []
     for edit in edits:
@@ -30,15 +30,15 @@ def edits_up_to(edits: Iterable[Edit], seq: int) -> Iterator[Edit]:
 
 
 class Telling:
-    """A project built up from typed entries, some at a time, with its files after each step."""
+    """A project built up from typed entries, a few at a time; `files` has the result so far."""
 
     def __init__(
         self, files: Mapping[str, str] | None = None, widened: Sequence[WidenField] = ()
     ) -> None:
         """Start with these files, which hold no records: constraints and their tests.
 
-        The fields in `widened`, in the order in which they were widened manually, are widened as
-        soon as they exist.
+        `widened` lists the edits that widened fields manually, in order. Each of these fields is
+        widened as soon as it exists.
         """
         project = Project.from_files(files or {})
         self.outline = project.outline
@@ -48,10 +48,10 @@ class Telling:
         self._widened = widened
 
     def tell(self, entries: Sequence[RecordEntry]) -> dict[int, str]:
-        """Add the entries in this order; return seq → reason for those that are rejected.
+        """Add the entries in this order; return the reason for each rejected entry, keyed by seq.
 
-        They are compiled as the server compiles entries. Only the compiler judges them, not the
-        gate, which also runs tests.
+        The entries are compiled as the server compiles them, but only the compiler can reject them,
+        not the gate, which also runs tests.
         """
         rejected: dict[int, str] = {}
         while True:
@@ -69,7 +69,7 @@ class Telling:
                     for edit in edits:
                         apply(project, edit)
                 except EditError as error:
-                    # Some of its edits are in the project already: start again without the entry.
+                    # Some of its edits have already been applied: start again without the entry.
                     rejected[entry.seq] = str(error)
                     break
                 made_of.append((_record_of(edits), entry.seq))
@@ -83,7 +83,7 @@ class Telling:
 
     def _widen(self, project: Project, domain: str) -> None:
         for edit in self._widened:
-            # Its class or field may not exist yet, or may be wider already for another reason.
+            # The class or field may not exist yet, or may already be wider for another reason.
             with suppress(EditError):
                 if edit.domain == domain:
                     apply(project, edit)

@@ -18,9 +18,9 @@ _MAX_JSON_INT = 2**53 - 1
 def encode(value: object, domain: Domain | None = None) -> Any:
     """Return a value as typed JSON.
 
-    Given the domain whose classes the value uses, the result is like a sandbox's dump: defaults
-    filled in, enum members with their values. Without a domain, the value is encoded as it is
-    written, for `decode`.
+    If `domain`, whose classes the value uses, is given, the result is like a sandbox's dump: with
+    defaults filled in, and enum members with their values. Without a domain, the value is encoded
+    as it is written, for `decode`.
     """
     match value:
         case None | bool() | str() | float():
@@ -43,7 +43,7 @@ def encode(value: object, domain: Domain | None = None) -> Any:
                 tagged["value"] = encode(domain.enums[class_name].value(member))
             return tagged
         case Ref(class_name, key):
-            # A class knows its own name, but not the module that it was imported from.
+            # In a sandbox's dump, a class has its own name only, without its domain.
             name = bare_name(class_name) if domain else class_name
             return {"$ref": name, "key": key}
         case Struct(class_name, fields):
@@ -70,7 +70,7 @@ def _encode_fields(
 
 
 def all_fields(class_: Class, fields: Mapping[str, Value]) -> dict[str, Value]:
-    """Return every field of an object of a class, defaults filled in."""
+    """Return every field of an object of the class, with defaults filled in."""
     return {
         field.name: fields[field.name]
         if field.default is REQUIRED or field.name in fields
@@ -80,10 +80,10 @@ def all_fields(class_: Class, fields: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def decode(data: object, where: str, depth: int = 0) -> Any:
-    """Parse plain or typed JSON of an edit.
+    """Parse an edit's plain or typed JSON.
 
-    Objects without a `$` stay objects, to be fitted into a dataclass when its type is known. Raises
-    EditError, naming `where`.
+    Objects without a `$` key stay objects; they are fitted to a dataclass once the type is known.
+    Raises EditError, which names `where`.
     """
     if depth > MAX_DEPTH:
         raise EditError("too_deep", f"{where} is nested deeper than {MAX_DEPTH} levels: flatten it")

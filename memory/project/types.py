@@ -1,4 +1,4 @@
-"""Type expressions of fields: parsing, formatting, and ordering by width."""
+"""Types of fields: parsing, formatting, and telling which of two types is wider."""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Named:
-    """An enum, or a dataclass that is not a record, of the same domain."""
+    """An enum, or a dataclass that is not a record, in the same domain."""
 
     name: str
 
@@ -40,7 +40,7 @@ class ListOf:
 
 @dataclass(frozen=True)
 class Union:
-    """Two or more alternatives, `None` last. Made by `union`, which keeps this form."""
+    """Two or more alternatives, `None` last. Create it with `union`, which ensures this form."""
 
     members: tuple["Type", ...]
 
@@ -48,8 +48,8 @@ class Union:
 Type: TypeAlias = Scalar | Named | RefTo | ListOf | Union
 
 NONE = Scalar("None")
-# The type of a field that has only been null so far, or of the elements of a list that has only
-# been empty. It holds no value, so that the first value can still determine the type.
+# The type of a field that has always been null so far, or of the elements of a list that has always
+# been empty. It includes no value, so that the first value can still determine the type.
 UNKNOWN = Scalar("object")
 
 _BUILTIN = ("str", "int", "float", "bool", "object")
@@ -117,9 +117,10 @@ def is_wider(new: Type, old: Type) -> bool:
 
 
 def join(left: Type, right: Type) -> Type | None:
-    """Return the type that holds both values of `left` and values of `right`.
+    """Return a type that includes all values of both types.
 
-    None if only a union of unlike types would: that has to be decided, not inferred.
+    Returns None if only a union of unlike types would do: such a union must be chosen, not
+    inferred.
     """
     if is_optional(left) or is_optional(right):
         core = join(without_none(left), without_none(right))
@@ -192,7 +193,7 @@ def parse_type(text: str) -> Type:
 
 
 def type_from_node(node: ast.expr, names: Mapping[str, str] | None = None, depth: int = 0) -> Type:
-    """Return the type of a syntax tree.
+    """Return the type that a syntax tree stands for.
 
     `names` maps the names of imported classes to the classes ("identity.Passport").
     """
@@ -206,7 +207,7 @@ def type_from_node(node: ast.expr, names: Mapping[str, str] | None = None, depth
         case ast.Constant(value=str(quoted)):
             return type_from_node(_expression(quoted), names, depth + 1)
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            # A chain of alternatives nests on the left; only the right side is one level deeper.
+            # `a | b | c` is parsed as `(a | b) | c`; only the right side counts as a deeper level.
             return union(
                 type_from_node(left, names, depth), type_from_node(right, names, depth + 1)
             )

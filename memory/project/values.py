@@ -1,7 +1,8 @@
 """The values that a field can hold, and the records made of them.
 
-A value mirrors the text of a state file, parsed but never executed: Python's own scalars and dates
-where they suffice, and a small frozen class where the user's code has a class of its own.
+A value mirrors the source text in a state file, which is parsed but never executed. Python's own
+scalars and dates are used where they suffice, and a small frozen class where the user's code has a
+class of its own.
 """
 
 import datetime
@@ -16,7 +17,7 @@ PARTIAL_DATE = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 
 @dataclass(frozen=True)
 class PartialDate:
-    """A date of which possibly only the year, or year and month, is known: "2021", "2021-11"."""
+    """A date that may be known only to the year or to the month: "2021", "2021-11"."""
 
     text: str
 
@@ -40,7 +41,7 @@ class EnumMember:
 
 @dataclass(frozen=True)
 class Ref:
-    """A reference to a record: its class ("Passport", in another domain "identity.Passport")."""
+    """A reference to a record of a class: "Passport" or, in another domain, "identity.Passport"."""
 
     class_name: str
     key: str
@@ -50,7 +51,7 @@ class Ref:
 class Struct:
     """An instance of a dataclass that is not a record.
 
-    As in a record, `fields` are in the order of the class and without those that equal their
+    As in a record, `fields` are in the order that the class declares, without those equal to their
     default.
     """
 
@@ -79,8 +80,8 @@ Value: TypeAlias = Scalar | Struct | list["Value"]
 class Record:
     """One typed object of the state.
 
-    `fields` are in the order of the class and without those that equal their default: so a class
-    can gain a field without touching any of its records.
+    `fields` are in the order that the class declares, without those equal to their default. So a
+    class can gain a field without a change to any of its records.
     """
 
     class_name: str

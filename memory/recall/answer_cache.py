@@ -1,8 +1,8 @@
 """Cached answers to queries: the same query on the same version has the same answer.
 
 The clock that code in a sandbox sees is an input, and nothing else changes between two runs. So an
-answer is valid for the version, the code, the user's time zone and as much of the time as the code
-uses: nothing, the day, or the exact moment.
+answer is valid for the version, the code, the user's time zone and the part of the time that the
+code uses: nothing, the date, or the exact moment.
 """
 
 import datetime
@@ -17,9 +17,9 @@ from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome
 from memory.texts import with_few_marks
 
-# The version of the format and computation of answers: a new number invalidates all of them.
+# The version of how answers are computed and stored: a new number invalidates all cached answers.
 RULES = 3
-# They also match inside a string or a comment, which costs one evaluation at most.
+# These also match inside strings and comments, which at worst costs an unnecessary evaluation.
 _NOW, _TODAY = re.compile(r"\bnow\b"), re.compile(r"\btoday\b")
 
 _EARLIER = Statement(
@@ -35,7 +35,7 @@ _EARLIER = Statement(
 def key_of(
     user: MemoryUser, code: str, instant: datetime.datetime, place: Sequence[str | int] = ()
 ) -> str:
-    """Return the cache key of that code at that instant, whatever the version.
+    """Return the cache key for this code at this instant, whatever the version.
 
     `place` identifies a state computed from a version (`history.Known.place`); it is empty for the
     version itself.
@@ -50,7 +50,7 @@ def key_of(
 
 
 def earlier(checkpoint: Checkpoint, key: str) -> Run | None:
-    """Return the run that answered the same query on that version, if there is one."""
+    """Return the run that has answered the same query on this version, if there is one."""
     run = _EARLIER.first(checkpoint=checkpoint.pk, key=key)
     if run is not None:
         run.checkpoint = checkpoint

@@ -1,10 +1,10 @@
 """Context for an agent's prompt: what is known about a user, in one block within a token budget.
 
 The parts that do not depend on the question (manifest, open alerts) come first, so that a
-provider's prompt cache can keep them; then come the records, facts and messages relevant to it.
-Each line ends with the numbers of the entries behind it. Each statement by a person is kept on one
-line, and text in a record that could be read as another field is put in quotation marks: nothing
-that anybody said can pass for another part of the block.
+provider's prompt cache can keep them. Then come the records, facts and messages that are relevant
+to the question. Each line ends with the numbers of the entries that it is based on. Each statement
+by a person is kept on one line, and text in a record that could be read as another field is put in
+quotation marks, so nothing that anybody said can pass for another part of the block.
 """
 
 import json
@@ -37,29 +37,30 @@ from memory.recall.search.results import Hit, Meaning
 from memory.recall.search.words import terms
 from memory.temporal.history import Known
 
-# Tokens are estimated by this many characters each, without a provider's tokenizer.
+# The number of tokens is estimated from this average, without a provider's tokenizer.
 CHARACTERS_PER_TOKEN = 4
 MAX_TOKENS = 100_000
-# The share of the budget that each part may take; the last two are shares of the remaining budget.
-# Records take whatever the other parts leave.
+# The share of the budget that each part may take; FACTS and ARCHIVE are shares of the budget that
+# remains at that point. Records take whatever the other parts leave.
 ALERTS, MANIFEST = 0.25, 0.4
 FACTS, ARCHIVE = 0.35, 0.45
 MAX_LINE = 600
-# The maximum number of entries (the newest) cited on a line; and the minimum room, in characters,
-# for shortening a line that does not fit instead of leaving it out.
+# A line cites at most MAX_CITED entries, the newest ones. A line that does not fit is shortened if
+# at least WORTH_IT characters are left, and otherwise left out.
 MAX_CITED = 8
 WORTH_IT = 80
-# Limits on the collections that are searched for records, and on the records shown from each.
+# Limits on the number of collections searched for records, and of records shown from each.
 MAX_COLLECTIONS = 8
 MAX_RECORDS = 20
-# Limits on the files read per collection (the newest, and others with hits), and on the hits.
+# Limits on the number of files with hits that are read per collection (besides its newest file),
+# and on the number of hits.
 MAX_FILES = 2
 MAX_HITS = 100
-# Text that is closer to the query than this is relevant without any of the query's words; at most
-# this many records of a collection, the newest, are compared.
+# Text that is closer to the query than NEAR is relevant even if it has none of the query's words.
+# At most MAX_COMPARED records of a collection, the newest ones, are compared.
 NEAR = 0.05
 MAX_COMPARED = 300
-# The maximum number of files read from a collection that a critical constraint reads.
+# The maximum number of files read from a collection that a critical constraint uses.
 MAX_WATCHED_FILES = 8
 
 PREAMBLE = (
@@ -73,7 +74,7 @@ _SIGNS = re.compile(r'[][();:,"]')
 
 @dataclass(frozen=True)
 class ContextPart:
-    """A part of the block, with its numbers of lines and omitted lines, and cited entries."""
+    """A part of the block, how many lines it has and omits, and the entries that it cites."""
 
     name: str
     text: str
@@ -91,7 +92,7 @@ class ContextPart:
 class Context:
     """The block, whose first `stable_characters` are the same for every question.
 
-    `meaning` describes the comparison of meanings; None if nothing was searched.
+    `meaning` describes how meaning was compared; None if nothing was searched.
     """
 
     text: str
@@ -114,7 +115,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Line:
-    """One line, without the numbers of its entries."""
+    """One line, and the entries that are cited when it is converted to text."""
 
     text: str
     entries: Sequence[int] = field(default=())
@@ -132,14 +133,14 @@ class Line:
 
 
 def tokens_in(text: str) -> int:
-    """Return the approximate number of tokens of a text."""
+    """Return the approximate number of tokens in the text."""
     return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
 
 
 def compose(known: Known, question: Question, tokens: int) -> Context:
-    """Return the context from what is or was known; without a question, only what always matters.
+    """Compose the context from what is or was known; without a question, only what always matters.
 
-    The block takes at most `tokens`; lines that do not fit are left out and counted.
+    The block has at most `tokens` tokens; lines that do not fit are left out and counted.
     """
     room = tokens * CHARACTERS_PER_TOKEN - len(PREAMBLE)
     if room <= 0:
@@ -163,7 +164,7 @@ def compose(known: Known, question: Question, tokens: int) -> Context:
         hits, meaning = found.hits, found.meaning
         needed, others, unread = _record_lines(known, outline, question, hits, open_alerts)
         records = "Records that may matter"
-        # Records on which somebody's safety may depend get their share before messages.
+        # Records on which somebody's safety may depend get their share before facts and messages.
         reserved = len(_part("state", records, needed, left).text)
         for name, title, lines, share in (
             ("facts", "Facts that may matter", _said(known, hits, CorpusName.FACTS), FACTS),
@@ -181,7 +182,7 @@ def compose(known: Known, question: Question, tokens: int) -> Context:
 
 
 def _part(name: str, title: str, lines: Iterable[Line], room: int) -> ContextPart:
-    """Return a part with its title and as many lines, from the first on, as fit into `room`."""
+    """Return a part with its title and, in order, the lines that fit into `room` characters."""
     text, entries, taken, left_out = f"\n\n{title}:", set[int](), 0, 0
     for line in lines:
         told, left = f"\n{line}", room - len(text)
@@ -195,7 +196,7 @@ def _part(name: str, title: str, lines: Iterable[Line], room: int) -> ContextPar
 
 
 def _manifest(outline: Outline, failing: Sequence[Alert], room: int) -> ContextPart:
-    """Return the manifest with all fields; if that does not fit, with names and counts."""
+    """Return the manifest with all fields or, if that does not fit, with names and counts only."""
     marks = failures.by_name(failing, outline)
     if not outline.domains:
         return ContextPart("manifest", "", 0, 0)
@@ -218,7 +219,7 @@ def _alert_lines(alerts: Sequence[Alert]) -> Iterator[Line]:
 
 
 def _said(known: Known, hits: Sequence[Hit], corpus: CorpusName) -> Iterator[Line]:
-    """Yield the hits in a corpus, each as last corrected; typed records are left out."""
+    """Yield the hits in a corpus, each in its latest corrected form, but no typed records."""
     zone = ZoneInfo(known.user.time_zone)
     found = [hit for hit in hits if hit.corpus == corpus and hit.entry.kind != EntryKind.RECORD]
     corrected: Mapping[int, LogEntry] = {}
@@ -245,11 +246,11 @@ def _record_lines(
     hits: Sequence[Hit],
     alerts: Sequence[Alert],
 ) -> tuple[list[Line], list[Line], int]:
-    """Return the records that are required, those that may matter, and the number of unread ones.
+    """Return the required records, others that may matter, and how many required ones are missing.
 
-    Both lists are sorted, best first; the number counts required records in files that are not
-    read. In the domains of the query, a record is required if it is evidence of an open alert or a
-    critical constraint reads it.
+    Both lists are sorted, best first. In the domains that the query is about, a record is required
+    if it is evidence of an open alert or if a critical constraint reads it. Required records are
+    missing if they are in files that are not read.
     """
     asked, meant = question.weights(), question.meant
     chosen = _collections(outline, meant, asked, hits)
@@ -289,7 +290,7 @@ def _record_lines(
 
 
 def _weights(query: str, asked: Mapping[str, float], held: Sequence[Any]) -> list[float]:
-    """Return the relevance of some records to the query, by words and meaning."""
+    """Return how relevant each record is to the query, by words and meaning."""
     words = [set(terms(_told(record))) for record in held]
     rarity = Counter(term for one in words for term in one & asked.keys())
     older = max(0, len(held) - MAX_COMPARED)
@@ -323,7 +324,7 @@ def _collections(
     }
     records = [hit for hit in hits if hit.entry.kind == EntryKind.RECORD]
     for hit, close in zip(records, closeness(query, [hit.text for hit in records]), strict=True):
-        # The search also finds records next to a match, which are not what the query means.
+        # The search also finds records that are merely connected to a match.
         if close < NEAR and not asked.keys() & set(terms(hit.text)):
             continue
         for place, class_name in classes.items():
@@ -334,7 +335,7 @@ def _collections(
 
 
 def _watched(known: Known, outline: Outline, domains: set[str]) -> set[tuple[str, str]]:
-    """Return the collections of all critical constraints that read from one of these domains."""
+    """Return all collections used by critical constraints that read from any of these domains."""
     if known.checkpoint is None or not domains:
         return set()
     found = set[tuple[str, str]]()
@@ -345,7 +346,7 @@ def _watched(known: Known, outline: Outline, domains: set[str]) -> set[tuple[str
 
 
 def _read_by_own(checkpoint: Checkpoint, outline: Outline) -> Iterator[set[tuple[str, str]]]:
-    """Yield the collections that each of the user's own potentially critical constraints reads."""
+    """Yield the collections read by each of the user's own constraints that may be critical."""
     paths = [f"constraints/{name}.py" for name in outline.constraints]
     sources = checkpoints.read_files(checkpoint, paths) if paths else {}
     for source in sources.values():
@@ -354,7 +355,7 @@ def _read_by_own(checkpoint: Checkpoint, outline: Outline) -> Iterator[set[tuple
 
 
 def _read_by_workspace(known: Known, outline: Outline) -> Iterator[set[tuple[str, str]]]:
-    """Yield the user's collections that each potentially critical workspace constraint is given."""
+    """Yield the user's collections given to each workspace constraint that may be critical."""
     standings = applicability.applicabilities(known.user, outline)
     applying = {one.constraint.path: one for one in standings if one.applies}
     if not applying:
@@ -372,9 +373,10 @@ def _held(domain: Domain) -> Iterator[tuple[str, Stored | Singleton]]:
 
 
 def _description(domain: Domain, collection: str, class_name: str) -> str:
-    """Return the description of a collection: all its names, and its class's docstring.
+    """Return a description of a collection for comparison with a query.
 
-    The names are the collection's own and those of its domain, class and fields.
+    It consists of the names of the domain, the collection, its class and the class's fields, and of
+    the class's docstring.
     """
     class_ = domain.classes[class_name]
     names = [domain.name, collection, class_name, *(one.name for one in class_.fields)]
@@ -390,9 +392,9 @@ def _read(
     *,
     whole: bool = False,
 ) -> list[Any]:
-    """Return the records in a collection's newest file, and in files with hits or these keys.
+    """Return the records in a collection's newest file and in its files with hits or these keys.
 
-    The newest come last. With `whole`, all files are read, up to a limit.
+    The newest records come last. If `whole` is set, all files are read, up to a limit.
     """
     assert known.checkpoint is not None
     pages = {1}
@@ -415,7 +417,10 @@ def _pages(
     hits: Sequence[Hit],
     needed: Collection[str],
 ) -> Sequence[int]:
-    """Return the older files of a collection that contain hits, best first."""
+    """Return a collection's pages (files) with needed keys or hits, except for its newest page.
+
+    Those with needed keys come first, then those with the best hits.
+    """
     pages = {shard.path: page for page, shard in enumerate(collection.shards[:-1], 1)}
     if not pages:
         return []

@@ -14,7 +14,7 @@ from memory.users import refuse_merged
 from memory.work import runs
 
 MAX_CODE = 20_000
-# The kinds that `run_again` repeats.
+# The kinds of runs that `run_again` repeats.
 REPEATABLE = (RunKind.QUERY, RunKind.CONSTRAINT, RunKind.CONSTRAINTS)
 
 
@@ -28,7 +28,7 @@ class NotAgain(Exception):
 
 @dataclass(frozen=True)
 class Asked:
-    """The run that answers a query, and whether it was cached."""
+    """The run that answers a query, and whether the answer was cached."""
 
     run: Run
     cached: bool = False
@@ -47,10 +47,10 @@ def version_of(known: Known) -> Checkpoint:
 
 
 def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "") -> Asked:
-    """Run the code on what is known, at that instant, or return the run with the cached answer.
+    """Run the code on `known` as of this instant, or return the run with the cached answer.
 
-    A query by a member of the `staff` always runs, since its row records who looked. Raises NoState
-    and `usage.Exceeded`.
+    A query by a member of the `staff` always runs, since its row records who looked at the data.
+    May raise NoState and `usage.Exceeded`.
     """
     user, checkpoint = known.user, version_of(known)
     key = answer_cache.key_of(user, code, instant, known.place)
@@ -70,16 +70,16 @@ def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "")
 
 
 class NoSuchConstraint(Exception):
-    """The user has no constraint of this name, and the workspace has none that is live."""
+    """The user has no constraint of this name, and the workspace has no live one."""
 
 
 def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
-    """Return a constraint's path and source hash: the user's own, or else the workspace's live one.
+    """Return the path and source hash of the user's own or else the live workspace constraint.
 
     A workspace constraint's path begins with its folder. Raises NoSuchConstraint.
     """
     path = f"constraints/{name}.py"
-    if not name.isidentifier():  # the database would refuse some other texts
+    if not name.isidentifier():  # the database would refuse some of these texts
         raise _no_constraint(name)
     if user.head is not None and name in dict(user.head.outline.get("constraints", ())):
         return path, user.head.tree[path]
@@ -100,9 +100,9 @@ def _no_constraint(name: str) -> NoSuchConstraint:
 
 
 def try_constraint(known: Known, path: str, source_hash: str, instant: datetime.datetime) -> Run:
-    """Run one constraint, in its current version, on what was known, at that instant.
+    """Run the current version of one constraint on what was known, as of this instant.
 
-    It opens no alerts. Raises NoState and `usage.Exceeded`.
+    The run opens no alerts. May raise NoState and `usage.Exceeded`.
     """
     return runs.queue(
         known.user,
@@ -119,9 +119,9 @@ def propose(
 ) -> Run:
     """Have the gate judge a staff member's edits to a user's newest version.
 
-    They are refused unless the files still have the hashes in `expects`: path → hash, "" for a file
-    that did not exist. Raises `usage.Exceeded`, and the errors that prevent a change of the user's
-    versions.
+    The edits are refused unless the files still have the hashes in `expects`, which maps each path
+    to a hash, or to "" if the file did not exist. May raise `usage.Exceeded` and the errors that
+    say why the user's project cannot be changed now.
     """
     refuse_merged(user)
     history.refuse_being_redacted(user)
@@ -138,9 +138,9 @@ def propose(
 def run_again(run: Run, *, staff: str) -> Run:
     """Repeat a run, on behalf of a member of the staff.
 
-    A query, or the trial of a constraint, runs on the same version as of the same moment; the
-    constraints run on the newest version, now. Raises NotAgain, `usage.Exceeded`, and the errors
-    that prevent reading the version or the user.
+    A query, or the trial of a single constraint, runs again on the same version and as of the same
+    moment; a run of all constraints is repeated on the newest version, as of now. May raise
+    NotAgain, `usage.Exceeded`, and the errors that say why the version or the user cannot be read.
     """
     user = MemoryUser.objects.filter(pk=run.user_id).select_related("workspace", "head").first()
     if user is None:

@@ -23,7 +23,7 @@ def outline(checkpoint: Checkpoint | None) -> Outline:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The text of the project's manifest, and a warning about the sandboxes behind it, if any."""
+    """The text of the project's manifest, and a warning about the sandboxes used for it, if any."""
 
     text: str
     warning: str | None
@@ -43,7 +43,7 @@ def open_alerts(user: MemoryUser) -> list[Alert]:
 
 
 def most_severe_first(alerts: Iterable[Alert]) -> list[Alert]:
-    """Sort alerts, most severe first; with the same severity, oldest first."""
+    """Sort alerts, most severe first; alerts of the same severity, oldest first."""
     return sorted(alerts, key=lambda alert: (-alert.rank, alert.opened_at))
 
 
@@ -58,7 +58,7 @@ def may_alert(user: MemoryUser) -> bool:
 
 
 def manifest_of(checkpoint: Checkpoint | None) -> Manifest:
-    """Return the manifest of an earlier version: without alerts, which describe the present."""
+    """Return the manifest of an earlier version, without alerts, which describe the present."""
     runner = checkpoint.verdict.get("runner", "") if checkpoint else ""
     return Manifest(manifest_text(outline(checkpoint), []), warning_of(runner))
 
@@ -82,7 +82,7 @@ def manifest(user: MemoryUser) -> Manifest:
 
 
 def schema(checkpoint: Checkpoint | None) -> dict[str, Any]:
-    """Return domain → classes with their fields, enums, collections and singletons."""
+    """Return, for each domain, classes with their fields, enums, collections and singletons."""
     return {
         name: {
             "classes": {
@@ -115,7 +115,7 @@ class RecordPage:
 
 
 def records(checkpoint: Checkpoint | None, domain_name: str, name: str, page: int) -> RecordPage:
-    """Return a page (from 1) of a collection, or a singleton; a page is one file of the project.
+    """Return a page of a collection, or a singleton. Pages are files, numbered from 1.
 
     Raises LookupError, which names what does not exist.
     """
@@ -126,7 +126,7 @@ def records(checkpoint: Checkpoint | None, domain_name: str, name: str, page: in
 
 
 def records_in(checkpoint: Checkpoint, domain: Domain, name: str, page: int) -> RecordPage:
-    """Like `records`, for a domain of the version's outline that the caller has read."""
+    """Like `records`, for a caller that already has the domain from the version's outline."""
     if name in domain.singletons:
         paths, count = [domain.state_path], 1
     elif name in domain.collections:

@@ -1,4 +1,4 @@
-"""Reports: the progress and the findings of a backtest, and whether it suffices for an approval."""
+"""Reports: a backtest's progress and findings, and whether it suffices to approve a version."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,15 +17,15 @@ from memory.models.alerts import Severity
 from memory.models.backtests import BacktestState, UserState
 from memory.temporal.backtest_sampling import in_order
 
-# The number of users and problems that a summary names.
+# The maximum number of users, and of problems, that a summary names.
 NAMED = 10
 
 
 @dataclass(frozen=True)
 class Tested:
-    """The answer to whether a version's backtest suffices for approval, with the reason.
+    """Whether a version's backtests suffice to approve it, and why.
 
-    `backtest` is the backtest on which this answer is based, if any.
+    `backtest` is the backtest on which this is based, if any.
     """
 
     enough: bool
@@ -54,7 +54,7 @@ def tested(version: WorkspaceConstraintVersion) -> Tested:
 
 
 def conclusion(backtest: Backtest) -> str:
-    """Return the progress or the result of a backtest in a sentence."""
+    """Return a sentence about the progress or the result of a backtest."""
     done, of = progress(backtest)
     match backtest.state:
         case BacktestState.FINISHED if not of:
@@ -75,7 +75,7 @@ def conclusion(backtest: Backtest) -> str:
 
 
 def progress(backtest: Backtest) -> tuple[int, int]:
-    """Return the number of users that are done, and the number of all users."""
+    """Return the number of users that are done, and the total number of users."""
     counted = backtest.users.aggregate(
         of=Count("pk"), done=Count("pk", filter=~Q(state=UserState.WAITING))
     )
@@ -89,7 +89,7 @@ def findings_of(backtest: Backtest) -> QuerySet[BacktestFinding]:
 
 
 def summary(backtest: Backtest) -> dict[str, Any]:
-    """Return the summary of a backtest, or of the part that is done."""
+    """Return a summary of a backtest or, while it is running, of the part that is done."""
     users = backtest.users.all()
     found = findings_of(backtest).order_by()
     done, of = progress(backtest)

@@ -1,4 +1,4 @@
-"""Sampling: the users whose histories a backtest runs over."""
+"""Sampling: choosing the users over whose histories a backtest runs."""
 
 from itertools import islice
 from typing import Any
@@ -30,7 +30,7 @@ def in_order(version: WorkspaceConstraintVersion) -> QuerySet[Any]:
 
 
 def pick(backtest: Backtest) -> None:
-    """Match users against the version's shapes until enough are found or none are left.
+    """Match users against the version's shapes until enough are found or no users are left.
 
     The progress is stored after each batch, so that another worker can continue. Raises LeaseLost.
     """
@@ -41,7 +41,7 @@ def pick(backtest: Backtest) -> None:
         needs = None
     rest = in_order(backtest.version).filter(place__gt=backtest.cursor)
     room = backtest.most_users - backtest.users.count()
-    # One query for all: ordering by hash sorts all users anyway.
+    # One query serves all batches, since ordering by hash sorts all users anyway.
     order = rest.values_list("pk", "place").iterator(chunk_size=BATCH)
     while not backtest.picked:
         places = dict(islice(order, BATCH if needs and room else 0))

@@ -1,8 +1,8 @@
 """Backtests: the alerts that a constraint would have raised on past states of users.
 
-The constraint runs over the versions that users had, at the moments at which its result could have
-changed (`workers/execution/backtesting.py`). Its findings are combined by the rules of
-`memory.alerting.reconcile`, and nobody is notified. A version of a workspace's constraint may be
+The constraint runs on the versions that users had at the moments when its result could have changed
+(`workers/execution/backtesting.py`). Its findings are combined by the rules of
+`memory.alerting.reconcile`, and nobody is notified. A version of a workspace constraint may be
 approved once a backtest of it has finished.
 """
 
@@ -40,7 +40,7 @@ TASK = "workers.tasks.backtest"
 _OWN = re.compile(r"constraints/[a-z][a-z0-9_]{0,99}\.py")
 DAYS, MAX_DAYS = 365, 3650
 USERS, MAX_USERS = 200, 2000
-# Limits on the findings, and on the problems, that are kept for one user.
+# Limits on the number of findings, and of problems, that are kept for one user.
 MAX_FINDINGS = 1000
 MAX_PROBLEMS = 20
 # A backtest is deleted this long after its end.
@@ -48,7 +48,7 @@ KEPT = datetime.timedelta(days=90)
 
 
 class BadBacktest(ValueError):
-    """No such backtest can be run; `field` names the invalid argument."""
+    """The requested backtest cannot be run; `field` names the invalid argument."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -75,11 +75,11 @@ def start(
     most_users: int = USERS,
     times: By = By.RECORDED,
 ) -> Backtest:
-    """Start and return a backtest of a version over the histories of the users whom it fits.
+    """Start a backtest of a version over the histories of users to whom it applies, and return it.
 
-    A history is what was known at each moment or, if `times` are those at which entries occurred,
-    what was the case; a user whose history cannot be computed counts as failed. A running backtest
-    with the same arguments is returned; any other running one of this version is cancelled. Raises
+    A history is what was known at each moment or, if `times` is `By.OCCURRED`, what was true at
+    each moment; a user whose history cannot be computed counts as failed. A running backtest with
+    the same arguments is returned; any other running backtest of this version is cancelled. Raises
     BadBacktest or NotTestable.
     """
     _check("days", days, MAX_DAYS)
@@ -121,9 +121,9 @@ def start_own(
 ) -> Backtest:
     """Start a backtest of a constraint in the user's newest version over the user's history.
 
-    `source` is run in place of that constraint's text; a worker checks it against the policy first.
-    `path` is the constraint's path, or its name. Raises BadBacktest, and states.CannotBeTold if the
-    history by the entries' own times cannot be computed.
+    If `source` is given, it is run instead of that constraint's source; a worker first checks it
+    against the policy. `path` is the constraint's path or its name. Raises BadBacktest, and
+    states.CannotBeTold if the history by the entries' own times cannot be computed.
     """
     _check("days", days, MAX_DAYS)
     path = path if "/" in path else f"constraints/{path}.py"
@@ -210,7 +210,7 @@ def supersede(constraint: WorkspaceConstraint, number: int) -> None:
 
 
 def _cancel(backtests: QuerySet[Backtest], reason: str) -> int:
-    """Cancel these backtests: as the tokens change, workers lose their leases and write nothing."""
+    """Cancel these backtests; workers on them lose their leases, since the tokens change."""
     return backtests.filter(state__in=GOING_ON).update(
         state=BacktestState.CANCELLED,
         reason=reason[:300],
@@ -222,10 +222,10 @@ def _cancel(backtests: QuerySet[Backtest], reason: str) -> int:
 
 
 def purge(limit: int) -> int:
-    """Delete backtests that ended long ago, `limit` findings at a time; return the number of rows.
+    """Delete up to `limit` findings of the oldest expired backtest; return the number of rows.
 
-    A backtest without findings is deleted itself. The backtest that justifies the approval of a
-    constraint's newest or live version is kept.
+    If that backtest has no findings left, it is deleted itself. The backtest that justifies the
+    approval of a constraint's newest or live version is kept.
     """
     newer = WorkspaceConstraintVersion.objects.filter(
         constraint=OuterRef("version__constraint"), number__gt=OuterRef("version__number")
@@ -243,7 +243,7 @@ def purge(limit: int) -> int:
     oldest = old.order_by("finished_at").first()
     if oldest is None:
         return 0
-    # Meanwhile, the remaining findings must not look complete.
+    # The findings that remain for now must not look like a complete result.
     told = {"state": BacktestState.CANCELLED, "reason": f"deleted after {KEPT.days} days"}
     Backtest.objects.filter(pk=oldest.pk).update(**told)
     findings = BacktestFinding.objects.filter(result__backtest=oldest)
@@ -259,9 +259,9 @@ def waiting() -> QuerySet[Backtest]:
 
 
 def settle(backtest: Backtest, row: BacktestUser, told: UserResult, **columns: Any) -> None:
-    """Write one user's result of a backtest; nothing for a user who was erased meanwhile.
+    """Write a backtest's result for one user, unless the user has been erased.
 
-    `columns` are further columns of the row. Raises LeaseLost.
+    `columns` are additional columns of the user's row. May raise LeaseLost.
     """
     zone = ZoneInfo(row.user.time_zone)
     kept = told.episodes[:MAX_FINDINGS]
@@ -273,7 +273,7 @@ def settle(backtest: Backtest, row: BacktestUser, told: UserResult, **columns: A
         **columns,
     }
     with transaction.atomic():
-        # Reset the attempts: the next user gets as many.
+        # Reset the attempts, so that the next user gets the full number.
         backtest.attempts = 0
         leases.write(backtest, attempts=0, last_error="")
         if not BacktestUser.objects.filter(pk=row.pk).update(**columns):
@@ -298,16 +298,16 @@ def settle(backtest: Backtest, row: BacktestUser, told: UserResult, **columns: A
 
 
 def finish(backtest: Backtest) -> None:
-    """Finish a backtest that has covered all its users. Raises LeaseLost."""
+    """Finish a backtest that has covered all its users. May raise LeaseLost."""
     states = Counter(backtest.users.values_list("state", flat=True))
     failed = bool(states) and not states[UserState.DONE]
     _end(backtest, "none of the users could be evaluated" if failed else "")
 
 
 def give_up(backtest: Backtest, reason: str, *, ours: bool = False) -> None:
-    """End a backtest that cannot read any user's history. Raises LeaseLost.
+    """Mark a backtest as failed because it cannot continue. May raise LeaseLost.
 
-    With `ours`, the server was to blame, so the staff may retry the backtest.
+    If `ours` is set, the server is to blame, so the staff may retry the backtest.
     """
     _end(backtest, reason, dead_since=timezone.now() if ours else None)
 
@@ -330,7 +330,7 @@ def retry(backtest: Backtest) -> Backtest:
 def try_again(chosen: QuerySet[Backtest]) -> int:
     """Resume backtests that failed permanently through a fault of the server; return how many.
 
-    A backtest is left as it is if another one already runs in its place.
+    A failed backtest is left as it is if another one is already running in its place.
     """
     number = 0
     for backtest in chosen.filter(dead_since__isnull=False):

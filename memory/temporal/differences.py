@@ -14,9 +14,9 @@ from memory.project.typed import encode
 
 @dataclass(frozen=True)
 class RecordChange:
-    """The change of one record in typed JSON: before, after (None: absent), and its entries.
+    """The change of one record: its typed JSON before and after, each None if it did not exist.
 
-    Its entries are those cited by the edits that made the change.
+    `entries` are those cited by the edits that made the change.
     """
 
     record: RecordId
@@ -27,7 +27,7 @@ class RecordChange:
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference between two versions, with records by domain, collection and key."""
+    """The difference between two versions, with records sorted by domain, collection and key."""
 
     added: list[RecordChange] = field(default_factory=list)
     changed: list[RecordChange] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Difference:
 def difference(before: Checkpoint | None, after: Checkpoint | None) -> Difference:
     """Return what changed from one version of a user to another, in either direction.
 
-    Only files that differ are read. `files` are those without records: schemas, constraints, tests.
+    Only files that differ are read. `files` lists the differing schemas, constraints and tests.
     """
     differing = differing_paths(before, after)
     were = {record: value for record, (_, value) in records_in(before, differing).items()}
@@ -69,9 +69,9 @@ def differing_paths(before: Checkpoint | None, after: Checkpoint | None) -> set[
 def records_in(
     checkpoint: Checkpoint | None, paths: Iterable[str]
 ) -> dict[RecordId, tuple[str, Any]]:
-    """Return the records of some files of a version, each with its file, as typed JSON.
+    """Return the records in some files of a version, each with its file's path, as typed JSON.
 
-    Raises Redacted.
+    May raise Redacted.
     """
     if checkpoint is None:
         return {}
@@ -103,8 +103,8 @@ def _causes(
 ) -> tuple[dict[RecordId, set[int]], dict[tuple[str, str], set[int]]]:
     """Return the entries cited by the edits between two versions.
 
-    The first mapping is by record; the second, for edits of all records of a class, by domain and
-    class.
+    The first mapping has the entries by record. The second, for edits that affect all records of a
+    class, has them by domain and class.
     """
     user = (after or before).user_id if (after or before) else None  # type: ignore[union-attr]
     low, high = sorted([before, after], key=lambda one: (one.version, one.seen_seq) if one else ())
@@ -126,7 +126,7 @@ def _causes(
             names = (edit.get("domain"), edit.get("collection"), edit.get("key"))
             cited = edit.get("sources", ())
             if any(seq <= above or (below is not None and seq > below) for seq in cited):
-                continue  # it is in both states, or in neither
+                continue  # the edit is part of both states, or of neither
             if all(isinstance(name, str) for name in names):
                 causes.setdefault(RecordId(*names), set()).update(cited)
             elif edit.get("op") == "rename_field" and not edit.get("redacted"):

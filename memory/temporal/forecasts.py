@@ -1,9 +1,9 @@
-"""Forecasts: future findings of the constraints if nothing changes but the clock.
+"""Forecasts: what the constraints will find in the future if nothing changes but the clock.
 
-After each run of the constraints a worker computes a forecast (`workers/execution/forecasting.py`),
-and the constraints run again when the next change is forecast, instead of daily. A forecast never
-counts as a finding: at the forecast moment, the constraints run. Without a forecast, they keep
-running daily.
+After each run of the constraints, a worker computes a forecast
+(`workers/execution/forecasting.py`). The constraints then run again when the next change is
+forecast, instead of daily. A forecast never counts as a finding: at the forecast moment, the
+constraints are run. Without a forecast, they keep running daily.
 """
 
 import datetime
@@ -28,18 +28,18 @@ from memory.work import runs
 from memory.work.hints import hint
 
 TASK = "workers.tasks.forecast"
-# For all constraints together; later events are left to a later forecast.
+# The maximum number of events for all constraints together; the rest is left to a later forecast.
 MAX_EVENTS = 5000
-# Part of the hash of a forecast's inputs: raise it when days are counted or moments compared in a
-# different way.
+# Part of the hash of a forecast's inputs: increase it when the way in which days are counted or
+# moments are compared changes.
 RULES = 1
 
 
 def basis_of(user: MemoryUser, standings: Iterable[Applicability]) -> str:
     """Return a hash of a forecast's inputs other than the version.
 
-    These are the user's time zone, the workspace constraints with the records that they get, and
-    the settings.
+    These inputs are the user's time zone, the workspace constraints with the records that they are
+    given, and the settings.
     """
     theirs = [
         [one.constraint.path, one.constraint.live.source_hash, one.match.bindings]
@@ -67,8 +67,8 @@ def after_run(
 ) -> None:
     """Schedule the next run of the constraints by the forecast, or request a new forecast.
 
-    `instant` is the instant of the run that has just ended. Call it in the transaction of that run,
-    after `reconcile.apply`.
+    `instant` is the instant of the run that has just ended. Call this in the transaction of that
+    run, after `reconcile.apply`.
     """
     if not settings.UAC_FORECAST_DAYS:
         return
@@ -80,7 +80,7 @@ def after_run(
 
 
 def want(user: MemoryUser) -> None:
-    """Request a forecast, immediately if no run waits; a forecast under way is computed again."""
+    """Request a forecast, to start at once if no run is waiting; one under way starts again."""
     now = timezone.now()
     Forecast.objects.update_or_create(user=user, defaults={"due_at": now, "wakes_at": None})
     if not runs.are_waiting():  # otherwise the dispatcher sends the hint when there is room
@@ -90,7 +90,10 @@ def want(user: MemoryUser) -> None:
 def is_fresh(
     forecast: Forecast, checkpoint: Checkpoint, instant: datetime.datetime, basis: str
 ) -> bool:
-    """Return whether a forecast has this version and basis, and the instant in its first half."""
+    """Return whether a forecast is still valid at an instant.
+
+    It must have this version and basis, and the instant must be in its first half.
+    """
     if forecast.due_at is not None or forecast.start is None or forecast.known_until is None:
         return False
     return (forecast.checkpoint_id, forecast.basis) == (
@@ -100,26 +103,26 @@ def is_fresh(
 
 
 def renewed_at(forecast: Forecast) -> datetime.datetime:
-    """Return the latest time at which the forecast is renewed."""
+    """Return the time by which the forecast must be renewed."""
     assert forecast.start is not None
     return forecast.start + datetime.timedelta(days=forecast.horizon_days) / 2
 
 
 def wake(user: MemoryUser, forecast: Forecast, after: datetime.datetime) -> None:
-    """Schedule the constraints, which have run as of `after`, for the next forecast change.
+    """Schedule the constraints, which have run as of `after`, for the next change in the forecast.
 
-    Call it under the lock of the user's row.
+    The caller must hold the lock on the user's row.
     """
     assert forecast.known_until is not None
     events = coming(forecast, after)
     forecast.next_change = datetime.datetime.fromisoformat(events[0]["at"]) if events else None
     # Never before the daily hour: a run at midnight would report the new day too early.
     renewal = next_daily_run(user, renewed_at(forecast) - datetime.timedelta.resolution)
-    # A forecast that ends soon must not make the constraints run more often than without it.
+    # A forecast that ends soon must not make the constraints run more often than without one.
     soon = after + datetime.timedelta(minutes=settings.UAC_INSTANT_MINUTES)
     known = min(max(forecast.known_until, soon), renewal)
     due = known if forecast.next_change is None else min(known, forecast.next_change)
-    if forecast.needs_daily:  # or sooner, if the run requested that
+    if forecast.needs_daily:  # or earlier, if the run requested that
         current = MemoryUser.objects.values_list("constraints_due_at", flat=True).get(pk=user.pk)
         due = min(due, current or next_daily_run(user, timezone.now()))
     forecast.wakes_at = due
@@ -128,7 +131,7 @@ def wake(user: MemoryUser, forecast: Forecast, after: datetime.datetime) -> None
 
 
 def coming(forecast: Forecast, after: datetime.datetime) -> list[dict[str, Any]]:
-    """Return the events forecast after an instant, by time."""
+    """Return the events that are forecast after an instant, in order of time."""
     return [
         event for event in forecast.timeline if datetime.datetime.fromisoformat(event["at"]) > after
     ]
@@ -168,7 +171,7 @@ def forget(user: MemoryUser) -> None:
 
 @dataclass(frozen=True)
 class Foreseen:
-    """The combined forecast of all constraints: events by time, and how complete it is.
+    """The combined forecast of all constraints: events in order of time, and how complete it is.
 
     `needs_daily` is set if a constraint could not be forecast and so has to run daily.
     """
@@ -184,10 +187,11 @@ def foreseen(
     start: datetime.datetime,
     end: datetime.datetime,
 ) -> Foreseen:
-    """Combine the forecasts of the constraints, by path, from `start` on.
+    """Combine the constraints' forecasts (`results`, by path) into one that begins at `start`.
 
-    A result has `error`, `findings`, `changes` and `until`, as the sandbox returns them. A result
-    may be reused and begin earlier: its events up to `start` have happened.
+    Each result has `error`, `findings`, `changes` and `until`, as the sandbox returns them. A
+    reused result may begin earlier: its events up to `start` have already happened, and are left
+    out.
     """
     events: list[dict[str, Any]] = []
     known = end
@@ -220,9 +224,9 @@ def with_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return events, each with its `causes`: constraint, fingerprint and key.
 
     A finding that a user's own constraint and a workspace constraint share is one alert
-    (`memory.alerting.duplicates`). So it is one event if both change at the same moment, with the
-    same severity and records; for a single record, which may have several problems, only if both
-    name the same key.
+    (`memory.alerting.duplicates`). So there is one event if both change at the same moment, with
+    the same severity and records. For a single record, which may have several problems, both must
+    also name the same key.
     """
     told: list[dict[str, Any]] = []
     single: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
@@ -242,7 +246,7 @@ def with_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def unforeseen(forecast: Forecast, time_zone: str) -> list[dict[str, Any]]:
-    """Return the constraints without a forecast, or with one that ends too early."""
+    """Return the constraints that have no forecast, or whose forecast ends too early."""
     found = []
     for path, result in forecast.results.items():
         if result["error"] is not None or result["until"] is not None:
@@ -252,7 +256,7 @@ def unforeseen(forecast: Forecast, time_zone: str) -> list[dict[str, Any]]:
 
 
 def instant_of(moment: str, time_zone: str) -> datetime.datetime:
-    """Return a moment of a forecast as an instant; for a day, the user's daily hour."""
+    """Return a forecast's moment as an instant; a date means the user's daily hour on that day."""
     if len(moment) != len("2026-01-01"):
         return datetime.datetime.fromisoformat(moment)
     day = datetime.date.fromisoformat(moment)
@@ -263,7 +267,7 @@ def instant_of(moment: str, time_zone: str) -> datetime.datetime:
 
 def _events(path: str, result: Mapping[str, Any], time_zone: str) -> Iterable[dict[str, Any]]:
     findings = [_finding(path, *one) for one in result["findings"]]
-    shown: _Told = {}  # while it fails it yields nothing, and its alerts stay
+    shown: _Told = {}  # no findings while it fails; its alerts stay
     for number, (at, error, found) in enumerate(result["changes"]):
         before = result["changes"][number - 1][1] if number else error
         told = {
@@ -291,7 +295,7 @@ _Told = Mapping[str, tuple[str, int, ConstraintFinding, str]]
 def _gravest(
     found: Sequence[Sequence[Any]], findings: Sequence[tuple[ConstraintFinding, str]]
 ) -> _Told:
-    """Return, by fingerprint, the highest severity, and the index and content of that finding."""
+    """Map each fingerprint to its most severe finding: severity, index, finding, fingerprint."""
     by_fingerprint: dict[str, tuple[str, int, ConstraintFinding, str]] = {}
     for place, severity in found:
         finding, fingerprint = findings[place][0], findings[place][1]

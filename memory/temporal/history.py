@@ -1,8 +1,9 @@
 """Past knowledge: the state at an earlier moment.
 
-A version is *what we knew* when the newest entry that it considered was the newest in the log.
-Entries that it did not contain yet are pending. States between versions, and states by the entries'
-own times, are computed (`memory.temporal.states`). Nothing here writes to the log.
+A version is *what we knew* at the time when the newest entry that it takes into account was the
+newest in the log. Entries that it does not contain yet are pending. States between versions, and
+states by the entries' own times, are computed (`memory.temporal.states`). Nothing here writes to
+the log.
 """
 
 import datetime
@@ -24,7 +25,7 @@ from memory.privacy import redaction
 from memory.temporal import states
 from memory.temporal.instants import MOMENT_FORMS, BadMoment, instant_of
 
-# The maximum number of pending entries that are named.
+# The maximum number of pending entries that are listed.
 PENDING_NAMED = 1000
 # A number, a version such as v7, or a moment.
 _SEQ = re.compile(r"[0-9]{1,18}")
@@ -44,7 +45,7 @@ class NotByOccurred(BadMoment):
 
 
 class BeingRedacted(Exception):
-    """The newest version may hold something just redacted, so nothing is shown for now."""
+    """The newest version may contain something just redacted, so nothing is shown for now."""
 
     def __init__(self) -> None:
         super().__init__("A redaction of this user's memory is under way: try again in a moment.")
@@ -54,11 +55,12 @@ class BeingRedacted(Exception):
 class Known:
     """The state of knowledge at the time when the entry `seq` was the newest.
 
-    That is a version, if there was one, and the entries up to `seq` that it did not contain yet:
-    their number and the first ones. For the present, these entries are not counted.
+    It consists of a version, if there was one, and the entries up to `seq` that the version did not
+    contain yet: `pending_count` is their number, and `pending` has the first ones. For the present,
+    these entries are not counted.
 
-    With `up_to`, the state is that of the version up to this entry only; if `by` is OCCURRED, it is
-    what was the case at `moment` by the entries' own times.
+    If `up_to` is set, the state is that of the version up to this entry only. If `by` is OCCURRED,
+    it is what was true at `moment` according to the entries' own times.
     """
 
     user: MemoryUser
@@ -72,7 +74,7 @@ class Known:
 
     @cached_property
     def checkpoint(self) -> Checkpoint | None:
-        """The state: the version, or one computed from it; raises states.CannotBeTold."""
+        """The version, or the state computed from it; may raise states.CannotBeTold."""
         if self.stored is None or not self.is_computed:
             return self.stored
         return _state(self.stored, self.by, self.moment, self.up_to)
@@ -94,11 +96,11 @@ class Known:
 
     @property
     def place(self) -> list[str | int]:
-        """An identifier among the states of the same version; empty for the version itself."""
+        """What identifies this state among those of its version; empty for the version itself."""
         return place_of(self.to_json())
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return the description of an earlier moment for an answer; None for the present."""
+        """Return a description of an earlier moment for use in answers; None for the present."""
         if self.is_now:
             return None
         return {
@@ -123,7 +125,7 @@ def _state(
 
 
 def place_of(told: Mapping[str, Any] | None) -> list[str | int]:
-    """Return `Known.place`, given the description of an earlier moment in an answer."""
+    """Return `Known.place`, given the description from `Known.to_json`."""
     if not (told or {}).get("computed"):
         return []
     assert told is not None
@@ -133,7 +135,7 @@ def place_of(told: Mapping[str, Any] | None) -> list[str | int]:
 def state_of(run: Run) -> Checkpoint:
     """Return the state that a run reads: its version, or a state computed again from that version.
 
-    Raises states.CannotBeTold.
+    May raise states.CannotBeTold.
     """
     assert run.checkpoint is not None
     told = run.input.get("as_of") or {}
@@ -146,7 +148,7 @@ def state_of(run: Run) -> Checkpoint:
 
 
 def now(user: MemoryUser) -> Known:
-    """Return the present state; raises BeingRedacted."""
+    """Return the present state; may raise BeingRedacted."""
     refuse_being_redacted(user)
     return Known(user, user.last_seq, user.head)
 
@@ -155,10 +157,10 @@ def as_of(user: MemoryUser, text: str) -> Known:
     """Return what was known about the user as of an entry's number, a version or a moment.
 
     As of a number, this is the knowledge that results from the entries up to that number, however
-    they were batched. As of a moment, it is what was known right then: the entries that had arrived
-    and the versions that existed. Raises BadMoment if the text is none of these, before the first
-    entry or in the future, and Redacted if the answer would reveal something redacted since; also
-    BeingRedacted and states.CannotBeTold.
+    they were batched. As of a moment, it is what was known right then, from the entries that had
+    arrived and the versions that existed. Raises BadMoment if the text is none of these, or if the
+    moment is before the first entry or in the future; Redacted if the answer would reveal something
+    that has since been redacted; also BeingRedacted and states.CannotBeTold.
     """
     refuse_being_redacted(user)
     versions = Checkpoint.objects.filter(user=user).select_related("user")
@@ -177,11 +179,11 @@ def as_of(user: MemoryUser, text: str) -> Known:
 
 
 def by_occurred(user: MemoryUser, text: str | None = None) -> Known:
-    """Return what was the case at a moment, or is now, by the entries' own times.
+    """Return what was true at a moment (by default now) according to the entries' own times.
 
-    It includes all typed entries known by now that had occurred by then. Raises BadMoment for a
-    moment that is invalid or in the future, and NotByOccurred for an entry or a version; also
-    BeingRedacted and states.CannotBeTold.
+    It is based on all typed entries that are known now and had occurred by that moment. Raises
+    BadMoment for a moment that is invalid or in the future, and NotByOccurred for an entry or a
+    version; also BeingRedacted and states.CannotBeTold.
     """
     refuse_being_redacted(user)
     if text is not None and (_SEQ.fullmatch(text) or _VERSION.fullmatch(text)):
@@ -226,9 +228,9 @@ def _as_of_seq(user: MemoryUser, seq: int, versions: QuerySet[Checkpoint]) -> Kn
 
 
 def _until(user: MemoryUser, seq: int, checkpoint: Checkpoint | None) -> datetime.datetime:
-    """Return when the entry had arrived and the version existed.
+    """Return the time by which the entry had arrived and the version existed.
 
-    For a typed entry that no version holds, also when its outcome had been decided.
+    For a typed entry that no version contains, the outcome had been decided by then as well.
     """
     (entry,) = LogEntry.objects.filter(user=user, seq=seq).only("kind", "recorded_at")
     moments = [entry.recorded_at, *([checkpoint.created_at] if checkpoint else [])]
@@ -279,20 +281,20 @@ def _known(
 
 
 def _pending(user: MemoryUser, entries: QuerySet[LogEntry]) -> tuple[int, list[int]]:
-    """Return the number of these entries of the user, and the first ones."""
+    """Return the number of the user's entries among these, and the first of them."""
     entries = entries.filter(user=user)
     named = list(entries.order_by("seq").values_list("seq", flat=True)[:PENDING_NAMED])
     return (len(named) if len(named) < PENDING_NAMED else entries.count()), named
 
 
 def refuse_being_redacted(user: MemoryUser) -> None:
-    """Raise BeingRedacted while the user's newest version may hold something redacted."""
+    """Raise BeingRedacted while the user's newest version may contain something redacted."""
     if user.redacting_since is not None:
         raise BeingRedacted
 
 
 def refuse_redacted(checkpoint: Checkpoint) -> None:
-    """Raise Redacted for a version that is based on an entry redacted since."""
+    """Raise Redacted if a version is based on an entry that has since been redacted."""
     seq = redaction.first_since(checkpoint, redaction.moments(checkpoint.user_id))
     if seq is not None:
         raise Redacted(

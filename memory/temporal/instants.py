@@ -1,4 +1,4 @@
-"""Instants: the moments that texts name, in the time zone of a user."""
+"""Instants: the moments that texts name, in a user's time zone."""
 
 import datetime
 import re
@@ -21,15 +21,15 @@ class BadMoment(ValueError):
 
 
 def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
-    """Return the moment that a text names; for a day, its noon. Raises BadMoment.
+    """Return the moment that a text names; for a date, noon on that day. Raises BadMoment.
 
-    Without an offset it is the user's local time.
+    A time without an offset is in the user's time zone.
     """
     return instant_in(user.time_zone, text)
 
 
 def instant_in(time_zone: str, text: str) -> datetime.datetime:
-    """Return the same as `instant_of`, for a given time zone; raises BadMoment."""
+    """Like `instant_of`, but for a given time zone. Raises BadMoment."""
     try:
         zone = zoneinfo.ZoneInfo(time_zone)
         if _DAY.fullmatch(text):
@@ -39,7 +39,7 @@ def instant_in(time_zone: str, text: str) -> datetime.datetime:
             moment = parse_datetime(text)
         if moment is not None:
             moment = moment.replace(tzinfo=moment.tzinfo or zone)
-            moment.astimezone(zone)  # the calendar may end before that
+            moment.astimezone(zone)  # fails if the calendar ends before that
             return moment.astimezone(datetime.UTC)
     except (ValueError, OverflowError):
         pass

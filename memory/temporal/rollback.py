@@ -21,14 +21,14 @@ from memory.work import lanes
 
 # The reason given for entries that a rollback has excluded.
 UNDONE = "excluded by the rollback to version"
-# The key in a verdict for the entries that a version reopened; and the reason given, when the
-# reopening is undone, for those of them that had not been covered.
+# REOPENED is the key in a verdict for the entries that a version reopened. AS_BEFORE is the reason
+# given when the reopening is undone, for those of the entries that had not been covered.
 REOPENED = "reopened"
 AS_BEFORE = "as it was before it was reopened"
 
 
 class NothingToRestore(Exception):
-    """The head is this version already."""
+    """The newest version is already identical to this version."""
 
 
 class NoSuchVersion(NothingToRestore):
@@ -39,10 +39,10 @@ class NoSuchVersion(NothingToRestore):
 class Excluded:
     """The effects of a rollback to an earlier version.
 
-    `records` are those that the version does not contain. `alerts` are live alerts that are based
-    on these records, or belong to constraints that the version does not have: they will resolve.
-    `may_resolve` are alerts based on records that differ in the version. `entries` are those that
-    later versions took in.
+    `records` are those that the earlier version does not contain. `alerts` are live alerts that
+    will resolve, because they are based on these records or belong to constraints that the version
+    does not have. `may_resolve` are alerts based on records that differ in the version. `entries`
+    are those that only later versions contain.
     """
 
     records: Sequence[RecordId]
@@ -54,7 +54,7 @@ class Excluded:
 def excluded_by_restoring(user: MemoryUser, version: int) -> Excluded:
     """Return what a rollback to this version would exclude, without performing it.
 
-    Further alerts may resolve: the constraints run on the restored records. Raises
+    More alerts may resolve, since the constraints run on the restored records. May raise
     NothingToRestore, Redacted and BeingRedacted.
     """
     refuse_being_redacted(user)
@@ -102,12 +102,12 @@ def restore(
 ) -> Checkpoint:
     """Roll back: make an earlier version the newest one again, as a new version; the log stays.
 
-    Entries that later versions took in are dismissed, with the reason. With `reopen` they are
-    pending again instead and are processed again, with the keys that they had; instead of messages,
-    the facts derived from them are processed. Entries that were reopened since get their earlier
-    outcomes back. Work under way is done again on the restored version.
+    Entries that only later versions contain are dismissed, with the reason. If `reopen` is set,
+    they become pending instead and are processed again, with the keys that they had; facts derived
+    from messages are processed instead of the messages. Otherwise, entries that were reopened since
+    then get their earlier outcomes back. Work under way is repeated on the restored version.
 
-    Raises NothingToRestore, Redacted and BeingRedacted.
+    May raise NothingToRestore, Redacted and BeingRedacted.
     """
     with transaction.atomic():
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
@@ -128,7 +128,7 @@ def restore(
             seen_seq=head.seen_seq,
             origin=Origin.RESTORED,
             edits=[],
-            # This version did not itself reopen what the target reopened.
+            # The new version does not itself reopen the entries that the target reopened.
             verdict={
                 **{name: part for name, part in target.verdict.items() if name != REOPENED},
                 "restored": restored,
@@ -151,7 +151,7 @@ def _move_records(
     locations = RecordLocation.objects.filter(user=head.user_id)
     for record, (path, _) in back.items():
         if record in were and were[record][0] == path:
-            continue  # most of them: only their content differs
+            continue  # true of most records: only their content differs
         locations.filter(domain=record.domain, collection=record.collection, key=record.key).update(
             path=path, retired_version=None
         )
@@ -159,7 +159,7 @@ def _move_records(
         row = locations.filter(domain=record.domain, collection=record.collection, key=record.key)
         if not (reopen and row.filter(added_version__gt=target.version).delete()[0]):
             row.update(retired_version=checkpoint.version)
-    if reopen:  # those that had been retired again before
+    if reopen:  # also records that had already been retired
         locations.filter(
             added_version__gt=target.version, retired_version__lt=checkpoint.version
         ).delete()
@@ -177,7 +177,7 @@ def _undone(target: Checkpoint) -> QuerySet[EntryOutcome]:
 
 
 def _reopenings_since(target: Checkpoint) -> list[Checkpoint]:
-    """Return later versions that reopened entries (`memory.reopening`) and are not rolled back."""
+    """Return later versions that reopened entries (`memory.reopening`) and were not rolled back."""
     later = Checkpoint.objects.filter(user=target.user_id, version__gt=target.version)
     returns = later.filter(origin=Origin.RESTORED).exclude(verdict__has_key=REOPENED)
     undone = list(returns.values_list("version", "verdict__restored__version"))
@@ -191,9 +191,9 @@ def _reopenings_since(target: Checkpoint) -> list[Checkpoint]:
 def _undo_reopenings(
     target: Checkpoint, reopenings: Sequence[Checkpoint], restored: Mapping[str, Any]
 ) -> None:
-    """Give entries the outcomes from before they were first reopened.
+    """Give entries the outcomes that they had before they were first reopened.
 
-    Entries that the target does not contain are dismissed, like everything that came since.
+    Entries that the target does not contain are dismissed, like all entries that came later.
     """
     user = target.user
     were: dict[int, tuple[str | None, int | None]] = {}
@@ -244,7 +244,7 @@ def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:
     if first is None:
         return
     if not restored["reopened"]:
-        # The version that took the entry in stays recorded: as of that version it is not pending.
+        # Keep the version that contained the entry: as of that version, the entry is not pending.
         undone.update(outcome=Outcome.DISMISSED, reason=_undone_by(target, restored))
         return
     undone.delete()

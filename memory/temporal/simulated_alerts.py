@@ -1,4 +1,4 @@
-"""Simulated alerts: the findings of a constraint over time, combined by the rules of alerts
+"""Simulated alerts: a constraint's findings over time, combined by the rules for real alerts
 (`memory.alerting.reconcile`)."""
 
 import datetime
@@ -14,10 +14,10 @@ from memory.workspace_settings.alert_settings import DAY, OPENINGS_OF_ONE, Effec
 
 @dataclass(frozen=True, kw_only=True)
 class BacktestIssue:
-    """A cause, momentary or lasting, for which a constraint would not have alerted.
+    """A momentary or lasting reason why a constraint would not have alerted.
 
-    Kinds: `error`, it failed; `alert_limit`, it would have been paused; `redacted`, its input was
-    redacted since; `unknown`, it could not be followed any further.
+    The kinds are `error` (it failed), `alert_limit` (it would have been paused), `redacted` (its
+    input has since been redacted) and `unknown` (it could not be followed any further).
     """
 
     kind: str
@@ -31,7 +31,7 @@ class BacktestIssue:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The findings of a constraint from an instant on, in one version of a user's project."""
+    """The findings of a constraint on one version of a user's project, from an instant on."""
 
     at: datetime.datetime
     version: int
@@ -41,7 +41,7 @@ class Evaluation:
 
 @dataclass
 class Episode:
-    """A finding, from the moment at which it would have opened an alert."""
+    """A finding, from the moment when it would have opened an alert."""
 
     opened: ConstraintFinding
     at: datetime.datetime
@@ -61,10 +61,11 @@ class UserResult:
 
 
 def put_together(moments: Iterable[Evaluation], limits: EffectiveSettings) -> UserResult:
-    """Combine evaluations, in chronological order, by the rules of alerts.
+    """Combine evaluations, given in chronological order, by the rules for real alerts.
 
-    While the constraint has a problem it yields nothing, and its alerts stay open. If it would have
-    been paused, that is a problem at this moment only, as if it had been resumed immediately.
+    While the constraint has a problem, it opens no alerts, and its open ones stay open. If it would
+    have been paused, this counts as a problem at that moment only, as if it had been resumed
+    immediately.
     """
     told = UserResult()
     live: dict[str, Episode] = {}

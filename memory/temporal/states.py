@@ -1,10 +1,10 @@
 """States that no version holds: computed exactly from typed entries, or not at all.
 
 Entries that are settled together share one version. The state as of one of them is the previous
-version plus the edits of the entries up to it, which are recorded entry by entry. *What was the
-case* at a moment, by the entries' own times, is the project that results if each typed entry
-arrives when it occurred. Edits that a language model or a person made from several entries cannot
-be separated: in that case, `CannotBeTold` names what to ask for instead.
+version plus the edits of the entries up to that one, since edits are recorded entry by entry. *What
+was true* at a moment, according to the entries' own times, is the project that would result if each
+typed entry had arrived when it occurred. Edits that a language model or a person made from several
+entries cannot be separated: in that case, `CannotBeTold` names what to ask for instead.
 """
 
 import datetime
@@ -30,15 +30,15 @@ from memory.project import (
 )
 from memory.project.told import Telling, edits_up_to
 
-# The kinds whose outcomes affect a state; outcomes of messages and redactions do not.
+# The kinds of entries whose outcomes affect a state; those of messages and redactions do not.
 STATED = (EntryKind.RECORD, EntryKind.FACT, EntryKind.CORRECTION)
 # Edits that change no record.
 _RULES = {"write_constraint", "delete_constraint", "dismiss"}
-# The number of entries that a refusal names.
+# The maximum number of entries that a refusal names.
 _NAMED = 3
 
 
-# The limit on typed entries that are compiled again for one question: some five seconds of work.
+# The maximum number of typed entries compiled again for one request: about five seconds of work.
 MAX_TOLD = 20_000
 
 
@@ -52,8 +52,8 @@ class CannotBeTold(Exception):
 def version_with(user: MemoryUser, seq: int, before: Checkpoint | None) -> Checkpoint | None:
     """Return the version whose first part, up to this entry, is the state as of the entry.
 
-    None if that state is `before`, the newest version that has seen no later entry. Raises
-    CannotBeTold if it is neither.
+    Returns None if that state is `before`, the newest version that has seen no later entry. Raises
+    CannotBeTold if neither is the case.
     """
     version = before.version if before else 0
     later = EntryOutcome.objects.filter(
@@ -101,7 +101,8 @@ def _listed(numbers: Sequence[int]) -> str:
 def up_to(version: Checkpoint, seq: int) -> Checkpoint:
     """Return the state of a version of typed entries as if the version ended at this entry.
 
-    It is the previous version plus some of the edits; raises CannotBeTold if these do not apply.
+    It is the previous version plus some of the edits. Raises CannotBeTold if these edits cannot be
+    applied.
     """
     parent = version.parent
     edits = list(edits_up_to(map(edit_from_json, version.edits), seq))
@@ -111,7 +112,7 @@ def up_to(version: Checkpoint, seq: int) -> Checkpoint:
             for edit in edits:
                 apply(project, edit)
         except (EditError, ProjectError):
-            # The index of records is that of the newest version: read all files instead.
+            # The index of records describes the newest version: read all files instead.
             project = Project.from_files(checkpoints.read_files(parent) if parent else {})
             for edit in edits:
                 apply(project, edit)
@@ -138,7 +139,7 @@ def _computed(
     *,
     seen_seq: int,
 ) -> Checkpoint:
-    """Return a state as an unsaved version with the number of its origin."""
+    """Return a state as an unsaved version, numbered like the version it was computed from."""
     state = Checkpoint(
         user=version.user,
         version=version.version,
@@ -170,7 +171,7 @@ def with_own(state: Checkpoint, path: str, source_hash: str) -> Checkpoint:
 
 
 def lineage(version: Checkpoint) -> list[tuple[int, int]]:
-    """Return the versions behind this one, as ranges: those before it that are not rolled back."""
+    """Return a version's history as ranges of versions, without those that were rolled back."""
     returns = Checkpoint.objects.filter(user=version.user_id, origin=Origin.RESTORED)
     skipped = dict(returns.values_list("version", "verdict__restored__version"))
     found, last = [], version.version
@@ -182,7 +183,7 @@ def lineage(version: Checkpoint) -> list[tuple[int, int]]:
 
 
 def within(ranges: Sequence[tuple[int, int]], prefix: str = "") -> Q:
-    """Match rows whose version is within one of the ranges, by the field that `prefix` leads to."""
+    """Return a filter for rows whose version (a lookup after `prefix`) is in one of the ranges."""
     found = Q(pk=None)
     for began, last in ranges:
         found |= Q(**{f"{prefix}version__gte": began, f"{prefix}version__lte": last})
@@ -190,11 +191,11 @@ def within(ranges: Sequence[tuple[int, int]], prefix: str = "") -> Q:
 
 
 def by_occurred(head: Checkpoint, moment: datetime.datetime) -> Checkpoint:
-    """Return what was the case at a moment, by the times at which the typed entries occurred.
+    """Return what was true at a moment, according to the times when the typed entries occurred.
 
-    It is the project that results if each typed entry behind this version arrives at the moment at
-    which it occurred, with entries of the same moment in the order of the log. The constraints are
-    those of the version. Raises CannotBeTold if the version is made of anything but typed entries.
+    It is the project that would result if each of the version's typed entries had arrived when it
+    occurred, with entries of the same moment in the order of the log. The constraints are those of
+    the version. Raises CannotBeTold if the version is based on anything other than typed entries.
     """
     telling, entries = _telling(head), _occurred(head, moment)
     rejected = telling.tell([log.record_entry(entry) for entry in entries])
@@ -204,10 +205,10 @@ def by_occurred(head: Checkpoint, moment: datetime.datetime) -> Checkpoint:
 def occurrences(
     head: Checkpoint, since: datetime.datetime, until: datetime.datetime
 ) -> Iterator[tuple[datetime.datetime, Checkpoint]]:
-    """Yield the states of a period by occurred time, each with its moment. Raises CannotBeTold.
+    """Yield the states in a period, according to the entries' own times, each with its moment.
 
-    The first is the state at the beginning, if there was one; another follows for each moment at
-    which something occurred, until the end.
+    The first is the state at the beginning, if there was one; another follows for each moment when
+    something occurred, until the end. May raise CannotBeTold.
     """
     telling, entries = _telling(head), _occurred(head, until)
     rejected: dict[int, str] = {}
@@ -246,7 +247,7 @@ def _as_told(
 
 
 def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
-    """Return the typed entries behind a version that had occurred by a moment."""
+    """Return those of a version's typed entries that had occurred by a moment."""
     made = within(lineage(head), "checkpoint__")
     covered = EntryOutcome.objects.filter(
         made, user=head.user_id, seq=OuterRef("seq"), outcome=Outcome.COVERED
@@ -274,16 +275,16 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
 
 
 def refuse_untyped(head: Checkpoint) -> None:
-    """Raise CannotBeTold for a version that is not made of typed entries alone.
+    """Raise CannotBeTold if a version is not based on typed entries alone.
 
-    In such a version, a language model, an import or proposed edits have changed classes or records
-    other than by widening fields.
+    In that case, a language model, an import or proposed edits have changed classes or records in
+    other ways than by widening fields.
     """
     _widened_by_hand(head)
 
 
 def _widened_by_hand(head: Checkpoint) -> list[WidenField]:
-    """Return the widenings that no typed entry caused; raises CannotBeTold for other edits."""
+    """Return the edits that widen fields without typed entries; raises CannotBeTold for others."""
     widened: list[WidenField] = []
     others = Checkpoint.objects.filter(within(lineage(head)), user=head.user_id).exclude(
         origin__in=(Origin.RECORDS, Origin.RESTORED, Origin.REDACTION)

@@ -11,12 +11,12 @@ from django.conf import settings
 from memory.workspace_settings import table
 from memory.workspace_settings.table import Group, Setting, plain
 
-# Field → override; None inherits the server's setting.
+# Maps each field to its override; None inherits the server's setting.
 Overrides = Mapping[str, float | None]
 
 
 def effective(group: Group, overrides: Overrides) -> dict[str, Any]:
-    """Return the values that take effect with these overrides, by field."""
+    """Map each field to the value that takes effect with these overrides."""
     found: dict[str, Any] = {}
     for field, setting in group.overridable.items():
         own = overrides.get(field)
@@ -25,13 +25,13 @@ def effective(group: Group, overrides: Overrides) -> dict[str, Any]:
 
 
 def validate_overrides(group: Group, overrides: Overrides) -> dict[str, str]:
-    """Return what is wrong with a workspace's overrides, and what to choose instead, by field."""
+    """Map each field with an invalid override to the problem and what to choose instead."""
     found = _validate(group.settings, overrides, lambda setting: setting.field or setting.name)
     return {field: f"It {problem}" for field, problem in found.items()}
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Return which of the server's numbers are out of range, and what to set instead, by name."""
+    """Map each of the server's numeric settings that is out of range to the problem."""
     numbers = [one for one in table.SETTINGS.values() if one.minimum is not None]
     values = {setting.name: getattr(settings, setting.name) for setting in numbers}
     found = _validate(numbers, values, lambda setting: setting.name)
@@ -41,10 +41,10 @@ def validate_server_settings() -> dict[str, str]:
 def _validate(
     numbers: Collection[Setting], values: Overrides, key: Callable[[Setting], str]
 ) -> dict[str, str]:
-    """Return what is wrong with values, by the keys of their settings.
+    """Map the key of each setting with an invalid value to the problem.
 
-    A setting without a value has the server's value. If two settings contradict each other, the
-    problem is reported for the lower one, unless only the upper one has a value.
+    A setting that is not in `values` has the server's value. If two settings contradict each other,
+    the problem is reported for the lower one, unless only the upper one is in `values`.
     """
 
     def value_of(setting: Setting) -> float:

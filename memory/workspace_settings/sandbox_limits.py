@@ -1,8 +1,8 @@
 """The limits of sandboxes: the server's defaults and ceilings, and a workspace's overrides.
 
-For each limit the operator's settings name a default (`UAC_SANDBOX_` and the limit's name) and a
-ceiling (the same with `_MOST`). A workspace may override it up to the ceiling. Limits depend on
-each other; a limit without an override gives way to those with one.
+For each limit, the operator's settings have a default (`UAC_SANDBOX_` and the limit's name) and a
+ceiling (the same name with `_MOST`). A workspace may override the default up to the ceiling. Limits
+depend on each other; a limit without an override gives way to limits with an override.
 """
 
 import math
@@ -40,12 +40,13 @@ def ceiling(name: str) -> float:
 
 
 def process_memory_most(memory_mib: int, tmpfs_mib: int) -> int:
-    """Return how much memory one process of such a container may take, in MiB.
+    """Return how much memory, in MiB, one process in such a container may use.
 
-    The container also holds the process that it was forked from, which may use as much, and data
-    written to the tmpfs counts as memory, too. With less than half of the rest for each process,
-    Python always notices first and raises MemoryError. So the kernel kills a container for lack of
-    memory only if the machine itself runs out, which is not the fault of the user's code.
+    The container also holds the process from which this one was forked, which may use as much, and
+    data written to the tmpfs counts as memory, too. Since each process may use less than half of
+    the rest, Python always notices first and raises MemoryError. So the kernel kills a container
+    for lack of memory only if the machine itself runs out of memory, which is not the fault of the
+    user's code.
     """
     return (memory_mib - RESERVED_MIB - tmpfs_mib) // 2
 
@@ -73,12 +74,12 @@ def effective(own: Overrides) -> SandboxLimits:
 
 
 def validate_overrides(own: Overrides) -> dict[str, str]:
-    """Return what is wrong with overrides, and what to choose instead, by field."""
+    """Map each field with an invalid override to the problem and what to choose instead."""
     return overrides.validate_overrides(table.SANDBOXES, own) or _contradictions(own)
 
 
 def _contradictions(chosen: Overrides) -> dict[str, str]:
-    """Return the choices that would have no effect, or would leave too little for a process."""
+    """Map each limit that would have no effect, or leave a process too little, to the problem."""
     found: dict[str, str] = {}
     holds = effective(chosen)
     wall, cpu = chosen.get("wall_seconds"), chosen.get("cpu_seconds")
@@ -116,9 +117,9 @@ def _container_of(process_memory_mib: int, holds: SandboxLimits) -> int:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Return which of the server's limits contradict each other, by name, if all are in range.
+    """Map each server limit that contradicts another to the problem, if all are in range.
 
-    Defaults give way to each other, as in a workspace: an operator need not set them all.
+    Defaults give way to each other, as in a workspace, so an operator need not set all of them.
     """
     if {one.name for one in table.SANDBOXES.settings} & overrides.validate_server_settings().keys():
         return {}

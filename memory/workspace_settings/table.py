@@ -16,9 +16,9 @@ from typing import Any
 class Setting:
     """One variable of the environment.
 
-    A `maximum` may be the name of another setting, whose value is then the maximum. `zero` says
-    what 0 means; 0 is then allowed in addition to the range. `field` is the field by which a
-    workspace overrides the setting.
+    `maximum` may be the name of another setting, whose value is then the maximum. If `zero` is
+    given, 0 is allowed in addition to the range, and `zero` says what it means. `field` is the
+    field with which a workspace overrides the setting.
     """
 
     name: str
@@ -30,9 +30,9 @@ class Setting:
     zero: str = ""
     reason: str = ""
     field: str = ""
-    # The type of the value, where the default does not show it.
+    # The type of the value, if it differs from that of the default.
     kind: type[Any] | None = None
-    # The default in development, if it is a different one.
+    # The default in development, if it is different.
     development: Any = None
 
     @property
@@ -46,7 +46,7 @@ class Setting:
         return f"{self.meaning} 0 means {self.zero}." if self.zero else self.meaning
 
     def allows(self, value: float) -> bool:
-        """Return whether a value is in the range, apart from limits set by other settings."""
+        """Return whether a value is in the range; limits set by other settings are ignored."""
         above = self.minimum is None or value >= self.minimum
         below = not isinstance(self.maximum, int | float) or value <= self.maximum
         return (above and below) or bool(self.zero and value == 0)
@@ -75,7 +75,7 @@ class Group:
 
     @cached_property
     def overridable(self) -> dict[str, Setting]:
-        """The settings that a workspace may override, by field."""
+        """The settings that a workspace may override, keyed by field."""
         return {setting.field: setting for setting in self.settings if setting.field}
 
 
@@ -90,14 +90,14 @@ _BUSY = "A busy machine needs this much even for an empty program."
 _FRAME = "An answer must fit into one frame of the protocol."
 # The maximum of an integer column in the database.
 _COLUMN = 2**31 - 1
-# A year: anyone who would wait longer means never.
+# A year: a longer wait would in effect mean never.
 _YEAR_MINUTES = 366 * 24 * 60
-# A century: anyone who would keep content longer means for ever.
+# A century: a longer time would in effect mean for ever.
 _CENTURY_DAYS = 36_525
-# How long a hint is valid, and stays in a queue that nobody reads.
+# How long a hint is valid, and how long it stays in a queue that nobody reads.
 _HINT_SECONDS = 10
 
-# A table: rows of two lines or three.
+# Laid out as a table with two or three lines per row.
 # fmt: off
 SERVER = Group("Server", (
     Setting("UAC_ENVIRONMENT", "production", "`production` or `development`."),
@@ -446,5 +446,5 @@ GROUPS = (
     MONITORING,
 )
 SETTINGS = {setting.name: setting for group in GROUPS for setting in group.settings}
-# The system check that says what is wrong with a variable.
+# The id of the system check that reports an invalid value of each variable.
 CHECKS = {setting.name: group.check for group in GROUPS for setting in group.settings}

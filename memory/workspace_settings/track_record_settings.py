@@ -1,4 +1,4 @@
-"""Settings for stopping a language model by its track record: the sessions judged, and the limits.
+"""Settings for stopping a language model with a bad track record: sessions judged, and limits.
 
 See `memory.llm.track_records`. The operator's settings (`UAC_` and the name) apply to all
 workspaces; a workspace may override them.
@@ -21,12 +21,12 @@ class EffectiveSettings:
 
     @property
     def may_stop(self) -> bool:
-        """Tell whether any track record could stop a model."""
+        """Return whether any track record could stop a model."""
         return min(self.llm_refused_percent, self.llm_undone_percent) < NEVER
 
 
 def in_words(limits: EffectiveSettings) -> str:
-    """Say when a model is stopped, for the staff."""
+    """Describe for the staff when a model is stopped."""
     return (
         "A model is stopped when, after all attempts, the gate refused more than"
         f" {limits.llm_refused_percent} % of its sessions, or when more than"

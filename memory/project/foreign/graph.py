@@ -22,18 +22,18 @@ from memory.project.values import (
     Value,
 )
 
-# The maximum number of keys with which a dictionary becomes a class with these fields.
+# A dictionary with at most this many keys becomes an object with these keys as its fields.
 MAX_FIELDS = 60
 # The maximum number of digits of an integer that a field can hold.
 MAX_DIGITS = 300
-# The maximum number of different sets of keys that dictionaries in one place may have; further
-# dictionaries become lists of entries.
+# The maximum number of different sets of keys among the dictionaries in one place; dictionaries
+# with any further set of keys become lists of entries.
 MAX_SHAPES = 8
 MAX_NOTES = 500
 
 
 class ForeignError(Exception):
-    """A foreign project that cannot be imported; the message says why, and what would help."""
+    """A foreign project cannot be imported; the message says why, and what would help."""
 
     def __init__(self, code: str, message: str, path: str | None = None) -> None:
         super().__init__(message)
@@ -61,7 +61,7 @@ Node: TypeAlias = "Value | Pointer | Member | list[Node]"
 
 @dataclass
 class ForeignClass:
-    """A class of the foreign project, or one made up for its dictionaries with the same keys."""
+    """A class of the foreign project, or one made up for dictionaries with the same keys."""
 
     name: str
     is_record: bool = False
@@ -72,7 +72,7 @@ class ForeignClass:
 
 @dataclass
 class ForeignObject:
-    """An object: its class, its fields, and its key if it is a record of our own library."""
+    """An object: its class, its fields, and its key if it is a `Record` of our own library."""
 
     class_number: int
     fields: dict[str, Node]
@@ -81,7 +81,7 @@ class ForeignObject:
 
 @dataclass(frozen=True)
 class ModuleValue:
-    """A module-level name and its value. `keys` are the keys, if it is a dictionary of objects."""
+    """A module-level name and its value. If it is a dictionary of objects, `keys` are its keys."""
 
     module: str
     name: str
@@ -101,7 +101,7 @@ class Graph:
     notes: "Notes"
 
     def pointers(self, node: Node) -> Iterator[int]:
-        """Yield the objects that a value holds directly, not those inside other objects."""
+        """Yield the numbers of objects that a value holds directly, not inside other objects."""
         if isinstance(node, Pointer):
             yield node.number
         elif isinstance(node, list):
@@ -110,13 +110,13 @@ class Graph:
 
 
 class Notes:
-    """A report of all differences after an import: kind, place, message, and the count of each."""
+    """A report of everything that an import changes, with kind, place, message and count."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str, str]] = Counter()
 
     def add(self, kind: str, place: str, message: str) -> None:
-        """Record that something changed its form or name, or was left out."""
+        """Record that a value was converted, renamed or left out."""
         self._counts[kind, place, message] += 1
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -353,7 +353,7 @@ def _is_field(key: str) -> bool:
 
 
 def is_key(key: str) -> bool:
-    """Return whether a text can be the key of a record."""
+    """Return whether the text can be the key of a record."""
     try:
         check_key(key)
     except EditError:
@@ -362,5 +362,5 @@ def is_key(key: str) -> bool:
 
 
 def _class_of_place(place: str) -> str:
-    """Return the class name for the contents of a field: `TripStops` for `Trip.stops`."""
+    """Return the name of the class made up for a field's contents: `TripStop` for `Trip.stops`."""
     return (camel(singular(place.replace(".", "_").lower())) or "Item")[: MAX_LENGTH - 20]

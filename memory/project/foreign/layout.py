@@ -16,9 +16,9 @@ from memory.project.names import (
 class Layout:
     """The roles of the files of a foreign project.
 
-    `modules` maps each file that holds state to its target domain; `constraints` maps the names of
-    constraints in today's form, which can stay, to their files; `keeps_old` is set if there are
-    old-style constraints.
+    `modules` maps each file that holds state to its target domain. `constraints` maps the names of
+    constraints in the current style, which can be kept, to their files. `keeps_old` is set if there
+    are old-style constraints.
     """
 
     modules: Mapping[str, str]
@@ -43,7 +43,7 @@ def layout(files: Mapping[str, str]) -> Layout:
 
 
 _NO_STATE = {"__init__", "conftest", "setup"}
-# Files named for their contents, in a folder named for its subject.
+# Names that say only what kind of code a file contains; its folder's name says what it is about.
 _PARTS = {"state", "schema", "data", "models", "types"}
 
 

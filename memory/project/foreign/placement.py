@@ -20,7 +20,7 @@ from memory.project.names import MAX_LENGTH, default_collection, snake, unused
 
 @dataclass
 class Home:
-    """The target of an object: a collection or singleton of a domain, and the key in it."""
+    """The target of an object: its domain, its collection or singleton there, and its key."""
 
     domain: str
     holder: str
@@ -29,10 +29,10 @@ class Home:
 
 
 class Placement:
-    """The places of a graph's objects: their homes, in order, and the classes of records.
+    """Finds the home of each of a graph's objects, and which classes become record classes.
 
-    `domains` maps the file of each module to its target domain. `taken` has the names given so far
-    in each domain.
+    `domains` maps the file of each module to its target domain. `order` lists the objects in the
+    order in which they were placed. `taken` has the names used so far in each domain.
     """
 
     def __init__(self, graph: Graph, domains: Mapping[str, str]) -> None:
@@ -46,7 +46,7 @@ class Placement:
         self.record_classes = self._record_classes()
 
     def place(self) -> None:
-        """Place all objects; the variables of each domain are added to the graph as a record."""
+        """Place all objects, and add each domain's variables to the graph as one record."""
         rest = self._place_collections()
         self._place_names(rest)
         self._place_others()
@@ -55,8 +55,8 @@ class Placement:
     def _record_classes(self) -> set[int]:
         """Return the classes that become record classes.
 
-        These are the classes of objects that a module holds, that more than one object holds, or
-        that can contain themselves.
+        These are the classes whose objects are held by a module or by more than one object, or can
+        contain objects of the same class, directly or indirectly.
         """
         graph = self.graph
         found = {n for n, class_ in enumerate(graph.classes) if class_.is_record}
@@ -79,7 +79,7 @@ class Placement:
         return found | _in_cycles(edges)
 
     def _place_collections(self) -> list[ModuleValue]:
-        """Place the members of collections; return the other holdings."""
+        """Place the members of collections; return the remaining module-level values."""
         graph = self.graph
         rest = []
         bound: dict[int, str] = {}
@@ -105,7 +105,7 @@ class Placement:
     def _keys(
         self, name: str, numbers: list[int], given: Sequence[str], bound: dict[int, str]
     ) -> list[str]:
-        """Return a key for each object of a collection, all different."""
+        """Return a unique key for each object of a collection."""
         objects = [self.graph.objects[number] for number in numbers]
         own = [one.key for one in objects]
         if all(key is not None for key in own):
@@ -141,7 +141,7 @@ class Placement:
         return keys
 
     def _place_names(self, rest: Sequence[ModuleValue]) -> None:
-        """Place named objects; a value that is not a record of its own goes to the variables."""
+        """Place named objects; a value that is not a record by itself becomes a variable."""
         for holding in rest:
             domain = self.domains[holding.module]
             node = holding.node
@@ -153,7 +153,7 @@ class Placement:
                 name = self._holder(domain, holding.name)
                 key = self.graph.objects[number].key or name
                 self._settle(number, Home(domain, name, key, singleton=True))
-        for holding in self.graph.holdings:  # a second name for a record
+        for holding in self.graph.holdings:  # further names of a record that has been placed
             if not isinstance(holding.node, Pointer) or holding.node.number not in self.homes:
                 continue
             home = self.homes[holding.node.number]
@@ -163,7 +163,7 @@ class Placement:
                 self._keep_variable(self.domains[holding.module], holding.name, holding.node)
 
     def _keep_variable(self, domain: str, name: str, node: Node) -> None:
-        """Keep a named value among the variables; two modules of a domain may share the name."""
+        """Keep a named value as a variable, renamed if the domain has a variable of that name."""
         values = self.variables.setdefault(domain, {})
         found = unused(name, values)
         values[found] = node
@@ -171,7 +171,7 @@ class Placement:
             self.graph.notes.add("renamed", name, f"is {domain}.variables.{found}")
 
     def _place_others(self) -> None:
-        """Place records without a name or collection into a collection of their class."""
+        """Place records without a name or collection in a collection for their class."""
         graph = self.graph
         overflow: dict[tuple[str, int], tuple[str, list[int]]] = {}
         pending = [(holding.node, self.domains[holding.module]) for holding in graph.holdings]
@@ -195,7 +195,7 @@ class Placement:
             self._settle_all(domain, name, numbers, self._keys(name, numbers, (), {}))
 
     def _gather_variables(self) -> None:
-        """Combine the values that a domain's modules hold besides records into one record."""
+        """Combine the values other than records that a domain's modules hold into one record."""
         for domain, values in self.variables.items():
             name = self._holder(domain, "variables", note=False)
             number = len(self.graph.objects)
@@ -214,8 +214,8 @@ class Placement:
     ) -> None:
         """Place the objects of a collection.
 
-        A reference names the class and the key, but not the collection: so a key that a record of
-        the same class already has in another collection is prefixed with this collection's name.
+        A reference names the class and the key, but not the collection. So if a record of the same
+        class already has the key in another collection, this collection's name is prefixed to it.
         """
         for number, key in zip(numbers, keys, strict=True):
             one = self.graph.objects[number]
@@ -247,7 +247,7 @@ class Placement:
         return found if is_lower(found) else "value"
 
     def _holder(self, domain: str, name: str, *, note: bool = True) -> str:
-        """Return the name of a new collection or singleton."""
+        """Return an unused name for a new collection or singleton, and mark it as taken."""
         found = unused(self._lower(name), self.taken[domain])
         self.taken[domain].add(found)
         if note and found != name:

@@ -1,4 +1,4 @@
-"""Plans: the edits and records that import a foreign project, and carrying them out."""
+"""Plans: the edits and records that import a foreign project, and how they are applied."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class PlacedRecord:
 
 @dataclass
 class Plan:
-    """The edits of the schema, and the records, that import a foreign project."""
+    """The schema edits and the records that import a foreign project."""
 
     schema: list[Edit]
     records: list[PlacedRecord]
@@ -33,10 +33,11 @@ class Plan:
     counts: dict[str, int]
 
     def carry_out(self, project: Project) -> list[Edit]:
-        """Apply the plan to a project; return the edits. EditError leaves the project half changed.
+        """Apply the plan to a project; return the edits.
 
-        The records are then exactly those that were read. An edit, by contrast, turns a text that
-        looks like a date into a date if the field has several types.
+        If EditError is raised, the project is left half changed. The records are stored exactly as
+        they were read, whereas an edit alone would turn text that looks like a date into a date if
+        the field allows several types.
         """
         done = list(self.schema)
         for edit in self.schema:
@@ -68,7 +69,7 @@ class Plan:
 def _normal(
     fields: Mapping[str, Value], class_name: str, project: Project, domain: str
 ) -> dict[str, Value]:
-    """Return fields, and those of nested objects, in order and without defaults."""
+    """Return fields, and those of nested objects, in declared order and without defaults."""
     class_ = project.outline.domains[domain].classes[class_name]
 
     def inner(value: Value) -> Value:

@@ -48,7 +48,7 @@ def translate(
     """Return the plan that brings the contents of the graph into a project.
 
     `domains` maps the file of each module to its target domain; the records cite `sources`; `taken`
-    are the existing domains. Raises ForeignError.
+    names the project's existing domains. Raises ForeignError if the graph cannot be imported.
     """
     if any(holding.module not in domains for holding in graph.holdings):
         raise ForeignError(
@@ -160,7 +160,10 @@ class _Translation:
         return found
 
     def _schema(self, members: Mapping[tuple[str, int], list[int]]) -> Iterator[Edit]:
-        """Define the enums, then each class after those that it contains or refers to."""
+        """Yield the edits that define enums, then each class after those it needs, then the rest.
+
+        The rest are fields that could not be defined earlier because classes refer to each other.
+        """
         fields: dict[tuple[str, int], list[FieldSpec]] = {}
         types: dict[tuple[str, int], dict[str, Type]] = {}
         for (domain, class_number), numbers in members.items():
@@ -218,7 +221,7 @@ class _Translation:
         yield from late
 
     def _types(self, domain: str, class_number: int, numbers: Iterable[int]) -> dict[str, Type]:
-        """Return the types of a class's fields, from its objects' values and the declarations."""
+        """Return the types of a class's fields, based on its objects' values and declarations."""
         class_ = self.graph.classes[class_number]
         observed: dict[str, list[Type]] = {name: [] for name, _, _ in class_.fields}
         present: Counter[str] = Counter()
@@ -236,7 +239,7 @@ class _Translation:
         for name, types in observed.items():
             type_ = _settled(union(*types) if types else UNKNOWN)
             type_ = self._with_declared(type_, declared.get(name, ""), domain)
-            if present[name] < count:  # not all of them have it
+            if present[name] < count:  # some of the objects lack this field
                 type_ = optional(type_)
             found[self._field_name(class_number, name)] = type_
         return found
@@ -286,7 +289,7 @@ class _Translation:
         return self._reference(domain, *found[0]), ref.key
 
     def _with_declared(self, type_: Type, annotation: str, domain: str) -> Type:
-        """Widen a type to its declaration, as far as that is clear and safe."""
+        """Widen a type to the declared type, if that can be understood and includes all values."""
         if not annotation:
             return type_
         try:
@@ -325,7 +328,7 @@ class _Translation:
         return optional(type_) if is_optional(declared) else type_
 
     def _spec(self, domain: str, class_number: int, name: str, type_: Type) -> FieldSpec:
-        """Return a field with the default that its author gave it, if it is valid here."""
+        """Return a field, with the default that its class declares unless that is invalid here."""
         class_ = self.graph.classes[class_number]
         names = self.field_names[class_number]
         for original, _, default in class_.fields:
@@ -345,7 +348,7 @@ class _Translation:
         return FieldSpec(name, format_type(type_))
 
     def _enum_members(self, number: int, name: str) -> Iterator[tuple[str, str | int]]:
-        """Yield an enum's members with their values, or their names if a value is invalid here."""
+        """Yield an enum's members with their values, or with their names if a value is invalid."""
         _, members = self.graph.enums[number]
         values = [value for _, value in members]
         plain = all(type(value) in (str, int) for value in values)
@@ -423,7 +426,7 @@ def _settled(type_: Type) -> Type:
 
 
 def _with_references(type_: Type, records: Collection[str]) -> Type:
-    """Return the type with a reference in place of every record class."""
+    """Return the type with every record class replaced by a reference to it."""
     match type_:
         case Named(name) if name in records:
             return RefTo(name)

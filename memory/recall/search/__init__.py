@@ -1,7 +1,7 @@
 """Search in a user's log: words and their surroundings, ranked without a language model.
 
 `finding.find` is the entry point. `words` turns texts into terms, `ranking` has the formula,
-`segments` the format of an index, `index` reads its rows, `index_maintenance` writes them,
-`filters` has the conditions that narrow a search; `followups` completes a question from the turns
-before it.
+`segments` defines the format of an index, `index` reads its rows, `index_maintenance` writes them,
+`filters` has the conditions that narrow a search, and `followups` completes a question from the
+conversation before it.
 """

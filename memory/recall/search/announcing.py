@@ -1,4 +1,4 @@
-"""Requests to index the newest entries of a log, which each search reads itself until then."""
+"""Requests to index the newest entries of a log; until then, each search reads them directly."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,10 @@ WANTED = "SELECT due_at IS NOT NULL FROM memory_searchindex WHERE user_id = %s F
 
 
 def appended(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
-    """Request indexing if these entries make the log's tail long; call it in their transaction."""
+    """Request indexing if these entries make the log's unindexed tail too long.
+
+    Call this in the transaction that appends the entries.
+    """
     before, after = entries[0].seq - 1, entries[-1].seq
     characters = sum(len(entry.content or "") for entry in entries)
     if before // TAIL != after // TAIL or characters >= TAIL_CHARACTERS:
@@ -26,9 +29,10 @@ def appended(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
 
 
 def want(user_pk: int, workspace_pk: int | None = None) -> None:
-    """Request indexing of a user's log; a request that is pending already is kept.
+    """Request indexing of a user's log; a request that is already pending is kept.
 
-    Before a worker gives the index back, it checks for new entries, and waits for this transaction.
+    Before a worker releases the index, it checks for new entries, and waits for this transaction to
+    end.
     """
     with connection.cursor() as cursor:
         cursor.execute(WANTED, [user_pk])

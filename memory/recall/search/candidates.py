@@ -18,10 +18,11 @@ from memory.recall.search.excerpts import MAX_TEXT_READ
 from memory.recall.search.passages import Passage
 from memory.recall.search.ranking import Corpus, Ranking
 
-# The best candidates are read from the log in groups, each this many times larger than the last.
+# Candidates are read from the log in groups, best first: the size of the first group, and how many
+# times larger each group is than the one before it.
 FIRST_READ = 16
 GROWTH = 4
-# The largest group.
+# The maximum size of a group.
 MAX_READ = 5000
 # Entries are looked up one by one: given a list, the planner might scan the user's whole log.
 _WANTED = """
@@ -36,7 +37,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class RankedCorpus:
-    """The passages of a corpus, the last entry that may be found, and the score of each passage."""
+    """The passages of a corpus, their scores, and the last entry that a search may return."""
 
     corpus: Corpus
     up_to: int | None
@@ -44,7 +45,7 @@ class RankedCorpus:
 
     @cached_property
     def size(self) -> int:
-        """The number of entries that may be found."""
+        """The number of entries that a search may return."""
         return len(np.unique(self.corpus.seqs[self._counts]))
 
     def passage(self, place: int) -> Passage:
@@ -52,20 +53,20 @@ class RankedCorpus:
         return int(self.corpus.begins[place]), int(self.corpus.ends[place])
 
     def rank_of(self, place: int) -> int:
-        """Return the rank of a passage by score among the entries that may be found."""
+        """Return the rank of a passage's score among the entries that a search may return."""
         better = np.searchsorted(self._best, self.ranking.scores[place], side="right")
         return 1 + len(self._best) - int(better)
 
     @cached_property
     def _counts(self) -> NDArray[np.bool_]:
-        """A mask of the passages whose entries may be found."""
+        """A mask of the passages whose entries a search may return."""
         if self.up_to is None:
             return np.ones(len(self.corpus.seqs), np.bool_)
         return self.corpus.seqs <= self.up_to
 
     @cached_property
     def _best(self) -> NDArray[np.float64]:
-        """The score of each entry's best passage, ascending, for entries that may be found."""
+        """The score of the best passage of each entry that a search may return, ascending."""
         seqs, scores = self.corpus.seqs[self._counts], self.ranking.scores[self._counts]
         order = np.lexsort((scores, seqs))
         is_last = np.diff(seqs[order], append=0) != 0
@@ -78,7 +79,7 @@ _Candidate = tuple[CorpusName, int, int]
 def list_candidates(
     rankings: Mapping[CorpusName, RankedCorpus], threshold: float, size: int
 ) -> Iterator[list[_Candidate]]:
-    """Yield groups of entries with a score (corpus, place and seq), best and newest first.
+    """Yield groups of scored passages (corpus, place, seq), best first, then newest first.
 
     `size` is the size of the first group.
     """
@@ -109,7 +110,7 @@ def list_candidates(
 def _best_first(
     scores: NDArray[np.float64], seqs: NDArray[np.int64], size: int
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield groups of indices in order. Most are rarely needed, and are sorted only if they are."""
+    """Yield groups of indices in order; those after the first group are sorted only when needed."""
     least = np.partition(scores, -size)[-size] if len(scores) > size else 0.0
     for part in (np.flatnonzero(scores >= least), np.flatnonzero(scores < least)):
         order = part[np.lexsort((-seqs[part], -scores[part]))]
@@ -125,10 +126,10 @@ def read_candidates(
     where: RawSQL | Q | None,
     up_to: int | None,
 ) -> Iterator[tuple[CorpusName, int, LogEntry]]:
-    """Read the candidates from the log: those that are not redacted and pass the filter.
+    """Read from the log the candidates that are not redacted and pass the filter.
 
-    A filter that excludes nearly everything makes it read the whole log; if that takes longer than
-    one statement is allowed to, it raises an error that `database.took_too_long` recognises.
+    If the filter excludes nearly everything, the whole log is read. If that takes longer than a
+    single statement may take, an error is raised that `database.took_too_long` recognises.
     """
     allowed = (
         LogEntry.objects.filter(redacted_at=None)

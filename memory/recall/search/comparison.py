@@ -1,4 +1,4 @@
-"""Comparison of a question with passages by meaning, with the vectors of one or more models."""
+"""Comparison of a question with passages by meaning, using the vectors of one or more models."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -17,14 +17,14 @@ from memory.recall.search.vectors import Floats
 
 logger = structlog.get_logger(__name__)
 
-# The results of two models are put on one scale if each has compared this many passages.
+# The results of two models are put on the same scale if each has compared this many passages.
 MIN_COMPARABLE = 32
 
 
 def embed_question(
     user: MemoryUser, question: str
 ) -> tuple[Embedder | None, Floats | None, str | None]:
-    """Return the model and its vector for the question, or the problem."""
+    """Return the model and its vector for the question, or else the problem, if any."""
     try:
         model = embedder(user, hurried=True)
         if model is None:
@@ -33,14 +33,14 @@ def embed_question(
     except EmbeddingFailed as error:
         logger.warning("search_by_words_alone", error=str(error))
         return None, None, str(error)
-    # A question without tokens is close to nothing.
+    # A question without tokens has no meaning to compare.
     return (model, vector, None) if vector.any() else (None, None, None)
 
 
 class Comparison:
-    """The comparison of a question with passages, each by the model that made its vector.
+    """The comparison of a question with passages, each by the model that made the passage's vector.
 
-    An earlier model is called once, when the first of its vectors is encountered.
+    An earlier model is called once, when its first vector is encountered.
     """
 
     def __init__(
@@ -56,19 +56,19 @@ class Comparison:
         if model is not None:
             self._questions[model.name] = vector
         self.model, self.problem = model, problem
-        # By name, how many passages each model has compared.
+        # Maps the name of each model to the number of passages that it has compared.
         self.models: dict[str, int] = {}
         self.mismatch = ""
 
     @property
     def is_on(self) -> bool:
-        """Return whether to compare meaning: a model answers, or has just failed."""
+        """Return whether to compare meaning: a model has answered, or has just failed."""
         return self.model is not None or self.problem is not None
 
     def of_all(self, found: Sequence[Segment]) -> list[Floats] | None:
-        """Return the closeness of the passages of each segment, NaN if it is unknown.
+        """Return the closeness of each segment's passages; NaN stands for unknown.
 
-        None if the model failed and no other model has compared any passages.
+        Returns None if the model failed and no other model has compared any passages.
         """
         closeness = [self._of(segment) for segment in found]
         for segment, close in zip(found, closeness, strict=True):
@@ -116,7 +116,8 @@ def _put_on_one_scale(
 ) -> None:
     """Scale each model's closeness to the mean and deviation of the model with the most passages.
 
-    A cosine of 0.7 is high for one model and meaningless for another.
+    Without this, values could not be compared: a cosine of 0.7 is high for one model and means
+    nothing for another.
     """
     measures = {}
     for name in models:
@@ -139,7 +140,7 @@ def _put_on_one_scale(
 
 
 def describe_meaning(compared: Comparison, rankings: Collection[RankedCorpus]) -> Meaning:
-    """Return how far meaning was compared in these corpora, and the problem, if any."""
+    """Return to what extent meaning was compared in these corpora, and the problem, if any."""
     problem = compared.problem
     close = [one.corpus.closeness for one in rankings if one.corpus.closeness is not None]
     number = sum(int(np.isfinite(one).sum()) for one in close)
@@ -154,7 +155,10 @@ def describe_meaning(compared: Comparison, rankings: Collection[RankedCorpus]) -
 
 
 def _names(compared: Comparison, close: Sequence[Floats]) -> str | None:
-    """Return the models, most passages first; if none compared any, the model that could have."""
+    """Return the names of the models, sorted by the number of passages compared, largest first.
+
+    If no passage was compared, this is the model that could have compared them.
+    """
     if not close:
         return None
     by_number = sorted(compared.models, key=lambda name: -compared.models[name])

@@ -1,4 +1,4 @@
-"""Indexed documents and displayed text of log entries."""
+"""The documents to index, and the text to display, for log entries."""
 
 import datetime
 import re
@@ -18,7 +18,7 @@ from memory.recall.search.words import identity, terms, terms_of_day
 
 
 class CorpusName(StrEnum):
-    """The corpora: entries that are ranked together."""
+    """The corpora: groups of entries that are ranked together."""
 
     FACTS = "facts"
     ARCHIVE = "archive"
@@ -35,11 +35,11 @@ _KEY = re.compile(r"(?![0-9T:.+-]{1,200}\Z)\S{1,200}")
 # Entries with these roles, or without one (such as facts and records), were said by the person or
 # are about the person; all others are answers.
 OWN_ROLES = ("user", "", None)
-# The numbers of corpora in an index.
+# The numbers that stand for the corpora in an index.
 NUMBERS = {CorpusName.ARCHIVE: 0, CorpusName.FACTS: 1}
 CORPUS_OF = {kind: corpus for corpus, kinds in KINDS.items() for kind in kinds}
 
-# The columns that the two functions below read.
+# The columns that the functions below read.
 READ = (
     *("seq", "kind", "occurred_at", "session_id", "speaker", "role"),
     *("content", "data", "redacted_at", "user_id"),
@@ -47,7 +47,7 @@ READ = (
 
 
 def text_of(entry: LogEntry) -> str:
-    """Return the text of an entry; for a typed record its class, key and fields."""
+    """Return the text of an entry; for a typed record, its class, key and fields."""
     if entry.kind != EntryKind.RECORD:
         return entry.content or ""
     data = entry.data or {}
@@ -61,7 +61,7 @@ def text_of(entry: LogEntry) -> str:
 
 
 def key_of(entry: LogEntry) -> str:
-    """Return the key of a typed entry's record, or the one that was probably generated."""
+    """Return the key of a typed entry's record, or the key that was probably generated for it."""
     said = entry.data or {}
     return str(said.get("key") or key_of_entry(said["type"], entry.seq))
 
@@ -72,12 +72,12 @@ def class_mark(domain: str, name: str) -> str:
 
 
 def value_mark(value: str) -> str:
-    """Return the index mark for records with a value by which they may refer to another record."""
+    """Return the index mark for records with this value, which may be another record's key."""
     return f"={value}"
 
 
 def documents_of(entry: LogEntry, zone: ZoneInfo) -> Iterator[Document]:
-    """Yield the indexed documents of an entry, passage by passage; some kinds have none."""
+    """Yield an entry's documents to index, one per passage; some kinds of entries have none."""
     corpus = CORPUS_OF.get(EntryKind(entry.kind))
     if corpus is None or entry.redacted_at is not None:
         return
@@ -101,10 +101,10 @@ def documents_of(entry: LogEntry, zone: ZoneInfo) -> Iterator[Document]:
 
 
 def passages_of(entry: LogEntry) -> Iterator[tuple[int, int, str]]:
-    """Yield the place of each passage in an entry's text, and its text.
+    """Yield the start, the end and the text of each passage of an entry.
 
     For typed records, the class and the domain are repeated in each passage, since they say what
-    the record is, and compound names are also split: `drugClass` is about drugs.
+    the record is, and compound names are also split, since `drugClass` is about drugs.
     """
     text = text_of(entry)
     data = (entry.data or {}) if entry.kind == EntryKind.RECORD else {}
@@ -138,7 +138,7 @@ def _taken_apart(name: re.Match[str]) -> str:
 
 
 def day_of(moment: datetime.datetime, zone: ZoneInfo) -> datetime.date:
-    """Return the day of a moment in a zone; at the ends of the calendar, in the moment's own."""
+    """Return a moment's date in a time zone (at the ends of the calendar, in its own zone)."""
     try:
         return moment.astimezone(zone).date()
     except OverflowError:  # at the ends of the calendar

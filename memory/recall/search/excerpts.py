@@ -12,34 +12,34 @@ from memory.recall.search.words import best_part
 
 # The separator between passages that are not consecutive.
 GAP = "… "
-# The number of characters of a long text that are returned, and that are read from its beginning.
+# The maximum number of a text's characters that are returned, and that are read from its start.
 MAX_TEXT = 10_000
 MAX_TEXT_READ = 100_000
-# The number of characters of a passage in which its best part is sought. Only spaces make a passage
-# longer than that.
+# The best part of a passage is sought in its first MAX_PASSAGE characters. A passage can be longer
+# only because of spaces.
 MAX_PASSAGE = 4 * MAX_TEXT
-# The length up to which the text between two passages counts as empty.
+# Up to this length, the text between two passages counts as empty.
 SHORT_GAP = 2
 
 
 def read_passage(entry: LogEntry, passage: Passage) -> str:
-    """Return the text of a passage; one far into a very long text is read from the log."""
+    """Return a passage's text; if it is far into a very long text, it is read from the log."""
     start, end = passage
     if entry.kind == EntryKind.RECORD or end <= MAX_TEXT_READ:
         return text_of(entry)[start:end]
     said = LogEntry.objects.filter(pk=entry.pk).annotate(
         passage=Substr("content", start + 1, end - start)
     )
-    # The user may have been erased meanwhile.
+    # The user may have been erased in the meantime.
     return said.values_list("passage", flat=True).first() or ""
 
 
 def excerpt_of(
     entry: LogEntry, passages: Sequence[Passage], asked: Sequence[str]
 ) -> tuple[str, bool]:
-    """Return the text of an entry's passages, in order, and whether that is only a part of it.
+    """Return the text of an entry's passages, in order, and whether the entry has more text.
 
-    `passages` are sorted by relevance: of many, the first that fit in 10,000 characters are used.
+    `passages` are sorted by relevance; only the first that fit in 10,000 characters are used.
     """
     parts: list[Passage] = []
     for start, end in sorted(_fitting(passages)):
@@ -55,9 +55,9 @@ def excerpt_of(
 
 
 def _fitting(passages: Sequence[Passage]) -> Iterator[Passage]:
-    """Yield the first passage, or its beginning if it is very long, and those that fit beside it.
+    """Yield the first passage, cut if it is very long, and the next passages as long as they fit.
 
-    To find the best part of a text takes time in proportion to its length.
+    The length is limited because finding the best part of a text takes time in proportion to it.
     """
     (start, end), *others = passages
     end = min(end, start + MAX_PASSAGE)

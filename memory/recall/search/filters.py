@@ -25,8 +25,8 @@ OPERATORS = ("eq", "ne", *COMPARISONS, "in", "contains")
 METADATA = "metadata."
 MAX_DEPTH = 8
 MAX_CONDITIONS = 100
-# The limit on the values in all lists of a filter together: each value is sent to the database with
-# each group of entries.
+# The maximum number of values in all lists of a filter together: all values are sent to the
+# database along with each group of entries.
 MAX_LISTED = 2000
 MAX_TEXT = 1000
 
@@ -36,8 +36,8 @@ _PARSED = (
     '(CASE WHEN pg_input_is_valid("memory_logentry"."metadata"::text, \'jsonb\')'
     ' THEN "memory_logentry"."metadata"::jsonb END)'
 )
-# Parsed once for each entry, however many conditions use it (OFFSET keeps the planner from inlining
-# the expression into each of them).
+# Metadata is parsed once for each entry, however many conditions use it (OFFSET keeps the planner
+# from inlining the expression into each condition).
 _HELD = '"parsed"."metadata"'
 _ONCE = f'(SELECT %s FROM (SELECT {_PARSED} AS "metadata" OFFSET 0) AS "parsed")'  # noqa: S608  # nosec B608
 _TEXT_OPERATORS = ("eq", "ne", "in", "contains")
@@ -56,14 +56,14 @@ class _Sql:
 
 @dataclass(frozen=True)
 class Column:
-    """The SQL of a filter's key, over "memory_logentry", and its type."""
+    """The SQL expression on "memory_logentry" that a filter's key stands for, and its type."""
 
     sql: str
     holds: Literal["text", "kind", "number", "time"]
 
 
 def column(name: str, holds: Literal["text", "kind", "number", "time"] = "text") -> Column:
-    """Return a column of the log under its own name."""
+    """Return the column of the log that has this name."""
     return Column(f'"memory_logentry"."{name}"', holds)
 
 
@@ -77,14 +77,15 @@ KEYS = (*COLUMNS, f"{METADATA}<name>")
 
 
 def condition(filters: Any, time_zone: str, columns: Mapping[str, Column] = COLUMNS) -> RawSQL:
-    """Return the condition for filtering a queryset of entries; raises BadFilter.
+    """Return the condition for filtering a queryset of entries; may raise BadFilter.
 
-    Days are the user's, in this time zone. `columns` are the keys besides those of the metadata.
+    Dates are interpreted in `time_zone`, the user's time zone. `columns` defines the keys that can
+    be filtered by in addition to those of the metadata.
     """
     compiler = _Compiler(zoneinfo.ZoneInfo(time_zone), columns)
     compiled = compiler.object(filters, "filters", 1)
     text = _ONCE.replace("%s", compiled.text) if _HELD in compiled.text else compiled.text
-    # The text consists of constants only; everything that the caller sent is a parameter.
+    # The SQL consists of constants only; everything that the caller sent is a parameter.
     return RawSQL(text, compiled.parameters, BooleanField())  # noqa: S611  # nosec B611
 
 
@@ -192,7 +193,7 @@ def _joined(word: str, parts: Sequence[_Sql]) -> _Sql:
 
 
 def _metadata(path: str, operator: str, value: Any, here: str) -> _Sql:
-    """Compare as JSON: a value of another type is neither equal nor greater nor less."""
+    """Compare as JSON: a value of a different type is never equal, greater or less."""
     names = path.split(".")
     if not all(names):
         raise BadFilter(f"{here}: give a metadata key, such as {METADATA}channel.")
@@ -234,7 +235,7 @@ def _metadata(path: str, operator: str, value: Any, here: str) -> _Sql:
 
 
 def _true(text: str, *parameters: Any) -> _Sql:
-    """Turn NULL into false: otherwise NOT would leave missing values NULL."""
+    """Turn NULL into false, because NOT applied to NULL would be NULL rather than true."""
     return _Sql(f"coalesce({text}, false)", parameters)
 
 

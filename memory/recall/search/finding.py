@@ -24,7 +24,7 @@ from memory.recall.search.results import Explanation, Found, Hit, Term
 from memory.recall.search.segments import SPEAKER_PREFIX, Segment, corpus_of
 from memory.recall.search.words import identity, number_of_words
 
-# Limits on the terms that are looked for, and on the hits in a row that do not fit.
+# Limits on the number of terms searched for, and of consecutive hits that do not fit.
 MAX_TERMS = 100
 MAX_MISSED = 100
 # The maximum number of passages returned per entry.
@@ -44,16 +44,16 @@ def find(
     explain: bool = False,
     outline: Outline | None = None,
 ) -> Found:
-    """Return the entries that answer a question best, by words, by meaning and by their speakers.
+    """Return the entries that best answer a question, judged by words, meaning and speakers.
 
-    Passages are ranked; an entry is returned once, with its matching passages. At most `top_k`
-    entries are returned, with no more than `words` words in total: an entry that does not fit is
-    left out, and later ones that fit are taken instead. `where` is made by `filters.condition`;
-    entries after `up_to` or with a score below `threshold` are not returned. Only the first 100
-    distinct terms of a question are used, and the search stops after 100 hits in a row that do not
-    fit. Redacted entries are never found, and all others can be. The completion of a `Question` is
-    searched for, too, with less weight. `outline` is the newest version's outline; it is read if
-    not given.
+    Passages are ranked, but each entry is returned only once, with its matching passages. At most
+    `top_k` entries are returned, with at most `words` words in total: an entry that does not fit is
+    left out in favour of later ones that fit. `where` is created by `filters.condition`. Entries
+    after `up_to`, or with a score below `threshold`, are not returned. Only the first 100 distinct
+    terms of a question are used, and the search stops after 100 consecutive hits that do not fit.
+    Redacted entries are never found; all others can be. The completion of a `Question` is searched
+    for as well, with less weight. `outline` is the outline of the newest version; if it is not
+    given, it is read.
 
     If the model fails, only words are used, and `meaning` says so. Passages that have only an
     earlier model's vectors are compared by that model, if it can be used.
@@ -82,7 +82,7 @@ def find(
 
 @dataclass(frozen=True)
 class _Terms:
-    """The terms sought, their identities and weights, and the identities of speakers' names."""
+    """The search terms, their identities and weights, and the identities of speakers' names."""
 
     asked: Sequence[str]
     identities: Sequence[int]
@@ -91,7 +91,7 @@ class _Terms:
 
 
 def _read_terms(question: Question) -> _Terms:
-    """Return the first terms of a question."""
+    """Return the first distinct terms of a question, up to the limit."""
     weights = question.weights()
     asked = list(weights)[:MAX_TERMS]
     return _Terms(
@@ -110,7 +110,7 @@ def _read_corpora(
     compared: Comparison,
     outline: Outline | None,
 ) -> dict[CorpusName, Corpus]:
-    """Read the wanted corpora from the user's index, each compared with the question."""
+    """Read the wanted corpora from the user's index, and compare them with the question."""
     described = (
         records.classes_described(user, terms.asked, outline) if CorpusName.FACTS in wanted else {}
     )
@@ -147,7 +147,7 @@ def _rank_corpora(
 
 @dataclass(frozen=True)
 class _Chosen:
-    """An entry, and the places of its passages that are returned, best first."""
+    """An entry, and the positions of the passages to return with it, best first."""
 
     corpus: CorpusName
     entry: LogEntry
@@ -160,7 +160,7 @@ def _choose_passages(
     top_k: int,
     words: int | None,
 ) -> list[_Chosen]:
-    """Choose passages in this order until there are `top_k` entries or no room for more words."""
+    """Choose passages in the given order until `top_k` entries or `words` words are reached."""
     chosen: dict[tuple[CorpusName, int], _Chosen] = {}
     room, missed = words, 0
     for name, place, entry in read:

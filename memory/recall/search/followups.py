@@ -1,10 +1,11 @@
-"""Follow-up questions, which depend on the turns before: "And in May?", "When was she there?"
+"""Follow-up questions, which depend on earlier turns: "And in May?", "When was she there?"
 
 No language model is called here. A complete question is left as it is. A follow-up takes words from
-the turns before it: for "she" the last person named, for "there" a place, for "then" a date,
-otherwise the topic of these turns, newest first and the person's own before the assistant's. Words
-that are taken count for less than those of the question, so a wrong guess costs little. The same
-applies to a completion by a language model, if a request asks for it (`memory.api.completing`).
+earlier turns: for "she" the last person named, for "there" a place, for "then" a date, and
+otherwise words on the topic of these turns (newest turns first, and the person's own before the
+assistant's). Words that are taken count for less than those of the question itself, so a wrong
+guess costs little. The same applies to a completion by a language model, if a request asks for one
+(`memory.api.completing`).
 """
 
 import re
@@ -31,19 +32,21 @@ from memory.texts import with_few_marks
 USER, ASSISTANT = "user", "assistant"
 # The ways to complete a question.
 WORDS, MODEL = "words", "model"
-# Limits on the turns read (the newest) and on the characters of each (its last).
+# Limits on the number of turns that are read (the newest ones), and of characters of each (the
+# last ones).
 MAX_TURNS = 8
 MAX_CHARACTERS = 2000
-# A longer question is considered complete; and the limit for a question completed by a model.
+# A question longer than MAX_QUESTION characters is considered complete. A question completed by a
+# model may have MAX_COMPLETED characters.
 MAX_QUESTION = 400
 MAX_COMPLETED = 2 * MAX_QUESTION
-# Limits on the words taken in all and from one turn; and the number of words that suffice.
+# Limits on the number of words taken in total and from one turn, and the number that is enough.
 MAX_TAKEN = 8
 MAX_OF_TURN = 5
 ENOUGH = 2
-# The weight of a word that is taken, compared with 1 for a word of the question: for a pronoun's
-# referent or a language model's words, for the person's words, and for the assistant's; and the
-# factor for each exchange further back.
+# The weights of words that are taken; words of the question itself have the weight 1. REFERENT is
+# for a pronoun's referent and for a language model's words, OWN for the person's words, and OTHERS
+# for the assistant's. FURTHER is the factor for each exchange further back.
 REFERENT, OWN, OTHERS = 0.8, 0.6, 0.4
 FURTHER = 0.8
 # A question with more words of its own is complete, even if it begins with "and".
@@ -80,8 +83,8 @@ class Turn:
 class Question:
     """A question and its completion.
 
-    `taken` are words from earlier turns, with their weights; `sentence` is a language model's
-    version of the question. `problem` says why a completion that was asked for failed.
+    `taken` has words from earlier turns, with their weights; `sentence` is a language model's
+    version of the question. `problem` says why a requested completion failed.
     """
 
     text: str
@@ -91,14 +94,14 @@ class Question:
 
     @property
     def taken_as(self) -> str | None:
-        """The completed question; None if it is left as it is."""
+        """The completed question; None if the question is left as it is."""
         if self.sentence:
             return self.sentence
         return " ".join([self.text, *self.taken]) if self.taken else None
 
     @property
     def completed_by(self) -> str | None:
-        """The way in which it was completed; None if it is left as it is."""
+        """How the question was completed; None if it is left as it is."""
         if self.sentence:
             return MODEL
         return WORDS if self.taken else None
@@ -119,7 +122,7 @@ class Question:
 
 
 def understand(question: str, turns: Sequence[Turn] = ()) -> Question:
-    """Return the question with the words that it takes from the turns before it, newest last."""
+    """Return the question with the words that it takes from earlier turns (given oldest first)."""
     said = shortened(turns)
     if not _can_lean(question, said):
         return Question(question)
@@ -134,9 +137,9 @@ def understand(question: str, turns: Sequence[Turn] = ()) -> Question:
 
 
 def may_lean(question: str, turns: Sequence[Turn]) -> bool:
-    """Return whether a question may depend on the turns before it.
+    """Return whether a question may depend on earlier turns.
 
-    In a language whose function words are unknown, any question may.
+    In a language whose function words are unknown, any question may do so.
     """
     if not _can_lean(question, shortened(turns)):
         return False
@@ -149,7 +152,7 @@ def _can_lean(question: str, said: Sequence[Turn]) -> bool:
 
 
 def shortened(turns: Sequence[Turn]) -> list[Turn]:
-    """Return the newest non-empty turns, each cut to its end if it is long."""
+    """Return the newest non-empty turns; of a long turn, only the end is kept."""
     said = [one for one in turns if one.content.strip()]
     return [
         Turn(one.role, with_few_marks(one.content)[-MAX_CHARACTERS:]) for one in said[-MAX_TURNS:]
@@ -189,7 +192,7 @@ def _leanings(asked: Utterance) -> set[Leaning]:
 def _is_about_oneself(asked: Utterance, own: Sequence[int]) -> bool:
     """Return whether "I" and one more word make a question complete, as in "Where do I live?".
 
-    They do not in "What did I pay?" and "Which seat did I have?".
+    This is not so in "What did I pay?" and "Which seat did I have?".
     """
     return (
         any(word in asked.language.first_person for word in asked.folded)
@@ -213,7 +216,7 @@ def _opening(asked: Utterance) -> int | None:
 
 
 def _pronoun(asked: Utterance, place: int) -> Leaning | None:
-    """Return what kind of thing outside the question a pronoun in it refers to."""
+    """Return what kind of thing a word refers to outside the question; None if it does not."""
     language, word = asked.language, asked.at(place)
     if word in language.persons:
         named = [*(one for one, _ in asked.persons), *(n.start for n in asked.names if not n.is_at)]
@@ -240,7 +243,7 @@ def _foreign_pronoun(asked: Utterance, place: int) -> Leaning | None:
         return Leaning.TIME
     is_article = word in language.determiners and asked.has_content(place + 1)
     before = place - 1 >= 0 and any(asked.has_content(one) for one in range(place))
-    # In "en mai" and "lo que" the first word refers to nothing.
+    # In "en mai" and "lo que", the first word refers to nothing.
     is_small = word in language.at or asked.at(place + 1) in ("que", "gibt", "geht")
     if word in language.things and not is_article and not is_small and not before:
         return Leaning.THING
@@ -252,7 +255,7 @@ def _has_plural_before(asked: Utterance, place: int) -> bool:
 
 
 def _is_existential(asked: Utterance, place: int) -> bool:
-    """Distinguish "is there a pool" from "who was there"."""
+    """Return whether "there" is existential, as in "is there a pool", and means no place."""
     before, after = asked.at(place - 1), asked.at(place + 1)
     return after in BE or (before in BE and after not in BREAKS and after != "with")
 
@@ -270,7 +273,8 @@ def _thing(asked: Utterance, place: int) -> Leaning | None:
         if after in SUBJECTS or any(one.start == place + 1 for one in asked.names):
             return None
         if asked.has_content(place - 1):
-            # "the hotel that opened", "said that I", but "did I like that hotel", "did I say that"
+            # In "the hotel that opened" and "said that I", it refers to nothing outside; in "did I
+            # like that hotel" and "did I say that", it does.
             is_verb = asked.at(place - 2) in SUBJECTS
             if after not in BREAKS and not (is_verb and asked.has_content(place + 1)):
                 return None
@@ -294,7 +298,7 @@ def _thing(asked: Utterance, place: int) -> Leaning | None:
 
 
 def _has_thing_before(asked: Utterance, place: int) -> bool:
-    """Return whether an earlier clause of the question contains what "it" may refer to."""
+    """Return whether an earlier clause of the question has something that "it" may refer to."""
     known = False
     for one in range(place):
         if asked.at(one) in CLAUSES and known:
@@ -321,7 +325,7 @@ class _Said:
 
     @property
     def is_own(self) -> bool:
-        """Return whether the person whose memory is searched said it."""
+        """Return whether it was said by the person whose memory is searched."""
         return self.turn.role == USER
 
     @cached_property
@@ -342,7 +346,7 @@ class _Taking:
         self._taken: dict[str, float] = {}
 
     def words(self) -> Mapping[str, float]:
-        """Return the words taken, each with its weight, highest first."""
+        """Return the words taken, each with its weight, highest weight first."""
         found = []
         if Leaning.PERSON in self._leanings:
             found.append(self._refer(self._persons(), others=OWN))
@@ -373,7 +377,8 @@ class _Taking:
     def _persons(self) -> Sequence[str]:
         """Return the last person named, and others named with or before them.
 
-        The others are named in the same turn, or in the turn before one like "That is your sister."
+        The others are named in the same turn or, if that turn is like "That is your sister.", in
+        the turn before it.
         """
         for number, one in enumerate(self._turns):
             said = one.words
@@ -387,9 +392,10 @@ class _Taking:
         return next(([one.words.names[-1].written] for one in self._turns if one.words.names), [])
 
     def _place(self) -> Sequence[str]:
-        """Return the last place named: a town rather than a restaurant, which has an article.
+        """Return the last place named.
 
-        A name after "in" is preferred to one after "to".
+        A town is preferred to a restaurant, whose name has an article, and a name after "in" to a
+        name after "to".
         """
         kinds: list[Callable[[Name], bool]] = [
             lambda one: one.is_at and not one.has_determiner,
@@ -406,10 +412,10 @@ class _Taking:
         return next((one.words.dates for one in self._turns if one.words.dates), [])
 
     def _take_topic(self) -> None:
-        """Take the topic of the newest turns, exchange by exchange, until that is enough."""
+        """Take words on the topic of the newest exchange, then of earlier ones, until enough."""
         factor, taken = 1.0, 0
         goes_on = Leaning.GOES_ON in self._leanings and Leaning.THING not in self._leanings
-        # The answer to the previous question is not what is asked now.
+        # The new question does not ask for the previous answer.
         own_alone = goes_on and any(one.is_own for one in self._turns)
         for exchange in _exchanges(self._turns):
             for said in exchange:
@@ -421,10 +427,10 @@ class _Taking:
             factor *= FURTHER
 
     def _topic(self, said: Utterance) -> list[str]:
-        """Return the first words of a turn's topic, in order.
+        """Return the most important words on a turn's topic, in the order of the text.
 
-        Names come before numbers and dates, and these before other words, the longest first, since
-        longer words are rarer.
+        Names are preferred to numbers and dates, and these to other words. Of these, longer words
+        are preferred, since they are rarer.
         """
         left_out = self._replaced(said)
         in_names = {place for one in said.names for place in range(one.start, one.end)}
@@ -444,7 +450,7 @@ class _Taking:
         return [word for _, word in sorted(first)]
 
     def _replaced(self, said: Utterance) -> set[int]:
-        """Return where those names in a turn begin that the question replaces."""
+        """Return the start positions of the names in a turn that the question replaces."""
         own = self._asked.names
         if Leaning.GOES_ON not in self._leanings:
             return set()
@@ -455,10 +461,7 @@ class _Taking:
 
 
 def _exchanges(newest_first: Sequence[_Said]) -> Iterator[list[_Said]]:
-    """Yield the exchanges of what the person said and the answers, newest first.
-
-    In each exchange, what the person said comes first.
-    """
+    """Yield the exchanges, newest first; in each, the person's turn comes before the answers."""
     exchange: list[_Said] = []
     for one in newest_first:
         exchange.insert(0, one)

@@ -1,8 +1,8 @@
 """The stored index as each search reads it.
 
-Entries that no segment covers are indexed in memory at every search, so an index may be behind,
-incomplete or gone without affecting results: only speed suffers, up to a bound, and in a long tail
-only the newest part has vectors. Workers maintain the segments
+Entries that no segment covers are indexed in memory at every search, so an index may be out of
+date, incomplete or gone without affecting the results. Searches are merely slower, up to a limit,
+and only the newest part of a long tail has vectors. Workers maintain the segments
 (`memory.recall.search.index_maintenance`).
 """
 
@@ -32,16 +32,16 @@ logger = structlog.get_logger(__name__)
 
 # How many of the newest characters of the unindexed tail a search embeds.
 LIVE_CHARACTERS = 60_000
-# A search indexes the unindexed tail itself, at half a second per million characters. A tail larger
-# than the first limit is indexed by at most two searches at a time, one per workspace; one larger
-# than the second limit must wait for a worker.
+# A search indexes the unindexed tail itself, at half a second per million characters. Tails of more
+# than QUICK_CHARACTERS are indexed by at most two searches at a time, one per workspace; tails of
+# more than MAX_LIVE_CHARACTERS must wait for a worker.
 QUICK_CHARACTERS = 200_000
 MAX_LIVE_CHARACTERS = 20_000_000
 _places = Places(2, factor=1)
 LIVE_RETRY_SECONDS, INDEX_RETRY_SECONDS = 1.0, 10.0
-# The maximum bytes of vectors that a process caches, for the most recently searched users.
+# The maximum size in bytes of the vectors that a process caches for recently searched users.
 CACHED_BYTES = 64 * 1024 * 1024
-# Vectors are the last block, and by far the largest: cached ones are not read again.
+# A segment's vectors are its last block, and by far the largest; cached ones are not read again.
 _READ = """
 SELECT s.id, s.first_seq, s.last_seq, b.number > s.blocks, b.data
 FROM memory_searchsegment s JOIN memory_searchblock b ON b.segment_id = s.id
@@ -65,16 +65,16 @@ def read(
 ) -> list[Segment]:
     """Return segments that cover the whole log, in its order, with the postings of these terms.
 
-    With a model, or `with_vectors` if it has just failed, the segments include their vectors, as
-    far as there are any, even an earlier model's. Entries that the user's index does not cover are
-    read from the log and embedded with the model; `live` caches them for the next call. Raises
-    `usage.Exceeded` if there are too many of these entries, or too many searches are reading such
-    entries.
+    If a model is given, or `with_vectors` is set because the model has just failed, the segments
+    include any vectors that they have, even those of an earlier model. Entries that the user's
+    index does not cover are read from the log and embedded with the model; `live` caches them for
+    the next call. Raises `usage.Exceeded` if there are too many of these entries, or if too many
+    searches are reading such entries.
     """
     live = {} if live is None else live
     with_vectors = with_vectors or embedder is not None
     cached = _cache.of(user.pk) if with_vectors else {}
-    # One statement, one snapshot: a merge that commits meanwhile is seen completely or not at all.
+    # One statement sees one snapshot, so a concurrent merge is seen completely or not at all.
     with connection.cursor() as cursor:
         parameters: list[Any] = [user.pk, VERSION, list(terms), with_vectors, list(cached)]
         cursor.execute(_READ, parameters)
@@ -113,7 +113,7 @@ def read(
 
 
 def _is_behind(tail: Segment) -> bool:
-    """Return whether the tail is too long or lacks vectors: an older server has indexed the log."""
+    """Return whether the tail is too long or lacks vectors, because of an older server."""
     has_all = tail.vectors is None or bool(np.isfinite(tail.vectors.factors).all())
     return not has_all or len(np.unique(tail.seqs)) > TAIL
 
@@ -131,7 +131,7 @@ def _vectors(
 class _Cache:
     """The vectors of the most recently read segments, which never change.
 
-    A deleted segment is not requested again, and is dropped at the next search of its user.
+    A deleted segment is not requested again, and is dropped when its user's log is next searched.
     """
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class _Cache:
         self._bytes = 0
 
     def of(self, user_pk: int) -> Mapping[int, Vectors | None]:
-        """Return the cached vectors of a user by segment."""
+        """Return the cached vectors of a user, keyed by segment."""
         with self._lock:
             return self._users.get(user_pk, {})
 
@@ -200,7 +200,7 @@ def _too_much(user: MemoryUser, seconds: float) -> Exceeded:
 
 
 def _embedded_live(documents: Sequence[Document], embedder: Embedder) -> Vectors:
-    """Return the vectors of the newest of these documents; the others' closeness is unknown."""
+    """Return vectors for the newest of these documents; the closeness of the others is unknown."""
     room = LIVE_CHARACTERS
     first = len(documents)
     while first and room >= len(documents[first - 1].text):
@@ -215,9 +215,9 @@ def _embedded_live(documents: Sequence[Document], embedder: Embedder) -> Vectors
 
 
 def uncovered_ranges(covered: Sequence[Range], last: int | None) -> list[Range]:
-    """Return the ranges of the log that are not covered, up to `last`.
+    """Return the ranges of the log up to `last` that are not covered.
 
-    Without `last`, the final range has no end.
+    If `last` is None, the final range has no end.
     """
     missing = []
     expected = 1

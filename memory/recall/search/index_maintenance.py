@@ -1,10 +1,10 @@
 """Maintenance of the stored index by workers.
 
 Segments keep the vectors of an earlier model until a worker has embedded them again, at the request
-of the first search that encounters them; the new vectors of a large segment are stored step by
-step, behind the old ones, which are still in use. Segments of one model are merged so that each has
-at least twice as many postings as the next: so few segments are read, and an entry is merged only a
-few times.
+of the first search that encounters them. The new vectors of a large segment are stored step by
+step, behind the old ones, which are still in use. Segments of the same model are merged so that
+each has at least twice as many postings as the next. As a result, only a few segments are read, and
+an entry is merged only a few times.
 """
 
 import datetime
@@ -38,12 +38,12 @@ logger = structlog.get_logger(__name__)
 BUILD_ENTRIES = 2048
 BUILD_CHARACTERS = 4_000_000
 MERGE_POSTINGS = 4_000_000
-# Passages or characters of a stored segment that are embedded between two commits; a new segment
-# with no more than these is embedded before it is stored. So vectors that a provider was paid for
-# survive a later failure.
+# The maximum number of a stored segment's passages, and of characters, that are embedded between
+# two commits, so that vectors for which a provider was paid survive a later failure. A new segment
+# within these limits is embedded before it is stored.
 STEP_PASSAGES = 512
 STEP_CHARACTERS = 50_000
-# The range of an index's wait if all threads that embed indexes are busy.
+# The minimum and maximum time that an index waits if all threads that embed indexes are busy.
 BUSY_SECONDS = (10.0, 30.0)
 _MODELS = """
 SELECT s.id, substring(b.data FOR %s), EXISTS (
@@ -57,8 +57,8 @@ WHERE s.user_id = %s AND s.version = %s
 def keep_up(user_pk: int) -> None:
     """Index the due part of a user's log, and merge segments, unless another worker is doing so.
 
-    Each step commits by itself, and only under a lease that is still held: what a killed worker has
-    done is kept, and repeating a step does no harm.
+    Each step commits separately, and only while the lease is held. The finished steps of a killed
+    worker are kept, and repeating a step does no harm.
     """
     index = leases.claim(waiting().filter(user_id=user_pk))
     if index is None:
@@ -81,10 +81,10 @@ def keep_up(user_pk: int) -> None:
 
 @dataclass(frozen=True)
 class _Plan:
-    """The next segment to make: from the entries of a range, or from these segments.
+    """The next segment to make: from the entries in the range `covers`, or from segments to merge.
 
-    For a single segment, the model's next vectors are computed, and the segment is stored again
-    once all are there.
+    If `merged` is a single segment, its next vectors are computed, and the segment is stored again
+    once it has all of them.
     """
 
     covers: Range
@@ -92,11 +92,11 @@ class _Plan:
 
 
 def _step(index: SearchIndex) -> bool:
-    """Make one segment; return False if there was nothing to do and the index was given back."""
+    """Make one segment; return False if there was nothing to do and the index was released."""
     plan = _plan(index)
     if plan is None:
         with transaction.atomic():
-            leases.check(index)  # a concurrent append now waits, or is seen
+            leases.check(index)  # a concurrent append now either waits or is visible
             if _plan(index) is None:
                 leases.write(
                     index,
@@ -120,14 +120,14 @@ def _step(index: SearchIndex) -> bool:
         logger.error("search_segments_unreadable", user=index.user_id, error=str(error))
         with transaction.atomic():
             leases.check(index)
-            _remove([one.pk for one in plan.merged])  # they are rebuilt
+            _remove([one.pk for one in plan.merged])  # they will be rebuilt
     else:
         _write(index, plan.covers, merged)
     return True
 
 
 def _plan(index: SearchIndex) -> _Plan | None:
-    """Decide what to make next: a missing segment, then a merge, then missing vectors.
+    """Decide what to make next: first missing segments, then merges, then missing vectors.
 
     Segments with vectors of different models are not merged, since the vectors would be lost.
     """
@@ -196,7 +196,7 @@ def _follow(rows: Sequence[SearchSegment], place: int) -> bool:
 
 
 def _is_long(index: SearchIndex, tail: Range) -> bool:
-    """Return whether the newest entries are worth a segment."""
+    """Return whether the newest entries are enough for a segment."""
     if tail[1] - tail[0] + 1 >= TAIL:
         return True
     entries = LogEntry.objects.filter(user_id=index.user_id, seq__range=tail)
@@ -205,10 +205,10 @@ def _is_long(index: SearchIndex, tail: Range) -> bool:
 
 
 def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
-    """Return a segment of the first entries of the range, and the range that it covers.
+    """Return a segment of the first entries in the missing range, and the range that it covers.
 
-    If it is large, or the model fails, it has no vectors: they are computed in steps of their own.
-    Raises LeaseLost.
+    If the segment is large, or the model fails, it has no vectors yet: they are computed later, in
+    separate steps. May raise LeaseLost.
     """
     user = _user(index)
     zone = zoneinfo.ZoneInfo(user.time_zone)
@@ -236,9 +236,9 @@ def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
 
 
 def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
-    """Embed the next passages of a stored segment; after the last, store it with its vectors.
+    """Embed a stored segment's next passages; after the last one, store it with its vectors.
 
-    Raises EmbeddingFailed, LeaseLost, and ValueError if the log has different passages.
+    May raise EmbeddingFailed, LeaseLost, and ValueError if the log has different passages.
     """
     made_by = embedder(_user(index), lease=index)
     if made_by is None:
@@ -267,9 +267,9 @@ def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
 
 
 def _made_so_far(index: SearchIndex, row: SearchSegment, model: str) -> list[Vectors]:
-    """Return the vectors of a segment's first passages that are stored behind it.
+    """Return the new vectors of a segment's first passages, which are stored behind its old ones.
 
-    Vectors of another model, or that cannot be read, are removed.
+    Vectors that come from another model or cannot be read are removed.
     """
     found = SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1).order_by("number")
     try:
@@ -289,7 +289,7 @@ def _forget_made(index: SearchIndex, row: SearchSegment) -> None:
 
 
 def _step_size(documents: Segment, first: int) -> int:
-    """Return how many passages, from `first` on, are embedded in one step."""
+    """Return how many passages, starting at `first`, to embed in the next step."""
     here = slice(first, first + STEP_PASSAGES)
     lengths = documents.ends[here].astype(np.int64) - documents.begins[here]
     fitting = int(np.searchsorted(np.cumsum(lengths), STEP_CHARACTERS, side="right"))
@@ -326,7 +326,7 @@ def _stored(row: SearchSegment) -> Segment:
 
 
 def _write(index: SearchIndex, covered: Range, segment: Segment) -> None:
-    """Store a segment in place of all that overlap it; raises LeaseLost."""
+    """Store a segment in place of all segments that overlap it; may raise LeaseLost."""
     blocks = segments.encode(segment)
     first, last = covered
     with transaction.atomic():

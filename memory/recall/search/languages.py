@@ -1,6 +1,6 @@
 """The function words that mark follow-up questions, in four languages.
 
-They are lists, not grammars: a question that they miss is searched for as it is.
+They are lists, not grammars: a follow-up that they do not recognise is searched for as it is.
 """
 
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ class Language:
     """A language's function words, and which of them refer to something else."""
 
     function_words: frozenset[str]
-    """Words that say nothing about a text's topic, including all sets below but the last two."""
+    """Words that say nothing about a text's topic, including all sets below except the last two."""
     questions: frozenset[str]
     """Words that begin a complete question: question words and auxiliaries."""
     first_person: frozenset[str]
     openers: frozenset[str]
-    """Words that continue the previous question: and, but."""
+    """Words that connect a question to the previous one: and, but."""
     phrases: tuple[tuple[str, ...], ...]
-    """Phrases that do the same: what about."""
+    """Phrases that connect a question to the previous one: what about."""
     persons: frozenset[str]
     things: frozenset[str]
     places: frozenset[str]
@@ -36,7 +36,7 @@ class Language:
     towards: frozenset[str]
     """Prepositions before the name of a place or a person."""
     relations: frozenset[str]
-    """Persons without a name: sister, boss."""
+    """Words for persons who are not named: sister, boss."""
     dates: frozenset[str]
     """Months, days of the week, holidays."""
 
@@ -196,7 +196,7 @@ FILLERS = words_of(
     gracias vale bueno claro
     """
 )
-# Verbs that, on their own, ask about the topic of the turns before.
+# Verbs that, on their own, ask about the topic of earlier turns.
 BARE_VERBS = words_of(
     """
     pay paid spend cost buy bought order ordered book booked choose decide recommend eat
@@ -219,7 +219,7 @@ WEATHER = words_of(
     """
 )
 IMPERSONAL = words_of("true possible ok okay hard easy safe important take takes")
-# "This week" is the current one, "that week" one that was mentioned before.
+# "This week" is the current week, "that week" is a week that was mentioned before.
 SPANS = words_of(
     """
     day night morning afternoon evening week weekend month year time summer winter spring
@@ -231,13 +231,13 @@ CLAUSES = words_of(
     , ; and but when if because after before that while so since
     """
 )
-# Words that follow a name at the beginning of a sentence, besides those with verb endings.
+# Words that may follow a name at the start of a sentence, in addition to words with verb endings.
 VERBS = words_of(
     """
     is was has had will can does did and s met came went said told got made took gave bought ate
     saw ran left knew found brought sold won lost sent kept wrote spoke told fell broke drove flew
     """
 )
-# English words for dates that are also other words.
+# English words for dates that have other meanings as well.
 AMBIGUOUS_DATES = words_of("may march spring")
 BEFORE_DATES = words_of("in of last next since until by this early late mid during")

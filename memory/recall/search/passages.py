@@ -10,11 +10,11 @@ from itertools import pairwise
 from memory.recall.search.words import UNSPACED
 
 WORDS = 60
-# The maximum per text. A longer text has longer passages.
+# The maximum number of passages per text. If a text would have more, its passages are longer.
 MAX_PASSAGES = 1000
 
-# In scripts without spaces each character counts as a word; in runs longer than any word, every 64
-# characters count as one.
+# In scripts without spaces, each character counts as a word; in runs longer than any word, every 64
+# characters count as one word.
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]{{1,64}}")
 
 Passage = tuple[int, int]

@@ -1,9 +1,9 @@
 """Ranking of a corpus's passages for a question: one formula, without a database.
 
 Two signals are added: words, and meaning, which is the closeness of a passage's vector to the
-question's. Each is measured by how much it differs between passages: what they have in common
-carries no information. The person's own words count for more than others' answers, and the second
-passage of a text for less than the first of another.
+question's. Each signal is measured by how much it differs between passages, since what they have in
+common carries no information. The person's own words count for more than others' answers, and the
+second passage of a text counts for less than the first passage of another text.
 
 The signal of words is BM25 over the surroundings of each passage: a word counts fully in its own
 passage, and half, a quarter … in the adjacent passages of the same session. The answer to a
@@ -24,37 +24,38 @@ Places = NDArray[np.int64]
 # BM25's two parameters: the saturation of repetition, and the weight of length.
 SATURATION = 1.2
 LENGTH = 0.75
-# The weight of a word at this distance in entries.
+# The weights of a word at a distance of 0, 1, 2 … passages.
 HEARD = (1.0, 0.5, 0.25, 0.125, 0.0625)
 # The bonus for an entry whose speaker is named in the question.
 SPEAKER = 0.5
-# The factor, in rankings by words alone, for what anybody but the person said.
+# In rankings by words alone, the factor for what anybody other than the person said.
 OTHERS = 0.5
-# A passage that is less close than this, and has none of the words, is not found. Low, since one in
-# five answers that share no word with their question is less close than 0.12:
-# benchmarks/paraphrases.py.
+# A passage that is less close than this and has none of the question's words is not found. The
+# value is low because one in five answers that share no word with their question is less close than
+# 0.12 (benchmarks/paraphrases.py).
 FLOOR = 0.05
-# Short messages are about their surroundings, so closeness carries over to adjacent passages,
-# halved with every such number of characters. Full passages of long texts get hardly any from each
-# other.
+# Short messages share the topic of their surroundings, so closeness carries over to adjacent
+# passages; it is halved with every REACH characters. Full passages of long texts gain hardly any
+# closeness from each other.
 REACH = 150
-# The weight of words beside meaning; the bonus for the person's own words; and the deduction for
-# each earlier passage of the same text, up to five. All in standard deviations of closeness, chosen
-# once on two sets of recorded conversations (benchmarks/retrieval.py).
+# WORDS is the weight of words relative to meaning, OWN the bonus for the person's own words, and
+# AGAIN the deduction for each better passage of the same text, up to five. All are in standard
+# deviations of closeness, and were chosen once on two sets of recorded conversations
+# (benchmarks/retrieval.py).
 WORDS = 0.9
 OWN = 3.0
 AGAIN = 1.0
-# The deviation of a few passages means little: it is computed as if there were a hundred more
-# passages with these deviations.
+# The deviation of only a few passages means little, so it is computed as if there were USUAL_NUMBER
+# more passages with the usual deviation.
 USUAL_NUMBER = 100
 USUAL_CLOSENESS, USUAL_WORDS = 0.1, 0.05
-# The number of deviations above the rest that gives a score of 0.5.
+# A passage gets a score of 0.5 if it is this many deviations above the rest.
 HALF = 8.0
 
 
 @dataclass(frozen=True)
 class Postings:
-    """The occurrences of a term: places of entries in the corpus, ascending, and counts."""
+    """The occurrences of a term: the places of passages in the corpus, ascending, and counts."""
 
     places: Places
     counts: Floats
@@ -62,18 +63,18 @@ class Postings:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The data of the entries that are ranked together, in the order of the log."""
+    """The data of the passages that are ranked together, in the order of the log."""
 
     seqs: NDArray[np.int64]
     lengths: Floats
     sessions: NDArray[np.uint32]
     postings: Mapping[int, Postings]
-    """By identity of the term; for speakers' names, that of `segments.SPEAKER_PREFIX` and name."""
+    """Keyed by the identity of the term; speakers' names begin with `segments.SPEAKER_PREFIX`."""
     begins: NDArray[np.uint32]
     ends: NDArray[np.uint32]
     is_users: NDArray[np.bool_]
     closeness: NDArray[np.float32] | None
-    """To the question; None if meaning does not count, and NaN for passages without a vector."""
+    """Closeness to the question; None if meaning is ignored, NaN for passages without a vector."""
     is_conversation: bool = False
     """Whether neighbouring passages are from one conversation."""
 
@@ -108,8 +109,8 @@ def rank(
     """Score passages by the terms searched for, and by whether the speaker has one of the names.
 
     A passage full of all the terms and said by a named speaker would score 1. `weights` has the
-    terms that count for less than 1. The shares of the terms, each as large as the corpus, are kept
-    only to `explain`.
+    weights of terms that count for less than 1. The terms' shares, each with a value for every
+    passage of the corpus, are kept only if `explain` is set.
     """
     number = len(corpus.seqs)
     lengths = _heard_of_all(corpus.lengths, corpus.sessions)
@@ -148,7 +149,7 @@ def prefer_own(corpus: Corpus, ranking: Ranking) -> Ranking:
 def fuse(ranked: Sequence[tuple[Corpus, Ranking]]) -> list[Ranking]:
     """Return the rankings with meaning and speakers added to words.
 
-    A score is no longer a share of the words: 0.5 stands out by `HALF` deviations.
+    A score no longer means a share of the words: 0.5 means `HALF` deviations above the rest.
     """
     close = [_close(corpus) for corpus, _ in ranked]
     by_closeness = deviation_of(close, USUAL_CLOSENESS)
@@ -176,11 +177,11 @@ def _fused(corpus: Corpus, ranking: Ranking, meaning: Floats, words: Floats) -> 
 
 
 def _close(corpus: Corpus) -> Floats:
-    """Return the closeness of passages, in a conversation including their surroundings."""
+    """Return the closeness of passages; in a conversation, their surroundings count as well."""
     assert corpus.closeness is not None
     near = corpus.closeness.astype(np.float64)
-    # A passage without a vector gets the mean, since for some models all texts are close to each
-    # other.
+    # A passage without a vector gets the mean, not 0, since for some models all texts are close to
+    # each other.
     is_unknown = np.isnan(near)
     if is_unknown.any():
         near[is_unknown] = near[~is_unknown].mean() if not is_unknown.all() else 0.0
@@ -199,7 +200,7 @@ def _close(corpus: Corpus) -> Floats:
 
 
 def deviation_of(signals: Sequence[Floats], usual: float) -> float:
-    """Return the standard deviation of a signal; for few passages, mostly the usual one."""
+    """Return the standard deviation of a signal; with few passages, it is close to `usual`."""
     values = np.concatenate(signals)
     squares = float(((values - values.mean()) ** 2).sum()) if len(values) else 0.0
     whole = squares + USUAL_NUMBER * usual**2
@@ -225,19 +226,19 @@ def _rarity(corpus: Corpus, term: int) -> float:
 
 
 def _heard(places: Places, amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
-    """Return, for every place, the weighted sum of the amounts at these places."""
+    """Return, for every place, the sum of the amounts there and around it, weighted by distance."""
     heard = np.zeros(len(sessions))
     heard[places] = amounts
     for distance, weight in enumerate(HEARD[1:], 1):
         for here, there in _apart(places, distance, len(sessions)):
             same = sessions[places[here]] == sessions[there]
-            # Each place occurs once, so += adds to all of them.
+            # Each place occurs only once, so += does not skip any amount.
             heard[there[same]] += weight * amounts[here][same]
     return heard
 
 
 def _heard_of_all(amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
-    """Return the same as `_heard`, for amounts at every place."""
+    """Like `_heard`, but with an amount at every place."""
     heard = amounts.copy()
     for distance, weight in enumerate(HEARD[1:], 1):
         same = weight * (sessions[distance:] == sessions[:-distance])
@@ -247,7 +248,10 @@ def _heard_of_all(amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
 
 
 def _apart(places: Places, distance: int, number: int) -> Iterator[tuple[slice, Places]]:
-    """Yield places, each with the place at this distance: first those after, then those before."""
+    """Yield the places that have a neighbour at this distance, with the neighbours' places.
+
+    Later neighbours come first, then earlier ones.
+    """
     last = int(np.searchsorted(places, number - distance))
     yield slice(0, last), places[:last] + distance
     first = int(np.searchsorted(places, distance))

@@ -1,9 +1,9 @@
 """Additional matches of typed records, besides the words of their entries.
 
-A record is also found by the name of its collection, its class's docstring, and, with less weight,
-the words of the records that it refers to. All of this is read at search time, from the current
-newest version and index; only marks for it are indexed with an entry. So no content of one entry is
-in another's index, where a redaction would have to find it.
+A record is also found by the name of its collection, by its class's docstring and, with less
+weight, by the words of the records that it refers to. All of this is read at search time, from the
+newest version and the current index; an entry's own index has only marks for it. So the content of
+one entry is never indexed with another entry, where a redaction would have to find it.
 """
 
 from collections import defaultdict
@@ -22,8 +22,8 @@ from memory.recall.search.ranking import Corpus, Places, Postings
 from memory.recall.search.segments import Segment, corpus_of
 from memory.recall.search.words import identity, terms
 
-# The weight of a record's words for records that refer to it, and the number of the best records
-# for which this is done.
+# The weight of a record's words for records that refer to it, and the number of records (the best
+# ones) for which this is done.
 REFERRED = 0.5
 MAX_REFERRED = 5
 
@@ -31,15 +31,15 @@ MAX_REFERRED = 5
 def classes_described(
     user: MemoryUser, asked: Sequence[str], outline: Outline | None = None
 ) -> dict[int, set[int]]:
-    """Return class mark → terms found in the class's description, without classes that have none.
+    """Map each class's mark to the search terms in its description; omit classes without any.
 
-    `outline` is the newest version's outline; it is read if not given.
+    `outline` is the newest version's outline; if it is not given, it is read.
     """
     if user.head_id is None or not asked:
         return {}
     if outline is None:
         head = Checkpoint.objects.filter(pk=user.head_id).values_list("outline", flat=True)
-        stored = head.first()  # None if the user was erased meanwhile
+        stored = head.first()  # None if the user has just been erased
         outline = Outline.from_json(stored) if stored else Outline()
     found = {}
     for domain in outline.domains.values():
@@ -63,7 +63,7 @@ def with_context(
     described: Mapping[int, set[int]],
     live: dict[index.Range, Segment],
 ) -> Corpus:
-    """Return the corpus with the terms of its class and of its referents added to each record.
+    """Return the corpus with the terms of each record's class and referents added to the record.
 
     `live` is the cache of `index.read`.
     """
@@ -88,7 +88,7 @@ def _referring(
     asked: Sequence[int],
     live: dict[index.Range, Segment],
 ) -> Iterator[tuple[int, Places]]:
-    """Yield terms of records, with the places of other records that refer to those."""
+    """Yield each term of a record with the places of the records that refer to that record."""
     said = {term: corpus.postings[term] for term in asked if term in corpus.postings}
     weights = np.zeros(len(corpus.seqs))
     for found in said.values():
@@ -107,7 +107,7 @@ def _referring(
     for seq, mark in marks.items():
         if (having := others.postings.get(mark)) is None:
             continue
-        # A later read may have other entries.
+        # This second read may have returned other entries.
         places = np.flatnonzero(np.isin(corpus.seqs, others.seqs[having.places]))
         for term, own in said.items():
             if (corpus.seqs[own.places] == seq).any():

@@ -1,4 +1,4 @@
-"""Results of a search: hits, explanations, and how far meaning was compared."""
+"""Results of a search: hits, explanations, and to what extent meaning was compared."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from memory.recall.search.followups import Question
 
 @dataclass(frozen=True)
 class Term:
-    """The contribution of a word of the question to a hit.
+    """The contribution of one of the question's words to a hit.
 
-    `heard` is how often it occurs in the entry and, with less weight, around it; `score` is its
-    part of the score.
+    `heard` is how often the word occurs in the entry and, with less weight, around it; `score` is
+    its part of the hit's score.
     """
 
     term: str
@@ -62,7 +62,7 @@ class Hit:
 class Meaning:
     """The model that compared meanings, the number of passages compared, and the problem, if any.
 
-    While there are segments with an earlier model's vectors, both models are named.
+    As long as some segments have an earlier model's vectors, both models are named.
     """
 
     model: str | None
@@ -74,8 +74,8 @@ class Meaning:
 class Found:
     """The result of a search.
 
-    It has the hits, best first; the terms searched for; the number of entries ranked; how far
-    meaning was compared; and the question, as it was completed.
+    It has the hits, best first; the terms searched for; the number of entries ranked per corpus; to
+    what extent meaning was compared; and the completed question.
     """
 
     hits: Sequence[Hit]

@@ -1,9 +1,9 @@
 """Segments: the format of an index. Immutable, mergeable, and readable in part.
 
-A segment covers consecutive entries of one log, passage by passage: each passage is a document. The
-documents' own data is one block; the postings are spread over other blocks by the number of their
-term, so that a question reads only the few blocks with its terms; the last block has the documents'
-vectors. This module does not use a database.
+A segment covers consecutive entries of one log, passage by passage; each passage is a document. The
+first block has the documents' own data. The postings are spread over further blocks by the number
+of their term, so that a question reads only the few blocks that have its terms. The last block has
+the documents' vectors. This module does not use a database.
 """
 
 import struct
@@ -19,7 +19,7 @@ from memory.recall.search import vectors
 from memory.recall.search.ranking import Corpus, Postings
 from memory.recall.search.vectors import Vectors
 
-# The version of the stored format. Blocks of another version are not read but rebuilt.
+# The version of the stored format. Blocks of other versions are rebuilt instead of read.
 VERSION = 4
 # The approximate number of postings in a block.
 BLOCK = 1024
@@ -33,7 +33,7 @@ _DOCUMENT_FIELDS = ("<i8", "<u1", "<u4", "<u4", "<u4", "<u4", "<u1")
 
 @dataclass(frozen=True)
 class Document:
-    """An indexed passage of an entry, with its terms by their identities."""
+    """An indexed passage of an entry; terms and marks are given by their identities."""
 
     seq: int
     corpus: int
@@ -46,7 +46,7 @@ class Document:
     end: int = 0
     """The position of the passage in the entry's text."""
     is_users: bool = False
-    """Whether the remembered person said it, or somebody without a known role."""
+    """Whether it was said by the user, or by somebody without a known role."""
     text: str = field(default="", compare=False)
     """The text from which its vector is made; not stored."""
 
@@ -55,9 +55,9 @@ class Document:
 class Segment:
     """An index of some entries, or the part of it that was read: documents, and terms' postings.
 
-    `starts` has one number more than `terms`: the postings of the n-th term begin at the n-th start
-    and end before the next one. Places count the documents of this segment from 0. Without a model,
-    or before it has answered, there are no vectors.
+    `starts` has one more number than `terms`: the postings of the n-th term begin at the n-th start
+    and end before the next start. Places number the documents of this segment from 0. Without a
+    model, or before the model has answered, there are no vectors.
     """
 
     seqs: NDArray[np.int64]
@@ -101,7 +101,7 @@ def build(documents: Sequence[Document]) -> Segment:
 
 
 def merge(segments: Sequence[Segment]) -> Segment:
-    """Return one segment made of several consecutive ones."""
+    """Merge consecutive segments into one."""
     offsets = np.cumsum([0, *(len(one.seqs) for one in segments)])
     merged = _sorted(
         tuple(np.concatenate(field) for field in zip(*map(_documents, segments), strict=True)),
@@ -151,7 +151,7 @@ def corpus_of(
     wanted: Iterable[int],
     closeness: Sequence[vectors.Floats] | None = None,
 ) -> Corpus:
-    """Return the documents of one corpus in all segments, in order, with the wanted postings.
+    """Return one corpus's documents in all segments, in order, with postings of the wanted terms.
 
     `closeness` has the closeness of each segment's documents to the question.
     """
@@ -192,9 +192,9 @@ def corpus_of(
 
 
 def encode(segment: Segment) -> list[bytes]:
-    """Return the blocks of a segment: its documents, its postings, and last its vectors.
+    """Return the blocks of a segment: its documents, then its postings, and finally its vectors.
 
-    A term is in the block `1 + term % (number of blocks of postings)`.
+    The postings of a term are in the block `1 + term % (number of blocks with postings)`.
     """
     number = max(1, -(-len(segment.places) // BLOCK))
     block_of = segment.terms % number
@@ -221,9 +221,9 @@ def encode(segment: Segment) -> list[bytes]:
 
 
 def decode(documents_block: bytes, blocks: Sequence[bytes]) -> Segment:
-    """Return the documents, and some of the postings, in these blocks of one segment.
+    """Return the part of a segment that is in these blocks: the documents and some postings.
 
-    Raises ValueError if they cannot be read.
+    Raises ValueError if the blocks cannot be read.
     """
     number, _, data = _unpack(documents_block)
     documents = _arrays(data, [(kind, number) for kind in _DOCUMENT_FIELDS])
@@ -269,7 +269,7 @@ def _document_arrays(segment: Segment) -> list[NDArray[Any]]:
 
 
 def _ranges(starts: NDArray[np.int64], amounts: NDArray[Any]) -> NDArray[np.int64]:
-    """Return `amounts` consecutive numbers from each start on, one range after the other."""
+    """Return, one after the other, the ranges that begin at `starts` and have `amounts` numbers."""
     amounts = amounts.astype(np.int64)
     before = np.cumsum(amounts) - amounts
     firsts = np.repeat(starts.astype(np.int64) - before, amounts)

@@ -1,4 +1,4 @@
-"""Utterances, parsed without grammar: words, and the names, persons and dates among them."""
+"""Utterances, parsed without a grammar into words, with the names, persons and dates among them."""
 
 import re
 import unicodedata
@@ -47,12 +47,12 @@ class Name:
 
     @property
     def may_be_place(self) -> bool:
-        """Return whether a preposition before it may introduce a place."""
+        """Return whether it follows a preposition that may introduce a place."""
         return self.is_at or self.is_towards
 
     @property
     def may_be_person(self) -> bool:
-        """Return whether nothing marks it as a place or a thing."""
+        """Return whether nothing indicates that it is a place or a thing."""
         return not self.is_at and not self.has_determiner and not self.is_alone
 
 
@@ -69,13 +69,13 @@ class Utterance:
         """Parse a text."""
         written = _TOKEN.findall(unicodedata.normalize("NFC", with_few_marks(text)))
         folded = [word.casefold() for word in written]
-        # If several match equally, English comes first.
+        # If several languages match equally well, the first one (English) wins.
         language = max(LANGUAGES, key=lambda one: sum(w in one.function_words for w in folded))
         return cls(written, folded, language)
 
     @property
     def is_of_known_language(self) -> bool:
-        """Return whether it has a function word of its language."""
+        """Return whether the text has at least one function word of its language."""
         return any(word in self.language.function_words for word in self.folded)
 
     def at(self, place: int) -> str:
@@ -169,7 +169,7 @@ class Utterance:
 
     @cached_property
     def persons(self) -> Sequence[tuple[int, str]]:
-        """The persons in the text, named or called sister or boss, with their places."""
+        """The persons in the text with their places: names, and words like "sister" or "boss"."""
         called = [
             (place, self.written[place])
             for place, word in enumerate(self.folded)

@@ -1,8 +1,8 @@
 """Vectors of passages: their stored format, and their closeness to a question's vector.
 
-Each is stored as 8-bit integers and one factor: 256 numbers take 260 bytes, and the order of
-closeness stays the same. All vectors of a user are compared, which takes some 10 milliseconds for
-100,000; docs/search.md describes the limit, and the next step beyond it.
+Each vector is stored as 8-bit integers and one factor: 256 numbers take 260 bytes, and the order of
+closeness stays the same. All of a user's vectors are compared, which takes about 10 milliseconds
+for 100,000 vectors; docs/search.md describes the limit, and the next step beyond it.
 """
 
 import struct
@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 
-# The length of the model's name in bytes of UTF-8, the number of vectors, and their dimensions.
+# The format's version, the length of the model's name in bytes of UTF-8, the number of vectors, and
+# their dimensions.
 _HEADER = struct.Struct("<BHII")
 _VERSION = 1
 MAX_NAME = 200
-# The number of vectors converted at a time: they fit into a processor's cache.
+# The number of vectors converted at a time, chosen so that they fit into a processor's cache.
 _ROWS = 2048
 
 
@@ -37,7 +38,7 @@ class Vectors:
 
     @property
     def bytes(self) -> int:
-        """The memory that they take, in bytes."""
+        """The memory that the vectors take, in bytes."""
         return self.values.nbytes + self.factors.nbytes
 
     def closeness(self, question: Floats) -> Floats:
@@ -51,7 +52,7 @@ class Vectors:
 
 
 def quantised(model: str, vectors: Floats) -> Vectors:
-    """Return vectors of length 1, or 0, in the stored format."""
+    """Convert vectors of length 1 (or 0) to the stored format."""
     largest = np.abs(vectors).max(axis=1, initial=0.0)
     factors = np.where(largest > 0, largest / 127, 1.0).astype(np.float32)
     values = np.rint(vectors / factors[:, None]).astype(np.int8)
@@ -59,9 +60,9 @@ def quantised(model: str, vectors: Floats) -> Vectors:
 
 
 def joined(parts: Sequence[Vectors | None]) -> Vectors | None:
-    """Return the vectors of several segments as one; None if they are of different models."""
+    """Combine the vectors of several segments; None if any are missing, or the models differ."""
     found = [part for part in parts if part is not None]
-    # Vectors of nothing but blank texts have no dimensions.
+    # If all texts of a segment are blank, their vectors have no dimensions.
     filled = [part for part in found if len(part.values) and part.dimensions] or found[:1]
     kinds = {(part.model, part.dimensions) for part in filled}
     if not found or len(found) < len(parts) or len(kinds) > 1:
@@ -88,15 +89,15 @@ def encode(vectors: Vectors | None) -> bytes:
 
 
 def kind_of(block: bytes) -> tuple[str, int]:
-    """Return the model that made the vectors of a block, "" for none, and their dimensions.
+    """Return which model made a block's vectors ("" if it has none), and their dimensions.
 
-    The beginning of the block suffices. Raises ValueError if it cannot be read.
+    The beginning of the block is enough. Raises ValueError if it cannot be read.
     """
     name, _, dimensions, _ = _read_header(block)
     return name, dimensions
 
 
-# The part of a block that contains the name of the model.
+# The number of bytes at the beginning of a block that include the name of the model.
 BEGINNING = _HEADER.size + MAX_NAME
 
 

@@ -1,4 +1,4 @@
-"""Terms of texts: the units that an index holds and a search looks for.
+"""Terms in texts: the units that are indexed and searched for.
 
 A term is a word without case, accents and English endings. Words of other languages are matched as
 they are written; scripts without spaces between words are cut into pairs of characters.
@@ -17,7 +17,7 @@ import Stemmer
 
 from memory.texts import with_few_marks
 
-# English words that belong to no topic; the last line has the remainders of contractions.
+# English words that belong to no topic; the last line has the endings of contractions.
 _STOP_TEXT = """
     a about above after again against all am an and any are as at be because been before being
     below between both but by can could did do does doing down during each few for from further had
@@ -38,7 +38,7 @@ UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"
     "\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 )
-# The library does not count the marks of Indian scripts as letters, but they are parts of words.
+# Python does not count combining marks of Indian scripts as letters, but they are parts of words.
 LETTER = rf"(?:[^\W_{UNSPACED}]|[\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(
     rf"(?P<day>(?<!\d)\d{{4}}-\d{{2}}-\d{{2}}(?!\d))|(?P<unspaced>[{UNSPACED}]+)|(?P<word>{LETTER}+)"
@@ -46,7 +46,7 @@ _WORD = re.compile(
 _UNSPACED_RUNS = re.compile(f"[{UNSPACED}]+")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")
 _ACCENTS = re.compile("[\u0300-\u036f]")
-# No real word is longer; longer ones are matched by their beginning.
+# No real word is longer. Of a longer string, only the beginning is matched.
 _LONGEST = 64
 
 _local = threading.local()  # a stemmer serves one thread
@@ -58,7 +58,7 @@ def terms(text: str) -> list[str]:
 
 
 def terms_of_day(day: datetime.date) -> list[str]:
-    """Return the terms by which a text may name a day: year, month and day of the month."""
+    """Return the terms with which a text may name a day: year, month and day of the month."""
     return [str(day.year), _term(MONTHS[day.month - 1]), str(day.day)]
 
 
@@ -70,7 +70,7 @@ def identity(term: str) -> int:
 
 
 def number_of_words(text: str) -> int:
-    """Return how many words a text has; in scripts without spaces, each character is one."""
+    """Return how many words a text has; in scripts without spaces, each character counts as one."""
     return len(text.split()) + sum(len(run) for run in _UNSPACED_RUNS.findall(text))
 
 
@@ -119,7 +119,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _named(day: str) -> list[str]:
-    """Return the terms of a day written as 2026-03-01; of an invalid day, its numbers."""
+    """Return the terms of a day written as 2026-03-01; if it is invalid, its numbers."""
     try:
         date = datetime.date.fromisoformat(day)
     except ValueError:

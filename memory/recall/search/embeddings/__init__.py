@@ -1,7 +1,7 @@
-"""Embedding models: they map texts to vectors, which are close if the texts mean nearly the same.
+"""Embedding models, which map texts of similar meaning to vectors that are close to each other.
 
-`embedder` returns the configured model. A model may fail at any time: then a search uses words
-only, and says so.
+`embedder` returns the configured model. If a model fails, which may happen at any time, a search
+uses words only, and says so.
 """
 
 import functools
@@ -27,12 +27,12 @@ WORDLLAMA = "wordllama"
 def embedder(
     user: "MemoryUser", *, hurried: bool = False, lease: "LeasedWork | None" = None
 ) -> Embedder | None:
-    """Return the configured model, None if there is none; raises EmbeddingFailed.
+    """Return the configured model, None if there is none; may raise EmbeddingFailed.
 
     A local model is loaded at its first use, once per process. A provider's model is used on behalf
-    of the user, whose workspace pays; `hurried` is for requests that somebody waits for, and
-    `lease` is the work that the texts belong to: once this work is taken away, no text is sent,
-    since the texts may have been redacted.
+    of the user, whose workspace pays. `hurried` is for requests that somebody is waiting for.
+    `lease` is the work that the texts belong to: once its lease is lost, no text is sent, since the
+    texts may have been redacted.
     """
     from memory.recall.search.embeddings import remote
 
@@ -42,10 +42,10 @@ def embedder(
 
 
 def find_earlier(name: str, user: "MemoryUser") -> Embedder | None:
-    """Return the model whose vectors have this name, if it can be used besides the configured one.
+    """Return the model that made the vectors with this name, if it may still be used; else None.
 
-    It must be named by UAC_EMBEDDINGS_PREVIOUS, be the configured model with other dimensions, or
-    be part of the installation. Raises EmbeddingFailed.
+    It must be the model that UAC_EMBEDDINGS_PREVIOUS names, the configured model with different
+    dimensions, or a part of the installation. May raise EmbeddingFailed.
 
     No other model is used: a question must not go to a provider that nobody has configured.
     """
@@ -112,7 +112,7 @@ def validate(named: str) -> str | None:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Return what is wrong with each invalid setting, by the setting's name."""
+    """Map each invalid setting's name to what is wrong with it."""
     from memory.recall.search.embeddings import remote
 
     found = remote.validate_server_settings()

@@ -14,7 +14,7 @@ class EmbeddingFailed(Exception):
 
 
 class EmbedderBusy(EmbeddingFailed):
-    """The maximum number of this process's threads wait for the model; this is not a failure."""
+    """This process has the maximum number of threads waiting for the model; it has not failed."""
 
 
 class Embedder(Protocol):
@@ -22,10 +22,10 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that distinguishes its vectors from other models' vectors."""
+        """The name that distinguishes this model's vectors from those of other models."""
 
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
         """Return a vector of length 1 for each text, or of length 0 for a text without tokens.
 
-        Raises EmbeddingFailed, or LeaseLost if the texts belong to work that was taken away.
+        Raises EmbeddingFailed, or LeaseLost if the lease of the work that needs the texts is lost.
         """

@@ -1,4 +1,4 @@
-"""A provider's API: `POST {base URL}/embeddings`, OpenAI's protocol, with its failures."""
+"""A provider's API, `POST {base URL}/embeddings` in OpenAI's protocol, and its failures."""
 
 import email.utils
 import http.client
@@ -16,9 +16,9 @@ from memory.llm.language_models import Connection, Usage
 from memory.models.llm import LlmOutcome
 from memory.recall.search.embeddings.interface import Floats
 
-# At least as many numbers as any model returns for a text.
+# No model returns more numbers than this for a text.
 MAX_DIMENSIONS = 16_384
-# The limit on a response's size: a fixed part, and a part per text, for its numbers in decimal.
+# The limit on a response's size: a fixed part, plus a part per text, for its decimal numbers.
 ANSWER_BYTES, ANSWER_BYTES_OF_TEXT = 1024 * 1024, 24 * MAX_DIMENSIONS
 _SUMMARIES = {
     LlmOutcome.TIMEOUT: "did not answer in time",
@@ -57,7 +57,7 @@ def _summary(outcome: LlmOutcome, name: str, detail: str = "") -> str:
 
 
 class CallFailed(Exception):
-    """A call that returned no vectors. The message is ours, as a provider's might quote texts."""
+    """A call returned no vectors. The message is our own: a provider's might quote the texts."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class CallFailed(Exception):
     def may_be_of_texts(self) -> bool:
         """Return whether other texts may succeed.
 
-        On some texts, servers fail instead of refusing them.
+        Some servers fail on certain texts instead of refusing them.
         """
         has_failed = self.status == 500 and self.retry_after is None
         return self.outcome in _OF_TEXTS or has_failed
@@ -122,7 +122,7 @@ def request_embeddings(
     except (ValueError, RecursionError):
         payload = None
     if not isinstance(payload, dict):
-        # A proxy that answers in the provider's place may be gone in a moment.
+        # The response may come from a proxy in front of the provider, and a retry may succeed.
         raise CallFailed(LlmOutcome.INVALID_ANSWER, name, "it is not a JSON object", passing=True)
     return payload
 
@@ -172,7 +172,7 @@ def _seconds(retry_after: str) -> float | None:
 
 
 def read_usage(answer: Mapping[str, Any]) -> Usage | None:
-    """Return the tokens that the provider reports; None if it reports none, or nonsense."""
+    """Return the tokens that the provider reports; None if it reports none or an absurd number."""
     told = answer.get("usage")
     tokens = told.get("prompt_tokens") if isinstance(told, dict) else None
     if not isinstance(tokens, int) or isinstance(tokens, bool) or not 0 <= tokens < 10**12:

@@ -8,29 +8,29 @@ from collections.abc import Mapping, Sequence
 
 from memory.recall.search.embeddings.interface import Floats
 
-# After a failure to embed a question or a log's tail, no other is sent for this many seconds: for
-# anybody if the provider failed, otherwise for the user or workspace whose text or budget was the
-# cause.
+# After a failure to embed a question or a log's tail, no other is sent for this many seconds. This
+# applies to all users if the provider failed, and otherwise to the user or workspace whose text or
+# budget was the cause.
 REST_SECONDS = 10.0
-# The maximum bytes of vectors, of questions and of logs' tails, that a process caches.
+# The maximum size in bytes of the vectors of questions and logs' tails that a process caches.
 RECENT_BYTES = 16 * 1024 * 1024
 
 
 class RecentFailures:
-    """Recent failures and their reasons: what failed is not tried again for a short while."""
+    """Recent failures and their reasons, so that no similar call is made for a short while."""
 
     def __init__(self) -> None:
         self._until: dict[str, tuple[float, str]] = {}
 
     def rest(self, place: str, reason: str) -> None:
-        """Try nothing at this place for REST_SECONDS, for this reason."""
+        """Block calls at this place for REST_SECONDS, for this reason."""
         now = time.monotonic()
-        # Replaced as a whole: other threads read it meanwhile.
+        # Replace the dictionary as a whole, since other threads may be reading it.
         kept = {of: one for of, one in self._until.items() if one[0] > now}
         self._until = {**kept, place: (now + REST_SECONDS, reason)}
 
     def reason(self, place: str) -> str | None:
-        """Return why nothing is tried at this place now; None if it may be tried."""
+        """Return why calls at this place are blocked now; None if they are allowed."""
         until, reason = self._until.get(place, (0.0, ""))
         return reason if time.monotonic() < until else None
 
@@ -40,9 +40,10 @@ class RecentFailures:
 
 
 class RecentVectors:
-    """Cached vectors of questions and of entries not indexed yet, by the digest of their texts.
+    """Cached vectors of questions and of entries not yet indexed, keyed by digests of their texts.
 
-    A vector is returned only to a caller that has its text; nobody has a redacted entry's text.
+    A vector is returned only to a caller that has the text, and nobody has the text of an entry
+    after it was redacted.
     """
 
     def __init__(self) -> None:
@@ -51,7 +52,7 @@ class RecentVectors:
         self._bytes = 0
 
     def get(self, place: str, texts: Sequence[str]) -> dict[str, Floats]:
-        """Return the cached vectors of these texts, by text."""
+        """Return the cached vectors of these texts, keyed by text."""
         found = {}
         with self._lock:
             for text in texts:
@@ -61,7 +62,7 @@ class RecentVectors:
         return found
 
     def keep(self, place: str, made: Mapping[str, Floats]) -> None:
-        """Cache vectors by text; the least recently used ones make room."""
+        """Cache vectors keyed by text; the least recently used ones are dropped to make room."""
         with self._lock:
             for text, vector in made.items():
                 gone = self._vectors.pop(_digest(place, text), None)

@@ -1,11 +1,11 @@
 """A provider's embeddings over HTTP (`memory.recall.search.embeddings.provider_api`).
 
-Every attempt is a row among the calls of language models (`memory.llm.llm_calls`), with a budget of
-its own. The row holds only the number and length of the texts: these are people's own words, and a
-short text could be guessed from its hash.
+Every attempt is recorded like a call to a language model (`memory.llm.llm_calls`), but embeddings
+have a budget of their own. The record holds only the number and length of the texts: these are
+people's own words, and a short text could be guessed from its hash.
 
-Indexing is patient: it works in batches, retries each, and a text that the provider refuses does
-not keep the others from being embedded. Searches are hurried: one attempt within
+Indexing is patient: it works in batches and retries each, and a text that the provider refuses does
+not keep the others from being embedded. Searches are hurried: they make one attempt within
 UAC_EMBEDDINGS_QUERY_SECONDS, and none for a short while after a failure, so that a provider that
 hangs does not occupy every thread that answers searches.
 """
@@ -43,18 +43,18 @@ PROVIDER = "openai"
 PREFIX = f"{PROVIDER}:"
 # Only the beginning of a longer text is embedded.
 MAX_CHARACTERS = 8000
-# After a refusal, ever shorter beginnings of the text are tried, down to this many characters; and
-# a text that every model accepts shows whether the provider refuses only that text, or everything.
+# After a refusal, ever shorter beginnings of the text are tried, down to this many characters. The
+# probe, which every model accepts, shows whether the provider refuses only that text or everything.
 SHORTEST_BEGINNING = 500
 PROBE = "text"
-# The maximum number of characters sent at a time, except in a single longer text.
+# The maximum number of characters in a batch, unless a single text is longer.
 BATCH_CHARACTERS = 100_000
 # A lower bound on the bytes per token in any text sent.
 BYTES_PER_TOKEN = 3
 # The maximum number of concurrent calls for one workspace.
 MAX_CALLS = 64
-# The maximum number of threads per process that embed indexes at a time: a provider that hangs must
-# leave threads for the other work in the queue.
+# The maximum number of a process's threads that embed texts for indexes at the same time: if a
+# provider hangs, other threads must be left for the other work in the queue.
 MAX_INDEXING = 4
 
 
@@ -73,7 +73,7 @@ def validate(named: str) -> str | None:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Return what is wrong with each invalid setting, by the setting's name."""
+    """Map each invalid setting's name to what is wrong with it."""
     found: dict[str, str] = {}
     url, key = settings.UAC_EMBEDDINGS_BASE_URL, settings.UAC_EMBEDDINGS_API_KEY
     if url and (problem := language_models.wrong_url(url)):
@@ -99,7 +99,7 @@ def make(
 def make_earlier(name: str, named: str, user: MemoryUser) -> "RemoteEmbedder | None":
     """Return the model `named`, for questions, if its vectors have this name; otherwise None.
 
-    It may have had different dimensions from those configured now.
+    Its vectors may have different dimensions from those configured now.
     """
     if name == named:
         return _make(named.removeprefix(PREFIX), None, user, hurried=True)
@@ -140,15 +140,15 @@ class RemoteEmbedder:
 
     @property
     def name(self) -> str:
-        """Provider and model, with the dimensions if configured, since they change the vectors."""
+        """Provider, model and, if configured, the dimensions, since they change the vectors."""
         name = self.connection.name
         return f"{name}@{self.dimensions}" if self.dimensions else name
 
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
         """Return a vector of length 1 for each text.
 
-        The vector has length 0 for a text without words, or one that the provider always refuses.
-        Holds no transaction while waiting. Raises EmbeddingFailed or LeaseLost.
+        The vector has length 0 for a text without words, or for one that the provider always
+        refuses. Holds no transaction while waiting. Raises EmbeddingFailed or LeaseLost.
         """
         clean = [_clean(text) for text in texts]
         known = recent_vectors.get(self._place, clean) if self.hurried else {}
@@ -175,8 +175,8 @@ class RemoteEmbedder:
         return f"{self.connection.base_url} {self.name}"
 
     def _ask_in_a_hurry(self, texts: Sequence[str], is_question: bool) -> dict[str, Floats]:
-        """Make one attempt, unless the same failed a moment ago; cache the vectors."""
-        # A question may succeed where the tail of a log, which is longer, does not.
+        """Make one attempt, unless a similar one failed a moment ago; cache the vectors."""
+        # A question may succeed where the tail of a log, which is longer, fails.
         kind = f"{self._place} {is_question}"
         of_workspace = f"{kind} workspace {self.user.workspace_id}"
         of_user = f"{kind} user {self.user.pk}"
@@ -193,7 +193,7 @@ class RemoteEmbedder:
                     raise CallFailed(LlmOutcome.TIMEOUT, self.name)
                 made = dict(zip(batch, self._attempt(work, turn, 1, batch, seconds), strict=True))
             except CallFailed as failure:
-                # If there are many texts, their last batches have less than the whole time.
+                # If there are several batches, the later ones have only part of the time.
                 is_late = failure.outcome == LlmOutcome.TIMEOUT and turn > 1
                 is_own = failure.may_be_of_texts or is_late
                 recent_failures.rest(of_user if is_own else kind, str(failure))
@@ -268,9 +268,9 @@ class RemoteEmbedder:
         return found
 
     def _probe(self, work: CallSession, turn: int, refused: CallFailed) -> Floats:
-        """Return the vector of an acceptable text; raises EmbeddingFailed if even that is refused.
+        """Return the vector of a text that every model accepts.
 
-        In that case the texts are not to blame.
+        Raises EmbeddingFailed if even that is refused, in which case the texts are not to blame.
         """
         try:
             made = self._attempt(work, turn, 1, [PROBE], settings.UAC_EMBEDDINGS_TIMEOUT_SECONDS)
@@ -280,7 +280,7 @@ class RemoteEmbedder:
         return vector
 
     def _try_again(self, work: CallSession, turn: int, texts: Sequence[str]) -> list[Floats]:
-        """Retry until there is an answer, or no hope of one; raises CallFailed."""
+        """Retry until there is an answer, or no hope of one; may raise CallFailed."""
         seconds = settings.UAC_EMBEDDINGS_TIMEOUT_SECONDS
         attempt = 0
         while True:
@@ -298,7 +298,7 @@ class RemoteEmbedder:
     def _attempt(
         self, work: CallSession, turn: int, attempt: int, texts: Sequence[str], seconds: float
     ) -> Floats:
-        """Ask once, and record the result, whatever it is."""
+        """Make one call, and record its result, whatever it is."""
         about = {"texts": len(texts), "characters": sum(map(len, texts))}
         most = Usage(input_tokens=sum(map(_tokens, texts)), output_tokens=0)
         try:

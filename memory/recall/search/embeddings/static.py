@@ -1,8 +1,8 @@
-"""Static embeddings: each token has a vector, and a text's vector is the mean of its tokens'.
+"""Static embeddings: each token has a vector, and a text's vector is the mean of these vectors.
 
-They need no network, no GPU, and only a thousandth of a transformer's time. The default model comes
-with the package `wordllama`; its own loader looks for the tokenizer in a cache folder and on the
-network, so the files are read here.
+They need no network and no GPU, and take a thousandth of a transformer's time. The default model
+comes with the package `wordllama`. That package's own loader looks for the tokenizer in a cache
+folder and on the network, so we read the files ourselves.
 """
 
 import hashlib
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 10_000
 MAX_TOKENS = 4096
 # Limits on the characters tokenized at a time (but at least one text), and on the tokens whose
-# vectors are looked up, which stops all other threads for milliseconds.
+# vectors are looked up at a time, which stops all other threads for milliseconds.
 _CHARACTERS = 50_000
 _TOKENS = MAX_TOKENS
-# The largest header of a file.
+# The maximum size in bytes of a file's header.
 _MAX_HEADER = 10_000_000
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4"}
 # The names of the tensor in model2vec, sentence-transformers and wordllama.
 _NAMES = ("embeddings", "embedding.weight")
-# The folders in which they store it.
+# The folders in which these libraries store the tensor.
 _FOLDERS = ("", "0_StaticEmbedding")
 
 
 @dataclass(frozen=True)
 class StaticEmbedder:
-    """A model of token vectors, with `weights` and `rows` by token if it has any."""
+    """A model of token vectors; its `weights` and `rows`, if any, are indexed by token."""
 
     name: str
     tokenizer: "Tokenizer"
@@ -58,8 +58,8 @@ class StaticEmbedder:
             # JSON may contain lone surrogates, which are not valid Unicode.
             clean = [cut[place].encode("utf-8", "replace").decode() for place in batch]
             encoded = self.tokenizer.encode_batch_fast(clean, add_special_tokens=False)
-            # Look up each token once: a text that repeats a few tokens many times costs no more
-            # than they do.
+            # Look up each token once, so that a text that repeats a few tokens many times costs no
+            # more than a text that has each of them once.
             counted = [np.unique(one.ids[:MAX_TOKENS], return_counts=True) for one in encoded]
             filled = [place for place, (ids, _) in enumerate(counted) if len(ids)]
             for group in _groups([len(counted[place][0]) for place in filled], _TOKENS):
@@ -88,7 +88,7 @@ class StaticEmbedder:
 
 
 def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
-    """Yield groups of consecutive indices, at most `most` in total size; a larger item is alone."""
+    """Yield ranges of indices with a total size of at most `most`; a larger item gets its own."""
     start, together = 0, 0
     for place, size in enumerate(sizes):
         if place > start and together + size > most:
@@ -100,7 +100,7 @@ def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
 
 
 def load_wordllama() -> StaticEmbedder:
-    """Return the model of the package `wordllama`; raises EmbeddingFailed."""
+    """Return the model in the package `wordllama`; may raise EmbeddingFailed."""
     # The package itself is not imported: only its files are needed.
     found = importlib.util.find_spec("wordllama")
     if found is None or found.origin is None:
@@ -119,7 +119,7 @@ def load_folder(folder: Path) -> StaticEmbedder:
     Raises EmbeddingFailed.
     """
     weights, tokenizer = find_files(folder)
-    # Refuse another kind of model before reading its file, which may be large.
+    # Refuse any other kind of model before reading its whole file, which may be large.
     loaded = _load(str(folder), weights, tokenizer)
     digest = hashlib.sha256()
     for path in (tokenizer, weights):
@@ -169,7 +169,7 @@ def _load(name: str, weights: Path, tokenizer: Path) -> StaticEmbedder:
 
 
 def _check(model: StaticEmbedder, weights: Path) -> None:
-    """Refuse a model with tokens that have no vectors; raises EmbeddingFailed."""
+    """Raise EmbeddingFailed if some of the model's tokens have no vectors."""
     tokens = model.tokenizer.get_vocab_size(with_added_tokens=True)
     known = len(model.vectors if model.rows is None else model.rows)
     if known < tokens or (model.weights is not None and len(model.weights) < tokens):
