@@ -63,7 +63,7 @@ def page(browser: "Browser", system: System, staff: str) -> Iterator["Page"]:
     with visitor(browser, system, trouble) as page:
         log_in(page, staff)
         yield page
-    assert trouble == []
+    assert not trouble, trouble
 
 
 @contextmanager

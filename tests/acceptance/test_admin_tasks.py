@@ -196,7 +196,7 @@ def test_a_workspace_is_given_a_rate_and_a_wrong_number_is_refused_at_its_field(
     follow(page.get_by_role("button", name="Save and continue editing"))
     said(page, "was changed successfully")
     expect(page.locator(".field-quotas_in_effect")).to_contain_text(
-        re.compile("Reads.*1, chosen", re.IGNORECASE)
+        re.compile("Reads.*1, set", re.IGNORECASE)
     )
     reads(429)
 
