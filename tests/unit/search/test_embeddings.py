@@ -4,12 +4,14 @@ import hashlib
 import json
 import re
 import struct
+import threading
 import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from numpy.typing import NDArray
 from pytest_django.fixtures import Settings
@@ -88,6 +90,21 @@ def test_a_vector_has_length_one_and_that_of_nothing_none() -> None:
     assert lengths[0] == 0
     assert np.allclose(lengths[1:], 1)
     assert static.load_wordllama().embed([]).shape == (0, 256)
+
+
+def test_a_thread_that_embeds_many_texts_keeps_none_of_them() -> None:
+    model, process, grown = static.load_wordllama(), psutil.Process(), []
+
+    def embed_many() -> None:
+        for number in range(5):
+            model.embed([f"{number} we {each} had tea with Anna in Rome" for each in range(2000)])
+            grown.append(process.memory_info().rss)
+
+    thread = threading.Thread(target=embed_many)
+    thread.start()
+    thread.join()
+    # A thousand bytes per text would be ten times as much.
+    assert grown[-1] - grown[0] < 800_000
 
 
 def test_texts_are_embedded_as_each_by_itself() -> None:

@@ -163,6 +163,11 @@ def _load(name: str, weights: Path, tokenizer: Path) -> StaticEmbedder:
         raise EmbeddingFailed(f"The model {name} cannot be loaded: {error}") from error
     made.no_truncation()
     made.no_padding()
+    # Each thread would keep the tokens of its last 10,000 words in a cache of its own. For the
+    # default model, which does not split texts into words, each text is a single new word: 16
+    # threads would cache hundreds of megabytes that are never used again.
+    if hasattr(made.model, "_resize_cache"):
+        made.model._resize_cache(0)
     loaded = StaticEmbedder(name, made, vectors, tensors.get("weights"), tensors.get("mapping"))
     _check(loaded, weights)
     return loaded
