@@ -2,6 +2,7 @@
 
 import datetime
 import hashlib
+import json
 import secrets
 import uuid
 from collections.abc import Collection, Iterable, Sequence
@@ -172,7 +173,8 @@ def _store(
     cursor.execute(
         APPEND,
         {
-            "entries": exact_json([_row(entry) for entry in new]),
+            # Not as ASCII: PostgreSQL takes twice as long to read a text with many escapes.
+            "entries": json.dumps([_row(entry) for entry in new], ensure_ascii=False),
             "user": user.pk,
             "last_seq": new[-1].seq,
             "last_hash": bytes(new[-1].hash),

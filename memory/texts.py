@@ -15,12 +15,28 @@ STEERING = re.compile(
 
 # The maximum length of a reason or note for an action.
 MAX_REASON = 2000
-# Combining marks: every character with a combining class.
-_MARKS = "".join(
-    re.escape(chr(number)) for number in range(0x300, 0x20000) if unicodedata.combining(chr(number))
-)
 MAX_MARKS = 30  # as in Unicode's Stream-Safe Text Format; no language needs more
-_TOO_MANY_MARKS = re.compile(f"([{_MARKS}]{{{MAX_MARKS}}})[{_MARKS}]+")
+
+
+def _marks(first: int, last: int) -> str:
+    """Return a pattern for the characters in this range that have a combining class."""
+    numbers = range(first, last + 1)
+    return f"[{''.join(re.escape(chr(one)) for one in numbers if unicodedata.combining(chr(one)))}]"
+
+
+def _too_many(mark: str) -> re.Pattern[str]:
+    """Return a pattern for more marks in a row than allowed; its group is the allowed part."""
+    return re.compile(f"({mark}{mark}{{{MAX_MARKS - 1}}}){mark}+")
+
+
+# Python looks up a character below U+10000 in a table, but compares any class of characters that
+# has others range by range, which takes 50 times as long. So the scripts from U+10000, most of them
+# historic, have a pattern of their own, which no emoji needs.
+_HISTORIC = "[\U00010000-\U0001efff]"
+_HAS_HISTORIC = re.compile(_HISTORIC)
+_COMMON_MARK = _marks(0x300, 0xFFFF)
+_TOO_MANY_COMMON = _too_many(_COMMON_MARK)
+_TOO_MANY = _too_many(f"(?:{_COMMON_MARK}|(?={_HISTORIC}){_marks(0x10000, 0x1EFFF)})")
 
 # The maximum number, per file, of characters other than letters, digits, spaces, tabs and
 # underscores. Each may become a node of the syntax tree, which takes a kilobyte, and some
@@ -40,7 +56,11 @@ def with_few_marks(text: str) -> str:
     Normalisation sorts consecutive marks in quadratic time while it holds the GIL: 100,000 of them
     would block a process for seconds.
     """
-    return text if text.isascii() else _TOO_MANY_MARKS.sub(r"\1", text)
+    return text if text.isascii() else _pattern_for(text).sub(r"\1", text)
+
+
+def _pattern_for(text: str) -> re.Pattern[str]:
+    return _TOO_MANY if _HAS_HISTORIC.search(text) else _TOO_MANY_COMMON
 
 
 def parse_python(source: str, path: str = "<unknown>") -> ast.Module:
@@ -67,7 +87,7 @@ def _refuse_unparsed(source: str, path: str) -> None:
         if signs > MAX_SIGNS:
             message = f"too much code for one file: {signs:,} tokens, maximum {MAX_SIGNS:,}"
             raise SyntaxError(message, (path, None, None, None))
-    found = None if source.isascii() else _TOO_MANY_MARKS.search(source)
+    found = None if source.isascii() else _pattern_for(source).search(source)
     if found is not None:
         line = source.count("\n", 0, found.start()) + 1
         message = f"more than {MAX_MARKS} combining marks in a row: leave them out"

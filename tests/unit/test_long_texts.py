@@ -115,6 +115,17 @@ class TestMarks:
     def test_more_than_thirty_in_a_row_go(self) -> None:
         assert texts.with_few_marks("Z" + "\u0301" * 31 + "y") == "Z" + "\u0301" * 30 + "y"
 
+    def test_marks_of_historic_scripts_count_as_well(self) -> None:
+        marks = "\U00010a0d\u0301" * 15
+        assert texts.with_few_marks(f"Z{marks}\u0301\U00010a0dy🎸") == f"Z{marks}y🎸"
+
+    def test_todays_scripts_and_emoji_are_compared_with_a_table_not_range_by_range(self) -> None:
+        def taken(text: str) -> float:
+            return min(seconds(lambda: texts.with_few_marks(text)) for _ in range(3))
+
+        quick, slow = taken("déjà vu 🎸 " * 5000), taken("𐌰éja vu 🎸 " * 5000)
+        assert 3 * quick < slow
+
     def test_a_name_of_them_is_no_python(self) -> None:
         with pytest.raises(SyntaxError, match="more than 30 combining marks in a row") as raised:
             texts.parse_python("a = 1\nb" + "\u0301" * 31 + " = 2\n")

@@ -14,7 +14,7 @@ from memory.recall.search.words import best_part
 GAP = "… "
 # The maximum number of a text's characters that are returned, and that are read from its start.
 MAX_TEXT = 10_000
-MAX_TEXT_READ = 100_000
+MAX_TEXT_READ = 20_000
 # The best part of a passage is sought in its first MAX_PASSAGE characters. A passage can be longer
 # only because of spaces.
 MAX_PASSAGE = 4 * MAX_TEXT

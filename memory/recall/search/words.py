@@ -43,6 +43,10 @@ LETTER = rf"(?:[^\W_{UNSPACED}]|[\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(
     rf"(?P<day>(?<!\d)\d{{4}}-\d{{2}}-\d{{2}}(?!\d))|(?P<unspaced>[{UNSPACED}]+)|(?P<word>{LETTER}+)"
 )
+# The same for ASCII text, in less than half the time.
+_ASCII_WORD = re.compile(
+    r"(?P<day>(?<!\d)\d{4}-\d{2}-\d{2}(?!\d))|(?P<word>[A-Za-z0-9]+)", re.ASCII
+)
 _UNSPACED_RUNS = re.compile(f"[{UNSPACED}]+")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")
 _ACCENTS = re.compile("[\u0300-\u036f]")
@@ -94,7 +98,7 @@ def best_part(text: str, wanted: Collection[str], length: int) -> str:
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
     """Yield the words of a text with their positions."""
-    for match in _WORD.finditer(text):
+    for match in _matches(text):
         start, written = match.start(), match[0]
         if match.lastgroup == "unspaced":
             for offset in range(max(1, len(written) - 1)):
@@ -103,12 +107,16 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
             yield start, written
 
 
+def _matches(text: str) -> Iterator[re.Match[str]]:
+    return (_ASCII_WORD if text.isascii() else _WORD).finditer(text)
+
+
 def _words(text: str) -> Iterator[str]:
     text = text.casefold()
     if not text.isascii():
         decomposed = _ACCENTS.sub("", unicodedata.normalize("NFKD", with_few_marks(text)))
         text = unicodedata.normalize("NFC", decomposed)
-    for match in _WORD.finditer(text):
+    for match in _matches(text):
         word = match[0]
         if match.lastgroup == "word":
             yield word[:_LONGEST]

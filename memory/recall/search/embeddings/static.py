@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.recall.search.embeddings.interface import EmbeddingFailed, Floats
+from memory.texts import with_few_marks
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -53,7 +54,8 @@ class StaticEmbedder:
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
         """Return the mean of each text's token vectors, scaled to length 1."""
         found = np.zeros((len(texts), self.vectors.shape[1]), np.float32)
-        cut = [text[:MAX_CHARACTERS] for text in texts]
+        # Each combining mark may be several tokens.
+        cut = [with_few_marks(text[:MAX_CHARACTERS]) for text in texts]
         for batch in _groups([len(text) for text in cut], _CHARACTERS):
             # JSON may contain lone surrogates, which are not valid Unicode.
             clean = [cut[place].encode("utf-8", "replace").decode() for place in batch]
