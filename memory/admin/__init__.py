@@ -1,4 +1,4 @@
-"""The staff's screens in Django's admin: one module per aggregate, as in `memory.models`."""
+"""Admin screens for the staff, with one module per aggregate, as in `memory.models`."""
 
 from django.contrib import admin
 
@@ -34,7 +34,8 @@ from memory.admin import (
 admin.site.site_title = "UaC"
 admin.site.site_header = "UaC: User as Code"
 admin.site.index_title = "People's memories"
-# There is no public site to link to, and wide lists need the sidebar's space.
+# The server has no public site to link to, and wide lists need the space that the sidebar would
+# take.
 admin.site.site_url = None
 admin.site.enable_nav_sidebar = False
 

@@ -1,4 +1,4 @@
-"""Alerts."""
+"""Admin screens for alerts and their events."""
 
 import datetime
 from collections.abc import Callable, Collection, Mapping
@@ -65,18 +65,21 @@ from memory.provenance import read_records
 SNOOZES = ["snooze_for_a_day", "snooze_for_a_week", "snooze_until_it_changes"]
 # Number of source lines shown before and after the lines that raised an alert.
 AROUND = 4
-# Maximum number of alerts on a confirmation page, which lists them all.
+# Maximum number of alerts that can be resolved at once; the confirmation page lists them all.
 MAX_RESOLVED = 200
 WHY_LEFT = {
     "acknowledged": "already acknowledged or resolved",
     "reopened": "already open, or the finding no longer exists",
-    "marked as useful": "not about a finding",
-    "marked as wrong": "not about a finding",
+    "marked as useful": "feedback applies only to findings",
+    "marked as wrong": "feedback applies only to findings",
 }
 
 
 def _verdicts(verdict: Verdict) -> Subquery:
-    """Count the verdicts of one kind on each alert's constraint, within the alert's workspace."""
+    """Return a subquery that counts the verdicts of one kind on an alert's constraint.
+
+    Only verdicts in the alert's own workspace are counted.
+    """
     judged = AlertFeedback.objects.filter(
         verdict=verdict,
         alert__constraint=OuterRef("constraint"),
@@ -87,11 +90,11 @@ def _verdicts(verdict: Verdict) -> Subquery:
 
 
 class _Step:
-    """The event columns that the list and the inline share."""
+    """Columns shown both in the list of events and in the history on an alert's page."""
 
     @admin.display(description="step", ordering="kind")
     def step(self, event: AlertEvent) -> str:
-        """Show the kind of the event."""
+        """Show the event's kind."""
         return badge(event.kind, event.get_kind_display())
 
     @admin.display(description="run")
@@ -101,12 +104,12 @@ class _Step:
 
     @admin.display(description="detail")
     def details(self, event: AlertEvent) -> str:
-        """Show the change, or the reason."""
+        """Show the event's details, such as what changed or why."""
         return facts(event.detail) or NOTHING
 
 
 class AlertEventInline(_Step, admin.TabularInline[AlertEvent, Alert]):
-    """The alert's history."""
+    """The history of an alert, shown on its page."""
 
     model = AlertEvent
     verbose_name_plural = "history"
@@ -117,27 +120,27 @@ class AlertEventInline(_Step, admin.TabularInline[AlertEvent, Alert]):
     ordering = ["seq"]
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: history cannot be added manually."""
+        """Return False: events cannot be added to the history manually."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: history cannot be changed."""
+        """Return False: events in the history cannot be changed."""
         return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[AlertEvent]:
-        """Fetch the runs with the events."""
+        """Fetch the events' runs in the same query."""
         return super().get_queryset(request).select_related("run")
 
 
 @admin.register(Alert)
 class AlertAdmin(ReadOnlyAdmin[Alert]):
-    """Findings of constraints, with their evidence traced back to the messages in the log."""
+    """Alerts, with their evidence traced back to the messages in the log."""
 
     list_display = [
         *("level", "headline", "standing", "user_link", "rule_name", "verdicts", "opened_at")
     ]
     action_form = NotedActionForm
-    action_note = "Reason (for the history)"
+    action_note = "Reason (kept in the history)"
     list_display_links = ["headline"]
     list_filter = [
         "state",
@@ -148,7 +151,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     ]
     list_select_related = ["user"]
     search_fields = ["user__user_id", "constraint", "duplicates__constraint", "message"]
-    search_help_text = "By user id, constraint or message."
+    search_help_text = "Search by user id, constraint or message."
     # Most urgent first: live before resolved, severe before mild, new before old.
     ordering = [BY_STATE, BY_SEVERITY, "-opened_at"]
     actions = ["acknowledge", *SNOOZES, "reopen", "resolve", "useful", "wrong"]
@@ -174,7 +177,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     inlines = [AlertEventInline]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Alert]:
-        """Annotate each alert with its last run's runner and the verdicts on its constraint."""
+        """Annotate alerts with their last run's sandbox and their constraint's verdict counts."""
         return (
             super()
             .get_queryset(request)
@@ -188,7 +191,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         )
 
     def actions_for(self, row: Alert) -> Collection[str]:
-        """Offer the actions that the state allows; after a final resolution, only feedback."""
+        """Offer the actions allowed in the alert's state; after final resolution, only feedback."""
         verdicts = ["useful", "wrong"] if row.kind == AlertKind.FINDING else []
         match row.state:
             case AlertState.OPEN:
@@ -200,17 +203,17 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         return ["reopen", *verdicts] if row.holds_back else verdicts
 
     def subtitle_of(self, alert: Alert) -> str:
-        """Return the message; the severity is shown below."""
+        """Return the alert's message as the page heading; the severity is shown below it."""
         return super().subtitle_of(alert) if masking.is_hidden() else alert.message
 
     @admin.display(description="message", ordering="message")
     def headline(self, alert: Alert) -> str:
-        """Show the message."""
+        """Show the alert's message."""
         return inline(shortened(alert.message, 500))
 
     @admin.display(description="severity", ordering=BY_SEVERITY)
     def level(self, alert: Alert) -> str:
-        """Show the severity, the kind if it is not a finding, and any development warning."""
+        """Show the severity, the kind of alert unless it is a finding, and any sandbox warning."""
         badges: list[str] = [badge(alert.severity, alert.get_severity_display())]
         if alert.kind != AlertKind.FINDING:
             badges.append(badge(alert.kind, alert.get_kind_display()))
@@ -221,7 +224,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="state", ordering=BY_STATE)
     def standing(self, alert: Alert) -> str:
-        """Show the state."""
+        """Show the alert's state."""
         return badge(alert.state, alert.get_state_display())
 
     @admin.display(description="opened")
@@ -231,13 +234,13 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="useful")
     def verdicts(self, alert: Alert) -> str:
-        """Show the constraint's precision in this workspace."""
+        """Show the precision of the alert's constraint in the alert's workspace."""
         useful = getattr(alert, "useful_verdicts", None) or 0
         return in_words(Precision(useful, getattr(alert, "wrong_verdicts", None) or 0))
 
-    @admin.display(description="this alert")
+    @admin.display(description="verdicts on this alert")
     def judged(self, alert: Alert) -> str:
-        """Show the verdicts of the product and of the staff."""
+        """Show the verdicts that the product and the staff have given on this alert."""
         return lines(
             format_html(
                 "{} {}: {} {}",
@@ -256,14 +259,14 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="constraint", ordering="constraint")
     def rule_name(self, alert: Alert) -> str:
-        """Name the constraints that raise the alert."""
+        """Show the names of the constraints that raise the alert."""
         return format_html_join(
             ", ", "{}", ((inline(rule_of(one.constraint)),) for one in alert.causes)
         )
 
     @admin.display(description="records")
     def evidence_tree(self, alert: Alert) -> str:
-        """Show each record with its fields, its entries, and the messages behind the entries."""
+        """List the cited records, each with its fields, its entries and their source messages."""
         if not alert.evidence:
             return "The constraint cited no record as evidence."
         entries = show_entries(alert.user, alert.entries)
@@ -297,7 +300,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="also reported by")
     def found_also(self, alert: Alert) -> str:
-        """Name the other constraints that report the same finding, with their messages."""
+        """List the other constraints that report the same finding, with their messages."""
         return lines(
             format_html("{}: {}", inline(one.constraint), inline(one.message))
             for one in alert.causes[1:]
@@ -310,7 +313,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="executed in")
     def ran_in(self, alert: Alert) -> str:
-        """Show the kind of sandbox, with a warning if it is for development."""
+        """Show the kind of sandbox that the run used, with a warning if it is for development."""
         return sandbox(alert.last_run.runner if alert.last_run else "")
 
     @admin.action(description="Acknowledge the selected alerts", permissions=["operate"])
@@ -338,7 +341,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         description="Snooze the selected alerts until they change", permissions=["operate"]
     )
     def snooze_until_it_changes(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Snooze the alerts until their severity or records change."""
+        """Snooze each alert until its severity or its records change."""
         self._snooze(request, queryset, None)
 
     @admin.action(description="Reopen the selected alerts", permissions=["operate"])
@@ -353,9 +356,9 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.action(description="Resolve the selected alerts…", permissions=["operate"])
     def resolve(self, request: HttpRequest, queryset: QuerySet[Alert]) -> TemplateResponse | None:
-        """Resolve the alerts after confirmation.
+        """Ask for confirmation, then resolve the alerts.
 
-        A constraint that still reports the same, unchanged finding opens no new alert.
+        A constraint that keeps reporting the same, unchanged finding does not open a new alert.
         """
         if not self.is_confirmed(request, "resolve", queryset):
             return _ask_to_resolve(request, queryset)
@@ -370,12 +373,12 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.action(description="Mark the selected alerts as useful", permissions=["operate"])
     def useful(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Record the verdict that the alerts are useful."""
+        """Record that the alerts are useful."""
         self._judge(request, queryset, Verdict.USEFUL)
 
     @admin.action(description="Mark the selected alerts as wrong", permissions=["operate"])
     def wrong(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Record the verdict that the alerts are wrong."""
+        """Record that the alerts are wrong."""
         self._judge(request, queryset, Verdict.WRONG)
 
     def _snooze(
@@ -408,7 +411,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         verb: str,
         chosen: QuerySet[Alert] | None = None,
     ) -> None:
-        """Apply an action to each alert that allows it, and report how many were changed."""
+        """Apply `act` to the alerts in `fitting`, and report how many were changed and skipped."""
         number = (fitting if chosen is None else chosen).count()
         done = 0
         for alert in fitting:
@@ -441,7 +444,7 @@ def _locations(alert: Alert) -> Mapping[RecordId, RecordLocation]:
 
 
 def _fields(alert: Alert) -> Mapping[RecordId, Mapping[str, Any]]:
-    """Return the fields of the evidence's records, as of the run that last reported the alert."""
+    """Return the fields of the records cited by the alert, as of the run that last reported it."""
     checkpoint = alert.last_run.checkpoint if alert.last_run else None
     if checkpoint is None:
         return {}
@@ -453,7 +456,7 @@ def _fields(alert: Alert) -> Mapping[RecordId, Mapping[str, Any]]:
 
 
 def _ask_to_resolve(request: HttpRequest, chosen: QuerySet[Alert]) -> TemplateResponse | None:
-    """Ask for confirmation, listing the alerts; return None if there are too many of them."""
+    """Return a confirmation page that lists the alerts, or None if there are too many of them."""
     rows = list(chosen.select_related("user")[: MAX_RESOLVED + 1])
     if len(rows) > MAX_RESOLVED:
         messages.error(request, f"Nothing was done: select at most {MAX_RESOLVED} alerts.")
@@ -506,31 +509,31 @@ def _failed_at(alert: Alert) -> list[range]:
 
 @admin.register(AlertEvent)
 class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
-    """The feed: alert events and rejected entries, newest first."""
+    """The event feed: alert events and rejections of entries, newest first."""
 
     list_display = ["at", "seq", "step", "actor_name", "about", "details"]
     list_filter = ["kind", "workspace"]
     list_select_related = ["alert"]
     search_fields = ["alert__user__user_id", "user__user_id", "actor"]
-    search_help_text = "By user id or actor."
-    ordering = ["-pk"]  # in insertion order, since sorting a million rows would be slow
+    search_help_text = "Search by user id or actor."
+    ordering = ["-pk"]  # newest row first: sorting a million rows by time would be slow
     when_empty = "No alert has been opened and no entry rejected yet."
     fields = [
         *("seq", "about", "user_link", "step", "at", "actor", "by_run", "details", "rejected"),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[AlertEvent]:
-        """Defer the entry numbers, which lists do not show."""
+        """Defer the column `entries`, which lists do not show."""
         return super().get_queryset(request).defer("entries")
 
     @admin.display(description="actor", ordering="actor")
     def actor_name(self, event: AlertEvent) -> str:
-        """Show the actor."""
+        """Show who caused the event."""
         return inline(event.actor)
 
     @admin.display(description="about")
     def about(self, event: AlertEvent) -> str:
-        """Link to the alert, or to the user's rejected entries."""
+        """Link to the alert or the rejected entries that the event is about."""
         if event.alert is None:
             return link_to_rejected(event)
         return link(event.alert, shortened(str(event.alert)))
@@ -542,7 +545,7 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
 
     @admin.display(description="rejected entries")
     def rejected(self, event: AlertEvent) -> str:
-        """Name the rejected entries, each with the reason for its rejection."""
+        """List the rejected entries, each with the reason for its rejection."""
         named = rejections.named_by([event]).get(event.pk, ())
         pages = entry_pages(event.person, [one.seq for one in named])
         rows = [
@@ -555,13 +558,13 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
 
 @admin.register(EventCounter)
 class EventCounterAdmin(ReadOnlyAdmin[EventCounter]):
-    """The number of events per workspace."""
+    """The number of the newest event in each workspace."""
 
     list_display = ["workspace_name", "last_seq"]
     list_display_links = ["last_seq"]
     list_select_related = ["workspace"]
     search_fields = ["workspace__name"]
-    search_help_text = "By workspace."
+    search_help_text = "Search by workspace."
     when_empty = "No alert has been opened yet."
     fields = ["workspace_name", "last_seq"]
 

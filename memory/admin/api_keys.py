@@ -19,7 +19,7 @@ from memory.workspaces import NotReplaced, UnknownUsers, create_key, persons, re
 
 
 class ApiKeyForm(forms.ModelForm[ApiKey]):
-    """A key's name, scopes and expiry.
+    """The form for a key's name, scopes, users and expiry.
 
     `grants_manage` is true if the current staff member may grant the scope `manage`.
     """
@@ -47,12 +47,12 @@ class ApiKeyForm(forms.ModelForm[ApiKey]):
         super().__init__(*args, **kwargs)
         if "users" in self.fields:
             self.fields["users"].initial = "\n".join(_names(self.instance))
-        scopes = self.fields.get("scopes")  # a read-only viewer's form has no fields
+        scopes = self.fields.get("scopes")  # read-only staff get a form without fields
         if isinstance(scopes, forms.MultipleChoiceField) and not self.grants_manage:
             scopes.choices = [one for one in Scope.choices if one[0] != Scope.MANAGE]
 
     def clean(self) -> dict[str, Any] | None:
-        """Look up the users in the key's workspace."""
+        """Look up, in the key's workspace, the users to whom the key is limited."""
         cleaned = super().clean() or self.cleaned_data
         workspace = cleaned.get("workspace") or getattr(self.instance, "workspace", None)
         names = cleaned.get("users", "").split()
@@ -81,7 +81,7 @@ def _names(key: ApiKey) -> list[str]:
 
 
 class RevokedFilter(PresenceFilter):
-    """Filters keys by whether they were revoked."""
+    """A list filter that separates revoked keys from the others."""
 
     title = "state"
     parameter_name = "revoked"
@@ -90,11 +90,11 @@ class RevokedFilter(PresenceFilter):
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(MemoryAdmin[ApiKey]):
-    """API keys. A key is shown only once, when it is created; it is revoked, not deleted.
+    """API keys. A key is shown only when it is created, and it can be revoked but not deleted.
 
-    A key may do things that its creator may not, so creating a key requires access to the content
-    that the key can read and, for the scope `manage`, the permission to grant that scope. Anyone
-    who may change keys can revoke any key.
+    A key may be allowed to do more than its creator. Creating one therefore requires access to
+    content, which a key can read, and for the scope `manage` the permission to grant that scope.
+    Anyone who may change keys can revoke any key.
     """
 
     form = ApiKeyForm
@@ -110,7 +110,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     list_filter = [RevokedFilter, "workspace"]
     list_select_related = ["workspace"]
     search_fields = ["name", "prefix", "workspace__name"]
-    search_help_text = "By name, visible prefix or workspace."
+    search_help_text = "Search by name, visible prefix or workspace."
     actions = ["replace", "revoke"]
     when_empty = "There are no API keys yet."
     readonly_fields = [
@@ -118,11 +118,11 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     ]
 
     def actions_for(self, row: ApiKey) -> Collection[str]:
-        """Offer actions unless the key is revoked: revocation is final."""
+        """Offer no actions for a revoked key, since revocation is final."""
         return [] if row.revoked_at else ["replace", "revoke"]
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
-        """Show a key's fields and, unless it is new, its state."""
+        """Show a key's fields and, if the key already exists, its state as well."""
         asked = ["workspace", "name", "scopes", "users", "expires_at"]
         return [*asked, *self.readonly_fields] if obj else asked
 
@@ -134,7 +134,8 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
         self, request: HttpRequest, obj: ApiKey | None = None, change: bool = False, **kwargs: Any
     ) -> Any:
         """Offer only the scopes that the staff member may grant."""
-        form: Any = super().get_form(request, obj, change, **kwargs)  # a new class for each request
+        # Each call returns a new class, so the attribute set here affects only this request.
+        form: Any = super().get_form(request, obj, change, **kwargs)
         form.grants_manage = request.user.has_perm(access.GRANT_MANAGE)
         return form
 
@@ -143,7 +144,10 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
         return super().has_add_permission(request) and access.sees_content(request.user)
 
     def has_change_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
-        """Require access to content and, for a key with `manage`, the permission to grant it."""
+        """Require access to content, which a key can read.
+
+        For a key with the scope `manage`, also require the permission to grant that scope.
+        """
         manages = obj is not None and Scope.MANAGE in obj.scopes
         if manages and not request.user.has_perm(access.GRANT_MANAGE):
             return False
@@ -155,7 +159,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.display(description="state")
     def standing(self, key: ApiKey) -> str:
-        """Show whether the key is valid."""
+        """Show whether the key is valid, expired or revoked."""
         if key.revoked_at:
             return badge("revoked")
         if key.expires_at and key.expires_at <= timezone.now():
@@ -164,7 +168,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.display(description="prefix", ordering="prefix")
     def starts_with(self, key: ApiKey) -> str:
-        """Show the public part of the key."""
+        """Show the beginning of the key, which is not secret."""
         return f"uac_{key.prefix}_…"
 
     @admin.display(description="scopes")
@@ -177,13 +181,13 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.display(description="replaces")
     def replaced(self, key: ApiKey) -> str:
-        """Name the key that this key replaces."""
+        """Show the beginning of the key that this key replaces."""
         return self.starts_with(key.replaces) if key.replaces else NOTHING
 
     def save_model(
         self, request: HttpRequest, obj: ApiKey, form: forms.ModelForm[ApiKey], change: bool
     ) -> None:
-        """Create a key and show it for the only time, or store the changes to an existing key."""
+        """Create a key and show it once, or save the changes to an existing key."""
         if change:
             super().save_model(request, obj, form, change)
             return
@@ -207,7 +211,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.action(description="Replace the selected keys", permissions=["operate"])
     def replace(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        """Create a new key for each valid key; the old key stays valid for another day."""
+        """Replace each valid key with a new one; the old key stays valid for another day."""
         may_add = self.has_add_permission(request)
         for key in queryset.select_related("workspace"):
             if not (may_add and self.has_change_permission(request, key)):

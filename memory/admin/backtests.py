@@ -33,7 +33,7 @@ from memory.models.backtests import GOING_ON, BacktestState, UserState
 from memory.models.workspace_constraints import VersionState
 from memory.temporal import backtest_reports, backtests
 
-# Maximum number of findings on a backtest's page; the list of findings shows all of them.
+# Maximum number of findings on a backtest's page; the separate list of findings shows them all.
 _LISTED = 50
 
 
@@ -45,7 +45,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     list_filter = ["state", "workspace"]
     list_select_related = ["workspace", "version__constraint", "user"]
     search_fields = ["constraint", "user__user_id"]
-    search_help_text = "By constraint path, or by user id for a user's own constraint."
+    search_help_text = "Search by constraint path or, for a user's own constraint, by user id."
     ordering = ["-created_at"]
     actions = ["approve", "cancel", "start_again"]
     when_empty = (
@@ -73,7 +73,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     ]
 
     class Media:
-        """A script that refreshes the page while the backtest runs."""
+        """The script that updates the progress on the page while the backtest runs."""
 
         js = [Script("memory/progress.js", defer=True)]
 
@@ -103,7 +103,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Backtest]:
-        """Annotate the progress."""
+        """Annotate each backtest with its total number of users and how many of them are done."""
         done = ~Q(users__state=UserState.WAITING)
         return (
             super()
@@ -113,7 +113,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         )
 
     def actions_for(self, row: Backtest) -> Collection[str]:
-        """While it runs, offer to cancel it; afterwards, to restart it or approve its version."""
+        """Offer to cancel a running backtest; later, offer to repeat it or approve its version."""
         if row.state in GOING_ON:
             return ["cancel"]
         version = row.version
@@ -127,7 +127,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="backtest", ordering="constraint")
     def name(self, backtest: Backtest) -> str:
-        """Show the constraint and its owner."""
+        """Show the constraint with its version or, for a user's own constraint, with the user."""
         if backtest.version is not None:
             return str(backtest.version)
         return inline(f"{backtest.constraint} of {backtest.user}")
@@ -149,7 +149,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="state", ordering="state")
     def how_far(self, backtest: Backtest) -> SafeString:
-        """Show the progress, with a bar while it runs."""
+        """Show the state, with a progress bar while the backtest runs."""
         shown = badge(backtest.state, backtest.get_state_display())
         done, of = _users(backtest)
         if backtest.state not in GOING_ON or not of:
@@ -159,7 +159,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="state")
     def progress(self, backtest: Backtest) -> SafeString:
-        """Show the progress; a script refreshes it while it runs."""
+        """Show the state; while the backtest runs, a script keeps the progress up to date."""
         if backtest.state not in GOING_ON:
             return self.how_far(backtest)
         done, of = _users(backtest)
@@ -175,7 +175,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="users")
     def on(self, backtest: Backtest) -> str:
-        """Show the number of users."""
+        """Show the number of users to whom the constraint applies."""
         of = getattr(backtest, "of_users", 0)
         if backtest.version_id is None:
             return counted(of, "user")
@@ -183,12 +183,12 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="created by", ordering="created_by")
     def created_by_whom(self, backtest: Backtest) -> str:
-        """Name the person who started the backtest."""
+        """Show who started the backtest."""
         return inline(backtest.created_by)
 
     @admin.display(description="conclusion")
     def concluded(self, backtest: Backtest) -> str:
-        """Show the conclusion in a sentence."""
+        """Show the backtest's conclusion in one sentence."""
         return inline(backtest_reports.conclusion(backtest))
 
     @admin.display(description="period")
@@ -210,7 +210,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="by severity")
     def severities(self, backtest: Backtest) -> SafeString | str:
-        """Count the alerts by severity, most severe first."""
+        """Show the number of alerts of each severity, most severe first."""
         by_severity = _summary(backtest)["by_severity"]
         return lines(
             format_html("{} {}", badge(severity), by_severity[severity])
@@ -219,7 +219,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="by month")
     def months(self, backtest: Backtest) -> SafeString | str:
-        """Show the alerts that would have opened in each month, as bars."""
+        """Show, as bars, how many alerts would have opened in each month."""
         by_month = _summary(backtest)["by_month"]
         if not by_month:
             return NOTHING
@@ -239,9 +239,9 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
             return NOTHING
         return f"{busiest['day']}: {counted(busiest['findings'], 'alert')}"
 
-    @admin.display(description="open at the end")
+    @admin.display(description="still open at the end of the period")
     def still_open(self, backtest: Backtest) -> str:
-        """Show the number of alerts that would be open now."""
+        """Show the number of alerts that would have been open at the end of the period."""
         return counted(_summary(backtest)["open"], "alert")
 
     @admin.display(description="users with the most alerts")
@@ -262,7 +262,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="alerts, earliest first")
     def findings(self, backtest: Backtest) -> SafeString | str:
-        """List the first findings, each with its user and version."""
+        """List the earliest simulated alerts, each with its user and version."""
         found = list(
             backtest_reports.findings_of(backtest).order_by("opened_at", "pk")[: _LISTED + 1]
         )
@@ -287,7 +287,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="problems")
     def problems(self, backtest: Backtest) -> SafeString | str:
-        """List when the constraint would have failed or been paused, or why it could not run."""
+        """List failures and pauses of the constraint, and users for whom it could not run."""
         found = _summary(backtest)
         rows: list[SafeString | str] = [
             format_html(
@@ -305,15 +305,15 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="last error")
     def error(self, backtest: Backtest) -> SafeString | str:
-        """Show the error of the last attempt."""
+        """Show the error from the last attempt."""
         return preformatted(backtest.last_error)
 
     @admin.action(description="Approve the backtested versions", permissions=["approve"])
     def approve(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
-        """Make these versions live."""
+        """Make the backtested versions live."""
         for backtest in queryset:
             if backtest.version is None:
-                messages.warning(request, "A user's own constraint is live without approval.")
+                messages.warning(request, "A user's own constraint goes live without approval.")
                 continue
             approve_version(request, backtest.version)
 
@@ -351,7 +351,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
 
 def approve_version(request: HttpRequest, version: Any) -> None:
-    """Make a version live and show the backtest that permits it, or why it cannot go live."""
+    """Make a version live and report the backtest that allows this, or why it cannot go live."""
     tested = backtest_reports.tested(version)
     try:
         workspace_constraints.approve(version, by=staff_of(request))
@@ -377,7 +377,7 @@ def start_backtest(
 
 
 def _users(backtest: Backtest) -> tuple[int, int]:
-    """Return how many users have been evaluated, and how many there are in total."""
+    """Return the number of users evaluated so far, and the total number of users."""
     return getattr(backtest, "done_users", 0), getattr(backtest, "of_users", 0)
 
 
@@ -387,7 +387,7 @@ def _so_far(backtest: Backtest) -> str:
 
 
 def _summary(backtest: Backtest) -> dict[str, Any]:
-    """Return the summary of the findings, computed once per page."""
+    """Return the backtest's summary, which is computed once per page."""
     if not hasattr(backtest, "summed_up"):
         backtest.summed_up = backtest_reports.summary(backtest)  # type: ignore[attr-defined]
     found: dict[str, Any] = backtest.summed_up  # type: ignore[attr-defined]
@@ -395,7 +395,7 @@ def _summary(backtest: Backtest) -> dict[str, Any]:
 
 
 def _versions(found: Collection[BacktestFinding]) -> dict[tuple[int, int], int]:
-    """Map each (user, version) of the findings to the primary key of its checkpoint."""
+    """Return the primary keys of the findings' checkpoints, keyed by (user, version)."""
     rows = Checkpoint.objects.filter(
         user__in={one.result.user_id for one in found}, version__in={one.version for one in found}
     )
@@ -404,13 +404,13 @@ def _versions(found: Collection[BacktestFinding]) -> dict[tuple[int, int], int]:
 
 @admin.register(BacktestUser)
 class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
-    """The results of backtests for each user."""
+    """Results of backtests, one row per backtest and user."""
 
     list_display = ["name", "alerts", "how_far", "problem_count", "versions", "backtest_link"]
     list_filter = ["state", "backtest__workspace"]
     list_select_related = ["backtest__version__constraint", "user"]
     search_fields = ["user__user_id"]
-    search_help_text = "By user id."
+    search_help_text = "Search by user id."
     ordering = ["-pk"]
     when_empty = "No user has been backtested yet."
     fields = [
@@ -419,7 +419,7 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BacktestUser]:
-        """Annotate the number of findings."""
+        """Annotate each row with its number of findings."""
         found = super().get_queryset(request).annotate(number=Count("findings"))
         return found.defer(*_of_version("backtest"))
 
@@ -429,7 +429,7 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
 
     @admin.display(description="user", ordering="user__user_id")
     def name(self, row: BacktestUser) -> str:
-        """Name the user."""
+        """Show the user's id."""
         return inline(row.user.user_id)
 
     @admin.display(description="user")
@@ -444,21 +444,21 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
 
     @admin.display(description="state", ordering="state")
     def how_far(self, row: BacktestUser) -> SafeString:
-        """Show the state."""
+        """Show the state of the backtest for this user."""
         return badge(row.state, row.get_state_display())
 
     @admin.display(description="alerts", ordering="number")
     def alerts(self, row: BacktestUser) -> str:
-        """Link to the simulated alerts."""
+        """Link to the alerts simulated for this user."""
         number = getattr(row, "number", 0)
         if not number:
             return "none"
         text = counted(number, "alert")
         return link_to_list(BacktestFinding, text, result__id__exact=row.pk)
 
-    @admin.display(description="where the constraint would have failed")
+    @admin.display(description="failures and pauses")
     def told(self, row: BacktestUser) -> SafeString | str:
-        """List when the constraint would have failed or been paused, or why it could not run."""
+        """List the times when the constraint would have failed or been paused, with the reasons."""
         return lines(
             format_html(
                 "{} {} v{} {}",
@@ -472,19 +472,19 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
 
     @admin.display(description="why the evaluation failed")
     def why(self, row: BacktestUser) -> SafeString | str:
-        """Show why the user's history could not be read."""
+        """Show why the backtest failed for this user."""
         return preformatted(row.error)
 
 
 @admin.register(BacktestFinding)
 class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
-    """Simulated alerts of backtests."""
+    """Alerts simulated by backtests."""
 
     list_display = ["said", "how_grave", "user_link", "opened_at", "resolved_at", "backtest_link"]
     list_filter = ["severity", "result__backtest__workspace"]
     list_select_related = ["result__user", "result__backtest__version__constraint"]
     search_fields = ["result__user__user_id", "message"]
-    search_help_text = "By user id or message."
+    search_help_text = "Search by user id or message."
     ordering = ["-opened_at"]
     when_empty = "No backtest has produced an alert yet."
     fields = [
@@ -493,22 +493,22 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BacktestFinding]:
-        """Defer columns that are not shown."""
+        """Defer the columns that are not shown."""
         return super().get_queryset(request).defer(*_of_version("result__backtest"))
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Allow the filters used by links from the pages of backtests and of their users."""
+        """Allow the filters used by links from the pages of backtests and their users."""
         ids = ("result__backtest__id__exact", "result__id__exact")
         return lookup in ids or super().lookup_allowed(lookup, value, request)
 
     @admin.display(description="message", ordering="message")
     def said(self, finding: BacktestFinding) -> str:
-        """Show the message with which the alert opened."""
+        """Show the message that the alert had when it opened."""
         return inline(shortened(finding.message, 500))
 
     @admin.display(description="severity", ordering="severity")
     def how_grave(self, finding: BacktestFinding) -> SafeString:
-        """Show the highest severity that the alert had."""
+        """Show the highest severity that the alert reached."""
         return badge(finding.severity)
 
     @admin.display(description="user", ordering="result__user__user_id")
@@ -523,13 +523,13 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
 
     @admin.display(description="version")
     def in_version(self, finding: BacktestFinding) -> str:
-        """Link to the version in which the alert opened."""
+        """Link to the version of the project in which the alert opened."""
         known = _versions([finding]).get((finding.result.user_id, finding.version))
         return link_to_key(Checkpoint, known, f"v{finding.version}")
 
     @admin.display(description="records")
     def records(self, finding: BacktestFinding) -> SafeString | str:
-        """Name the records in the alert's evidence."""
+        """List the records in the alert's evidence."""
         return lines(
             format_html(
                 "{} in {}",

@@ -1,4 +1,4 @@
-"""The base classes of the screens: read-only rows, audited actions, and links between rows."""
+"""Base classes of the admin screens: read-only rows, audited actions and links between rows."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import wraps
@@ -60,7 +60,7 @@ Paused = TypeVar("Paused", Pause, PausedConstraint)
 
 Key: TypeAlias = int | str | UUID
 
-# The large columns of a checkpoint, which may hold megabytes each.
+# The large columns of a checkpoint, each of which may hold megabytes.
 HEAVY = ("tree", "outline", "edits", "verdict")
 
 # A page about work in progress reloads itself at growing intervals, but only a limited number of
@@ -69,7 +69,7 @@ _AGAIN_SECONDS, _AGAIN_MOST, _LOOKS = 2, 60, 15
 _MAX_LINKS = 100
 _MAX_PAGES = 1000
 
-# The session key that keeps a list's rows until the list is shown again after an action.
+# Session key under which a list's rows are kept until the list is shown again after an action.
 _KEPT = "kept_rows"
 
 
@@ -83,18 +83,18 @@ class LabelledSplitDateTime(AdminSplitDateTime):
 
 
 class NotedActionForm(ActionForm):
-    """The form to choose an action for the selected rows, with a reason."""
+    """The form for choosing an action on the selected rows and giving a reason."""
 
     note = forms.CharField(label="Reason:", required=False, max_length=MAX_REASON)
 
 
 class OwnChoicesFilter(admin.RelatedFieldListFilter):
-    """A filter by related row that offers only the rows that the staff member may see."""
+    """A filter by related row that offers only those related rows that the staff member may see."""
 
     def field_choices(
         self, field: Any, request: HttpRequest, model_admin: Any
     ) -> list[tuple[str, Any]]:
-        """Return the choices."""
+        """Return the choices that the staff member may see."""
         found = super().field_choices(field, request, model_admin)
         model = get_model_from_relation(field)
         if model not in access.PLACES or access.sees_all(request.user):
@@ -107,14 +107,15 @@ class OwnChoicesFilter(admin.RelatedFieldListFilter):
 class MemoryAdmin(admin.ModelAdmin[Row]):
     """A screen for one kind of row.
 
-    The list's actions are also buttons on a row's page, if `actions_for` names them for that row;
-    `action_note` labels the note that can accompany them. `when_empty` is the text shown for an
-    empty list. The actions in `asking` first show a page, and act only once they are confirmed;
-    those in `dangerous` require a note, and their buttons are red and placed last.
+    The list's actions also appear as buttons on a row's page if `actions_for` returns them for that
+    row; `action_note` labels the input for a note that can accompany them. `when_empty` is the text
+    shown for an empty list. The actions in `asking` first show a confirmation page, and act only
+    once they are confirmed; those in `dangerous` require a note, and their buttons are red and come
+    last.
 
-    Everything depends on the staff member: the rows are those of the workspaces that they see
-    (`memory.staff.access`), content is hidden unless they may see it (`memory.admin.masking`), and
-    their actions and views are recorded (`memory.staff.audit`).
+    What a screen shows depends on the staff member: only rows of the workspaces that they may see
+    (`memory.staff.access`), with content hidden unless they may see it (`memory.admin.masking`).
+    Their actions and views are recorded (`memory.staff.audit`).
     """
 
     action_note = ""
@@ -136,11 +137,11 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     # -- Visible rows --------------------------------------------------------------------------
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Row]:
-        """Return the rows of the workspaces that the staff member sees; all views use this."""
+        """Return the rows of the workspaces that the staff member may see; all views call this."""
         return access.seen_by(request.user, super().get_queryset(request))
 
     def get_list_filter(self, request: HttpRequest) -> list[Any]:
-        """Limit filter choices to visible rows; for rows of work, add a filter by work status."""
+        """Limit filter choices to visible rows; for models that hold work, add a status filter."""
         is_work = any(kind.model is self.model for kind in stuck.KINDS.values())
         own = [self._own_choices(one) for one in super().get_list_filter(request)]
         return [*own, *([WorkFilter] if is_work else [])]
@@ -156,7 +157,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return name, OwnChoicesFilter
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Offer only visible rows; staff who do not see all workspaces must choose one."""
+        """Offer only visible rows; staff who may not see all workspaces must choose a workspace."""
         model = db_field.remote_field.model
         if model in access.PLACES and "queryset" not in kwargs:
             kwargs["queryset"] = access.seen_by(request.user, model._default_manager.all())
@@ -167,12 +168,12 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     # -- Hidden content ------------------------------------------------------------------------
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """Mask the columns with content for those who may not see content."""
+        """For staff who may not see content, mask the columns that contain it."""
         names = super().get_list_display(request)
         return names if access.sees_content(request.user) else masking.masked(self, names)
 
     def get_list_display_links(self, request: HttpRequest, list_display: Any) -> Any:
-        """Link to the page from the same columns, whether they are hidden or not."""
+        """Make the same columns link to the row's page, whether they are masked or not."""
         names = super().get_list_display_links(request, list_display)
         if names is None or access.sees_content(request.user):
             return names
@@ -187,14 +188,14 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return [*(names or ()), *(name for name in fields if not masking.is_open(self.model, name))]
 
     def get_search_fields(self, request: HttpRequest) -> list[str]:
-        """Exclude hidden fields from the search, which would reveal them."""
+        """Exclude hidden fields from the search, since the results would reveal them."""
         names = list(super().get_search_fields(request))
         if access.sees_content(request.user):
             return names
         return [name for name in names if not self._tells_content(name.lstrip("^=@"))]
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Refuse URL filters on hidden fields, which would reveal them."""
+        """Refuse URL filters on hidden fields, since the results would reveal them."""
         if not access.sees_content(request.user) and (
             self._tells_content(lookup) or not self._is_known(lookup)
         ):
@@ -204,7 +205,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     def _is_known(self, lookup: str) -> bool:
         """Return whether a lookup begins with a field of the model or is one of the list's filters.
 
-        An annotation is neither, and may contain hidden content.
+        An annotation is neither a field nor a filter, and may contain hidden content.
         """
         name = lookup.split("__")[0]
         fields = {"pk", *(field.name for field in self.opts.get_fields())}
@@ -213,13 +214,13 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return name in fields | filters
 
     def _tells_content(self, lookup: str) -> bool:
-        """Return whether a lookup uses a hidden field of this or a related row."""
+        """Return whether a lookup uses a hidden field of this model or a related one."""
         model: Any = self.model
         for name in lookup.split("__"):
             try:
                 field = model._meta.pk if name == "pk" else model._meta.get_field(name)
             except FieldDoesNotExist:
-                return False  # `exact`, or a lookup that Django itself refuses
+                return False  # a suffix such as `exact`, or a lookup that Django refuses
             if field.name in masking.content_fields(model):
                 return True
             if model is MemoryUser and field.name == "metadata":
@@ -230,9 +231,9 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return False
 
     def action_checkbox(self, obj: Row) -> SafeString:
-        """Return the checkbox of a row, with a label that cannot alter the page."""
+        """Return a row's checkbox, with a label that cannot alter the page."""
         label = format_html("Select this object for an action - {}", masking.name_of(obj))
-        # Browsers restore ticked boxes by position, which may belong to another row by now.
+        # On reload, browsers restore ticks by position, but another row may be there by now.
         attributes = {"class": "action-select", "aria-label": label, "autocomplete": "off"}
         box = forms.CheckboxInput(attributes, lambda _: False)
         rendered = str(box.render(ACTION_CHECKBOX_NAME, str(obj.pk)))
@@ -245,22 +246,22 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return masking.name_of(row)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Return the class of lists whose rows stay in place right after an action."""
+        """Use a list class that keeps the rows in place right after an action."""
         return SteadyChangeList
 
     def actions_for(self, row: Row) -> Collection[str]:
-        """Name the actions that make sense for this row."""
+        """Return the names of the actions that make sense for this row."""
         return list(self.actions)
 
     def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[Row]) -> bool:
-        """Return whether the action is confirmed and has a reason, if it needs one."""
+        """Return whether the action has been confirmed and has a reason, if it needs one."""
         has_reason = bool(note_of(request)) or action not in self.dangerous
         return "confirmed" in request.POST and has_reason
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
-        """Show the list, or a text if it is empty; audit the view if the rows are about people."""
+        """Show the list, or a note if it is empty; audit the view if the rows are about people."""
         response = super().changelist_view(
             request, {"when_empty": self.when_empty, **(extra_context or {})}
         )
@@ -280,7 +281,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         form_url: str = "",
         obj: Row | None = None,
     ) -> HttpResponse:
-        """Show a row with its actions and a safe name; audit the view."""
+        """Show a row's page with its actions and an escaped heading; audit the view."""
         if not access.sees_content(request.user):
             _mask_page(self, context)
         if obj is not None:
@@ -302,7 +303,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the staff's changes to a row."""
+        """Show the changes that the staff have made to a row; audit the view."""
         response = super().history_view(request, object_id, extra_context)
         if isinstance(response, TemplateResponse) and response.context_data:
             response.context_data["title"] = "Change history"
@@ -319,7 +320,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     # -- Actions -------------------------------------------------------------------------------
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
-        """Return whether actions may be used, which requires the change permission."""
+        """Return whether the staff member may use actions; this requires the change permission."""
         name = f"{self.opts.app_label}.change_{self.opts.model_name}"
         return request.user.has_perm(name)
 
@@ -334,12 +335,12 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     def response_add(
         self, request: HttpRequest, obj: Row, post_url_continue: str | None = None
     ) -> HttpResponse:
-        """Audit the addition in the same transaction."""
+        """Audit the addition in the transaction that adds the row."""
         audit.note(request.user, AuditKind.ADD, self._subject(obj))
         return super().response_add(request, obj, post_url_continue)
 
     def response_change(self, request: HttpRequest, obj: Row) -> HttpResponse:
-        """Audit the change in the same transaction."""
+        """Audit the change in the transaction that changes the row."""
         audit.note(request.user, AuditKind.CHANGE, self._subject(obj))
         return super().response_change(request, obj)
 
@@ -348,7 +349,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     ) -> HttpResponse | None:
         """Run the action; return to the row's page if the request came from there.
 
-        An action never affects more rows than the staff member was shown.
+        An action on all matching rows is refused if there are more of them than the list can show.
         """
         all_of_them = request.POST.get("select_across", "0") != "0"
         if all_of_them and BoundedPaginator(queryset, self.list_per_page).is_cut:
@@ -362,7 +363,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         shown = [] if from_page else self.get_changelist_instance(request).result_list
         keys = [str(row.pk) for row in shown]
         response = super().response_action(request, queryset, *args, **kwargs)
-        # An action's own redirect is kept.
+        # If the action itself redirects to another page, that redirect is kept.
         here = getattr(response, "url", None) == request.get_full_path()
         if isinstance(response, HttpResponseRedirect) and here:
             row = queryset.filter(pk__in=request.POST.getlist("_selected_action")).first()
@@ -376,14 +377,14 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
 class SteadyChangeList(ChangeList):
     """A list that, right after an action on some of its rows, shows the same rows as before.
 
-    Otherwise these rows would move or vanish, and another row would appear where somebody is about
+    Otherwise these rows could move or vanish, and another row could appear where somebody is about
     to click. When the list is loaded again, it is sorted and filtered as usual.
     """
 
     is_kept = False
 
     def get_results(self, request: HttpRequest) -> None:
-        """Fetch the rows."""
+        """Fetch the rows; right after an action, fetch the rows shown before it."""
         super().get_results(request)
         if request.method != "GET" or _KEPT not in request.session:
             return
@@ -412,7 +413,7 @@ def _noted(act: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _mask_page(model_admin: Any, context: Any) -> None:
-    """Hide everything on a page and in its inlines that is not open to everybody."""
+    """On a page and in its inlines, hide all fields that are not open to everybody."""
     page = context["adminform"]
     page.fieldsets, hidden = masking.masked_sets(model_admin, page.fieldsets)
     page.readonly_fields = [*page.readonly_fields, *hidden]
@@ -432,9 +433,9 @@ def ask(
     for_good: bool = False,
     **told: object,
 ) -> TemplateResponse:
-    """Show the page that asks to confirm an action on these rows, and asks for the reason.
+    """Return the page that asks for confirmation of an action on these rows, and for a reason.
 
-    An irreversible action needs a reason.
+    The reason is required if the action is irreversible (`for_good`).
     """
     from_page = "from_page" in request.POST and len(rows) == 1
     context = {
@@ -458,15 +459,15 @@ def ask(
 
 
 def note_of(request: HttpRequest, otherwise: str = "") -> str:
-    """Return the note that accompanies an action."""
+    """Return the note entered with an action, or `otherwise` if there is none."""
     return (request.POST.get("note") or "").strip()[:MAX_REASON] or otherwise
 
 
 def confirmed_reason(request: HttpRequest) -> str:
-    """Return the reason for a confirmed action that needs one.
+    """Return the reason entered for an action that requires one.
 
-    Empty if the action is not confirmed yet or has no reason; in the latter case, a message asks
-    for one.
+    Empty if the action has not been confirmed, or has been confirmed without a reason; in the
+    latter case, a message asks for the reason.
     """
     reason = note_of(request)
     if "confirmed" not in request.POST:
@@ -477,18 +478,18 @@ def confirmed_reason(request: HttpRequest) -> str:
 
 
 def staff_of(request: HttpRequest) -> str:
-    """Return the actor's name for histories."""
+    """Return the name under which the staff member appears in histories."""
     return f"staff:{request.user.get_username()}"
 
 
 class WorkFilter(admin.SimpleListFilter):
-    """Filters rows of work by the states that are counted on the front page."""
+    """A list filter by the states of work that the front page counts."""
 
     title = "work status"
     parameter_name = "work"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the choices: each state of each kind of work that has rows of this model."""
+        """Return the choices: each state of each kind of work that this model stores."""
         kinds = [kind for kind in stuck.KINDS.values() if kind.model is model_admin.model]
         return [
             (f"{kind.name}.{how}", f"{kind.title}: {words}" if len(kinds) > 1 else words)
@@ -507,7 +508,7 @@ class WorkFilter(admin.SimpleListFilter):
 
 
 class ReadOnlyAdmin(MemoryAdmin[Row]):
-    """A screen of rows that only the server writes."""
+    """A screen for rows that only the server writes."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Return False: only the server adds rows."""
@@ -524,26 +525,26 @@ class ReadOnlyAdmin(MemoryAdmin[Row]):
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Row | None:
-        """Return the row with its texts hidden or escaped for display; it is never saved."""
+        """Return the row with its text fields hidden or escaped for display; it is never saved."""
         row = super().get_object(request, object_id, from_field)
         content = () if access.sees_content(request.user) else masking.content_fields(self.model)
         for field in self.opts.concrete_fields if row else ():
             if not isinstance(field, models.CharField | models.TextField):
-                continue  # such a field may be large, and deferred
+                continue  # fields of other types may be large, and deferred
             value = getattr(row, field.attname)
-            if isinstance(value, str) and value:  # an empty text hides nothing
+            if isinstance(value, str) and value:  # an empty field has nothing to hide
                 is_hidden = field.name in content
                 setattr(row, field.attname, masking.HIDDEN if is_hidden else visible(value))
         return row
 
 
 class PausedAdmin(ReadOnlyAdmin[Paused]):
-    """A screen of pauses; `resume` is defined by the subclass."""
+    """A screen for pauses; subclasses define `resume`."""
 
     actions = ["resume"]
 
     def actions_for(self, row: Paused) -> Collection[str]:
-        """Offer to resume the work, unless it has been resumed."""
+        """Offer to resume what is paused, unless it has been resumed already."""
         return [] if row.resumed_at else ["resume"]
 
     @admin.display(description="state", ordering="resumed_at")
@@ -558,17 +559,17 @@ class PausedAdmin(ReadOnlyAdmin[Paused]):
 
 
 class WorkAdmin(ReadOnlyAdmin[Work]):
-    """A screen of requested work, which stays due until it is done."""
+    """A screen for requested work, which stays due until it is done."""
 
     actions = ["try_now"]
 
     def actions_for(self, row: Work) -> Collection[str]:
-        """Offer a retry of unfinished work."""
+        """Offer to retry unfinished work."""
         return self.actions if getattr(row, "due_at", None) is not None else []
 
     @admin.display(description="last error")
     def error(self, row: Work) -> str:
-        """Show the error of the last attempt."""
+        """Show the error from the last attempt."""
         return preformatted(row.last_error)
 
     @admin.action(description="Retry now", permissions=["operate"])
@@ -581,14 +582,14 @@ class WorkAdmin(ReadOnlyAdmin[Work]):
 
 
 class PresenceFilter(admin.SimpleListFilter):
-    """Filters rows by whether a field is empty, with a label for each case."""
+    """A list filter that separates rows in which a field is set from rows in which it is empty."""
 
     field: str
     filled: str
     empty: str
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the choices."""
+        """Return the two choices, with their labels."""
         return [("yes", self.filled), ("no", self.empty)]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
@@ -599,7 +600,7 @@ class PresenceFilter(admin.SimpleListFilter):
 
 
 def rows_for(request: HttpRequest, model: type[Row]) -> QuerySet[Row]:
-    """Return the rows of a model that the staff member may see."""
+    """Return those rows of a model that the staff member may see."""
     rows = access.seen_by(request.user, model._default_manager.all())
     return rows if may_see(request, model) else rows.none()
 
@@ -615,7 +616,7 @@ def list_url(model: type[models.Model], /, **filters: Any) -> str:
 
 
 def heavy(*paths: str) -> list[str]:
-    """Return lookups of the large columns of the checkpoints at these paths, for lists to defer."""
+    """Return lookups for `defer` that name the large columns of the checkpoints at these paths."""
     return [f"{path}__{name}" for path in paths for name in HEAVY]
 
 
@@ -644,13 +645,13 @@ def link_to_list(model: type[models.Model], text: str, **filters: Any) -> SafeSt
 
 
 def link_to_rejected(event: AlertEvent) -> SafeString:
-    """Return a link to the list of rejected entries, with reasons, of the event's user."""
+    """Return a link to the list of the user's rejected entries, which shows the reasons."""
     filters = {"user__id__exact": event.user_id, "outcome__exact": Outcome.REJECTED}
     return link_to_list(EntryOutcome, "rejected entries", **filters)
 
 
 def link_to_entry(entry: LogEntry) -> SafeString:
-    """Return a link to the entry, with the beginning of its content."""
+    """Return a link to the entry, followed by the beginning of its content."""
     return format_html(
         '<a href="{}">#{}</a> {} {}',
         page_url(entry),
@@ -661,7 +662,7 @@ def link_to_entry(entry: LogEntry) -> SafeString:
 
 
 def links_to_entries(user: MemoryUser, seqs: Iterable[int]) -> SafeString | str:
-    """Return links to these entries of the user's log, with the beginning of their content."""
+    """Return links to these entries of the user's log, each with the beginning of its content."""
     wanted = sorted(set(seqs))
     entries = LogEntry.objects.filter(user=user, seq__in=wanted[:_MAX_LINKS]).order_by("seq")
     rows: list[SafeString | str] = [link_to_entry(entry) for entry in entries]
@@ -671,7 +672,7 @@ def links_to_entries(user: MemoryUser, seqs: Iterable[int]) -> SafeString | str:
 
 
 def entry_pages(user: MemoryUser, seqs: Iterable[int]) -> dict[int, str]:
-    """Return the page URLs of the first thousand of these entries, keyed by entry number."""
+    """Return the page URLs of these entries, keyed by number; at most a thousand are looked up."""
     wanted = sorted(set(seqs))[:_MAX_PAGES]
     entries = LogEntry.objects.filter(user=user, seq__in=wanted).order_by()
     found = entries.values_list("seq", "pk")
@@ -679,7 +680,7 @@ def entry_pages(user: MemoryUser, seqs: Iterable[int]) -> dict[int, str]:
 
 
 def links_to_alerts(alerts: QuerySet[Alert]) -> SafeString | str:
-    """Return links to these alerts, newest first, with their severity and state."""
+    """Return links to these alerts, newest first, each with its severity and state."""
     return lines(link_to_alert(alert) for alert in alerts.order_by("-opened_at")[:_MAX_LINKS])
 
 
@@ -703,9 +704,10 @@ def _list_url(model: type[models.Model]) -> str:
 
 
 def look_again(request: HttpRequest) -> dict[str, int]:
-    """Return the seconds until a page about work in progress reloads, and that reload's number.
+    """Return the delay in seconds until a page reloads itself, and the number of that reload.
 
-    Empty once the maximum number of reloads is reached.
+    This is for pages about work in progress. The result is empty once the maximum number of reloads
+    has been reached.
     """
     text = request.GET.get("look", "")
     look = int(text) if text.isascii() and text.isdigit() and len(text) < 3 else 0

@@ -1,4 +1,4 @@
-"""Versions of projects, with their files and bytecode."""
+"""Admin screens for the versions of projects, their files and their bytecode."""
 
 from collections.abc import Collection, Iterable
 
@@ -50,7 +50,8 @@ from memory.project.values import RecordId
 from memory.staff import access
 from memory.temporal import history, rollback
 
-# Maximum number of items listed for a rollback; further items are only counted.
+# Maximum number of items in each list on the confirmation page of a rollback; further items are
+# only counted.
 MAX_LEFT_OUT = 20
 
 REDACTING = "A redaction of this user's memory is under way: try again in a moment."
@@ -58,7 +59,7 @@ REDACTING = "A redaction of this user's memory is under way: try again in a mome
 
 @admin.register(Checkpoint)
 class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
-    """Accepted versions: their changes, sources, and checks."""
+    """Accepted versions of projects, with their changes, sources and checks."""
 
     list_display = [
         "version_name",
@@ -72,7 +73,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     list_filter = ["origin", ("created_at", admin.DateFieldListFilter), "user__workspace"]
     list_select_related = ["user"]
     search_fields = ["user__user_id"]
-    search_help_text = "By user id."
+    search_help_text = "Search by user id."
     ordering = ["-created_at", "-id"]
     actions = ["restore"]
     asking = ["restore"]
@@ -100,7 +101,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Checkpoint]:
-        """Defer columns that lists do not show, and annotate the first edit, which they do show."""
+        """Defer columns that lists do not show; annotate the first edit and the number of edits."""
         return (
             super()
             .get_queryset(request)
@@ -114,21 +115,21 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Checkpoint | None:
-        """Return the version including the deferred columns, read in a single query."""
+        """Return the version with the columns that lists defer, fetched in a single query."""
         checkpoint = super().get_object(request, object_id, from_field)
         if checkpoint is not None:
             checkpoint.refresh_from_db(fields=("tree", "outline", "edits"))
         return checkpoint
 
     def actions_for(self, row: Checkpoint) -> Collection[str]:
-        """Offer a rollback to versions other than the newest."""
+        """Offer a rollback for every version but the newest."""
         return [] if row.pk == row.user.head_id else super().actions_for(row)
 
     @admin.action(description="Roll back to this version…", permissions=["operate"])
     def restore(
         self, request: HttpRequest, queryset: QuerySet[Checkpoint]
     ) -> TemplateResponse | None:
-        """After confirmation, restore the version as a new version; the log stays unchanged."""
+        """Ask for confirmation, then make the old content a new version; the log is not changed."""
         if queryset.count() != 1:
             messages.error(request, "Nothing was done: select one version only.")
             return None
@@ -152,7 +153,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="version", ordering="version")
     def version_name(self, checkpoint: Checkpoint) -> str:
-        """Name the version."""
+        """Show the version's name, such as v7."""
         return f"v{checkpoint.version}"
 
     @admin.display(description="user", ordering="user__user_id")
@@ -162,12 +163,12 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="origin", ordering="origin")
     def came_from(self, checkpoint: Checkpoint) -> str:
-        """Show the origin."""
+        """Show where the version came from."""
         return checkpoint.get_origin_display()
 
     @admin.display(description="entries considered", ordering="seen_seq")
     def seen(self, checkpoint: Checkpoint) -> str:
-        """Show the newest entry considered."""
+        """Show the newest entry that the version takes into account."""
         return f"up to #{checkpoint.seen_seq}"
 
     @admin.display(description="built on")
@@ -184,7 +185,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="changes")
     def changes(self, checkpoint: Checkpoint) -> str:
-        """Count the records that changed; if none did, show the edits."""
+        """Show how many records changed; if none did, describe the edits."""
         counts = checkpoint.verdict.get("counts", {})
         changed = ", ".join(
             f"{counts[f'records_{verb}']} {verb}"
@@ -204,12 +205,12 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="checks")
     def checks(self, checkpoint: Checkpoint) -> str:
-        """Show each check with its result."""
+        """Show each check of the gate with its result."""
         return gate(checkpoint.verdict)
 
     @admin.display(description="work")
     def counts(self, checkpoint: Checkpoint) -> str:
-        """Show the gate's counts and durations."""
+        """Show how many files the gate processed, and how long each of its stages took."""
         counts = checkpoint.verdict.get("counts", {})
         files = ", ".join(
             f"{counts[f'files_{verb}']} {verb}"
@@ -225,7 +226,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="executed in")
     def checked_in(self, checkpoint: Checkpoint) -> str:
-        """Show the kind of sandbox, with a warning if it is for development."""
+        """Show the kind of sandbox that the gate used, with a warning if it is for development."""
         return sandbox(checkpoint.verdict.get("runner", ""))
 
     @admin.display(description="entries cited")
@@ -244,13 +245,13 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="runs")
     def runs(self, checkpoint: Checkpoint) -> str:
-        """Link to the runs on this version."""
+        """Link to the runs that used this version."""
         number = checkpoint.runs.count()
         return link_to_list(Run, counted(number, "run"), checkpoint__id__exact=checkpoint.pk)
 
     @admin.display(description="edits")
     def all_edits(self, checkpoint: Checkpoint) -> str:
-        """Show the edits."""
+        """Show the edits that made this version."""
         return show_edits(checkpoint.edits)
 
     @admin.display(description="records")
@@ -279,7 +280,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         return format_html('<a href="{}">Browse {}</a>', project_url(checkpoint.pk), number)
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the page of the version's files."""
+        """Add the page that shows a version's files."""
         view = self.admin_site.admin_view(require_GET(self.project_view))
         return [
             path("<int:pk>/project/", view, name="memory_checkpoint_project"),
@@ -287,7 +288,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         ]
 
     def project_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Show the files of the version."""
+        """Show the version's files."""
         checkpoint = self.get_object(request, str(pk))
         if checkpoint is None or checkpoint.user.erased_at is not None:
             raise Http404("There is no such version.")
@@ -310,14 +311,18 @@ def _place(record: RecordId) -> SafeString:
 
 
 def _first(items: Iterable[SafeString | str]) -> SafeString | str:
-    """Show the first items, and how many more there are."""
+    """Show the first items, and state how many more there are."""
     every = list(items)
     more = len(every) - MAX_LEFT_OUT
     return lines([*every[:MAX_LEFT_OUT], f"… and {more} more"] if more > 0 else every)
 
 
 def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateResponse:
-    """Show the effects of a rollback to this version; raises what `rollback.restore` raises."""
+    """Return the confirmation page, which shows the effects of a rollback to this version.
+
+    Raises NothingToRestore if the newest version is identical to this one, Redacted if content
+    needed for the comparison was redacted, and BeingRedacted during a redaction.
+    """
     left_out = rollback.excluded_by_restoring(checkpoint.user, checkpoint.version)
     return ask(
         request,
@@ -343,7 +348,7 @@ class BlobAdmin(ReadOnlyAdmin[Blob]):
     list_filter = ["user__workspace"]
     list_select_related = ["user"]
     search_fields = ["=hash", "user__user_id"]
-    search_help_text = "By full hash or user id."
+    search_help_text = "Search by full hash or user id."
     ordering = ["-id"]
     when_empty = "No project has a file yet."
     fields = ["user_link", "used_as", "hash", "size", "shown"]
@@ -362,40 +367,40 @@ class BlobAdmin(ReadOnlyAdmin[Blob]):
         """Link to the user."""
         return link(blob.user)
 
-    @admin.display(description="in the newest version")
+    @admin.display(description="paths in the newest version")
     def used_as(self, blob: Blob) -> str:
-        """Name the files with this content in the user's newest version."""
+        """List the files that have this content in the user's newest version."""
         head = blob.user.head
         tree = head.tree if head else {}
         return lines(inline(name) for name in sorted(tree) if tree[name] == blob.hash)
 
     @admin.display(description="characters")
     def size(self, blob: Blob) -> str:
-        """Count the file's characters."""
+        """Show the number of characters in the file."""
         characters = getattr(blob, "characters", 0)
         return TOLD if characters is None else f"{characters:,}"
 
     @admin.display(description="content")
     def shown(self, blob: Blob) -> str:
-        """Show the source."""
+        """Show the file's content."""
         return TOLD if blob.content is None else source(blob.content)
 
 
 @admin.register(Bytecode)
 class BytecodeAdmin(ReadOnlyAdmin[Bytecode]):
-    """Compiled files."""
+    """Compiled project files."""
 
     list_display = ["file", "user_link", "source_file", "image_digest", "size"]
     list_filter = ["user__workspace"]
     list_select_related = ["user"]
     search_fields = ["path", "user__user_id"]
-    search_help_text = "By path or user id."
+    search_help_text = "Search by path or user id."
     ordering = ["-id"]
     when_empty = "No file has been compiled yet."
     fields = ["user_link", "file", "source_file", "image_digest", "size"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Bytecode]:
-        """Defer the code, which is not readable."""
+        """Defer the bytecode, which is not human-readable."""
         blob = Blob.objects.filter(user=OuterRef("user"), hash=OuterRef("source_hash"))
         return (
             super()
@@ -406,7 +411,7 @@ class BytecodeAdmin(ReadOnlyAdmin[Bytecode]):
 
     @admin.display(description="file", ordering="path")
     def file(self, bytecode: Bytecode) -> str:
-        """Name the file."""
+        """Show the file's path."""
         return inline(bytecode.path)
 
     @admin.display(description="user", ordering="user__user_id")
@@ -416,10 +421,10 @@ class BytecodeAdmin(ReadOnlyAdmin[Bytecode]):
 
     @admin.display(description="compiled from")
     def source_file(self, bytecode: Bytecode) -> str:
-        """Link to the source."""
+        """Link to the source from which the file was compiled."""
         return link_to_key(Blob, getattr(bytecode, "blob_id", None), bytecode.source_hash[:12])
 
     @admin.display(description="size")
     def size(self, bytecode: Bytecode) -> str:
-        """Show the size of the code."""
+        """Show the size of the bytecode."""
         return filesizeformat(getattr(bytecode, "bytes", 0))

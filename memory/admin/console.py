@@ -1,4 +1,4 @@
-"""The query console: Python queries over one user's memory, in the admin."""
+"""The admin's query console, which runs Python queries on one user's memory."""
 
 import datetime
 from typing import Any
@@ -35,17 +35,17 @@ from memory.temporal import history, instants
 from memory.texts import one_line
 from memory.users import refuse_merged
 
-# If the evaluation time of a query is further than this from the time at which the query was
-# asked, the form shows the day of the evaluation time.
+# If a query's evaluation time is at least this far from the time at which it was asked, the form
+# shows the evaluation day.
 NOW = datetime.timedelta(minutes=1)
-# Maximum number of queries listed for a staff member, and of versions to choose from.
+# Maximum number of the staff member's past queries listed, and of versions to choose from.
 MAX_HISTORY = 20
 MAX_VERSIONS = 50
 _MAX_CLASSES = 80
 
 
 class QueryForm(forms.Form):
-    """A query, the state that it reads, and its evaluation time."""
+    """The form for a query, the version that it reads and its evaluation time."""
 
     code = forms.CharField(
         strip=False,
@@ -69,7 +69,7 @@ class QueryForm(forms.Form):
     at = forms.CharField(required=False, max_length=100)
 
     def clean_code(self) -> str:
-        """Return the code with Python's line endings."""
+        """Return the code with LF line endings."""
         code = str(self.cleaned_data["code"]).replace("\r\n", "\n")
         if not code.strip():
             raise forms.ValidationError(self.fields["code"].error_messages["required"])
@@ -77,7 +77,7 @@ class QueryForm(forms.Form):
 
 
 def console(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> HttpResponse:
-    """Return the page of a user's console; the URL parameter `run` names the run to load.
+    """Return the page of a user's query console; the URL parameter `run` names the run to show.
 
     A posted query is run. The caller must check `may_ask`.
     """
@@ -123,13 +123,13 @@ def console_url(user: MemoryUser) -> str:
 
 
 def _with_python_line_ends(request: HttpRequest) -> dict[str, str]:
-    """Return the posted fields with Python's line endings; browsers send CR and LF."""
+    """Return the posted fields, with LF line endings in the code; browsers send CR LF."""
     posted = {name: request.POST.get(name, "") for name in QueryForm.base_fields}
     return {**posted, "code": posted["code"].replace("\r\n", "\n")}
 
 
 def _asked(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run | None:
-    """Start the query; if it is refused, return None and let the form show why."""
+    """Start the posted query; if it is refused, return None and let the form show why."""
     if not form.is_valid():
         return None
     asked = form.cleaned_data
@@ -147,7 +147,7 @@ def _asked(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run | Non
 
 
 def _standing(user: MemoryUser) -> str:
-    """Return why this user cannot be queried; empty if the user can be queried."""
+    """Return why this user's memory cannot be queried; empty if it can be queried."""
     try:
         refuse_merged(user)
         queries.version_of(history.now(user))
@@ -177,7 +177,7 @@ def _day(run: Run) -> str:
 
 
 def _result(run: Run, request: HttpRequest) -> dict[str, Any]:
-    """Return the context to show a query and its result."""
+    """Return the template context for showing a query and its result."""
     told: dict[str, Any] = {
         "run_url": page_url(run),
         "run_key": run.pk,
@@ -208,13 +208,13 @@ def _result(run: Run, request: HttpRequest) -> dict[str, Any]:
 def _outcome(run: Run) -> SafeString:
     if run.status != RunStatus.DONE:
         return badge(run.status, run.get_status_display())
-    # The default label blames the user's code, but the staff wrote this query.
+    # The default label blames the user's code, but a staff member wrote this query.
     own = run.outcome == RunOutcome.USER_ERROR
     return badge(run.outcome, "error in the query" if own else run.get_outcome_display())
 
 
 def _history(request: HttpRequest, user: MemoryUser) -> list[dict[str, Any]]:
-    """Return this staff member's latest queries about this user."""
+    """Return this staff member's latest queries on this user's memory."""
     rows = (
         Run.objects.filter(user=user, asked_by=staff_of(request), kind=RunKind.QUERY)
         .exclude(asked_by="")
@@ -284,7 +284,7 @@ def _example(schema: list[dict[str, Any]]) -> str:
 
 
 def _answered(run: Run) -> bool:
-    """Return whether the run is a successful query that was not redacted."""
+    """Return whether the run is a successful query that has not been redacted."""
     return run.outcome == RunOutcome.OK and bool(run.input.get("code"))
 
 

@@ -27,13 +27,15 @@ from memory.privacy.redaction import TOLD
 from memory.temporal import differences
 from memory.temporal.differences import RecordChange
 
-# Maximum number of characters compared on one page (both sides together), and of records shown.
+# Maximum numbers of characters compared on one page (old and new texts together) and of records
+# shown on it.
 MAX_COMPARED = 400_000
 MAX_RECORDS = 100
-# If the product of the two line counts exceeds this, a file is shown as completely different.
+# If the number of old lines to compare times the number of new ones exceeds this, all of them are
+# shown as changed.
 _MAX_WORK = 250_000
 _MAX_ROWS = 2_000
-# The number of unchanged lines shown around changes.
+# Number of unchanged lines shown before and after each change.
 _AROUND = 3
 
 Row: TypeAlias = tuple[int | None, int | None]
@@ -54,7 +56,11 @@ def side_by_side(before: str, after: str) -> SafeString:
 
 
 def _stretches(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[bool, list[Row]]]:
-    """Yield (unchanged, rows) for each group of rows; a row is a pair of positions in the texts."""
+    """Yield (is_unchanged, rows) for each group of rows.
+
+    A row is a pair of line indexes, one in each text; an index is None if that text has no such
+    line.
+    """
     shown: list[Row] = []
     blocks = list(_blocks(old, new))
     for number, (same, a, b, c, d) in enumerate(blocks):
@@ -76,7 +82,11 @@ def _stretches(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[bool, l
 
 
 def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[bool, int, int, int, int]]:
-    """Yield (same, start and end in the old text, start and end in the new text)."""
+    """Yield each block of equal or changed lines.
+
+    A block is (is_equal, start in the old text, end in the old text, start in the new text, end in
+    the new text).
+    """
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
         start += 1
@@ -127,23 +137,23 @@ def _cell(place: int | None, told: Sequence[SafeString], kind: str) -> SafeStrin
     )
 
 
-# -- Changes of a version ----------------------------------------------------------------------
+# -- Changes made by a version ------------------------------------------------------------------
 
 
 def changed_files(before: Checkpoint | None, after: Checkpoint) -> list[str]:
-    """Return the paths of the files that differ."""
+    """Return the paths of the files that differ between two versions."""
     old, new = before.tree if before else {}, after.tree
     return sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
 
 
 def show_files(before: Checkpoint | None, after: Checkpoint) -> SafeString | str:
-    """Show each changed file next to its earlier text, within the page's limit."""
+    """Show each changed file next to its earlier text, up to a limit for the whole page."""
     paths = changed_files(before, after)
     old, new = before.tree if before else {}, after.tree
     hashes = {tree[path] for path in paths for tree in (old, new) if path in tree}
     blobs = Blob.objects.filter(user_id=after.user_id, hash__in=hashes)
     sizes = dict(blobs.annotate(size=Length("content")).values_list("hash", "size"))
-    # Path → the sizes of the file before and after; None for redacted content.
+    # Maps each path to the file's sizes before and after; the size of redacted content is None.
     taken = {
         path: [sizes[tree[path]] for tree in (old, new) if path in tree and tree[path] in sizes]
         for path in paths
@@ -165,7 +175,7 @@ def show_files(before: Checkpoint | None, after: Checkpoint) -> SafeString | str
         elif path not in read:
             rows.append(format_html("{} (too large to compare here)", title))
         elif not any(taken[path]):
-            continue  # the empty __init__.py of a package
+            continue  # a package's empty __init__.py
         else:
             told = side_by_side(
                 *(contents.get(tree.get(path, ""), "") or "" for tree in (old, new))

@@ -1,4 +1,4 @@
-"""Safe display of values: text, badges, JSON, source.
+"""Safe display of text, badges, JSON and source code.
 
 Content from people, models and backends is untrusted. Everything here escapes such content, and
 spells out characters that would reorder or hide the text around them.
@@ -20,11 +20,11 @@ from memory.texts import visible as visible
 
 NOTHING = "–"
 
-# Maximum number of characters shown, enough to judge the content; the API returns the rest.
+# Maximum number of characters shown of a text, enough to judge it; the API returns all of it.
 MAX_TEXT = 100_000
 
 _TONES = {
-    # Severities and states of alerts.
+    # Severities of alerts, and states of alerts.
     "critical": "bad",
     "warning": "caution",
     "info": "note",
@@ -77,16 +77,16 @@ _TONES = {
     "unknown_model": "bad",
     "too_long": "bad",
     "interrupted": "bad",
-    # Versions of workspace constraints.
+    # States of versions of workspace constraints.
     "checking": "note",
     "approved": "good",
-    # Backtests.
+    # States of backtests.
     "finished": "good",
     "done": "good",
     "error": "bad",
     "redacted": "caution",
     "unknown": "caution",
-    # Checks of the gate, files of a version, work, keys.
+    # Results of the gate's checks, changes to files, states of work, states of API keys.
     "passed": "good",
     "failed": "bad",
     "new": "good",
@@ -107,7 +107,7 @@ def visible_json(text: str) -> str:
 
 
 def inline(text: str) -> SafeString:
-    """Return text for use within a line, with its writing direction isolated."""
+    """Return text for use within a line, whose direction cannot affect the rest of the line."""
     return format_html("<bdi>{}</bdi>", visible(text))
 
 
@@ -127,7 +127,7 @@ def sandbox(runner: str) -> SafeString | str:
 
 
 def sandbox_badge(runner: str) -> SafeString | str:
-    """Return the short form of the kind of sandbox, for lists."""
+    """Return a short name of the kind of sandbox, for lists."""
     return badge("warning", "development") if warning_of(runner) else runner or NOTHING
 
 
@@ -156,7 +156,7 @@ def pretty(value: Any) -> SafeString | str:
 
 
 def folded(title: SafeString | str, body: SafeString | str, *, unfold: bool = False) -> SafeString:
-    """Return a block that opens on a click."""
+    """Return a block that unfolds when its title is clicked."""
     return format_html(
         "<details{}><summary>{}</summary>{}</details>",
         SafeString(" open" if unfold else ""),  # nosec B703 # our own words
@@ -166,7 +166,7 @@ def folded(title: SafeString | str, body: SafeString | str, *, unfold: bool = Fa
 
 
 def lines(items: Iterable[SafeString | str]) -> SafeString | str:
-    """Return the items one below the other."""
+    """Return the items as a list, one below the other."""
     rows = format_html_join("", "<li>{}</li>", ((item,) for item in items))
     return format_html('<ul class="lines">{}</ul>', rows) if rows else NOTHING
 
@@ -189,7 +189,7 @@ def _plain(value: Any) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return the number with the noun, in the plural unless the number is 1."""
+    """Return the number and the noun, which is plural unless the number is 1."""
     return f"{number:,} {noun if number == 1 else _plural(noun)}"
 
 
@@ -203,19 +203,19 @@ def record_name(class_name: str, key: str) -> SafeString:
 
 
 def source_line(place: Mapping[str, Any]) -> str:
-    """Return a place in the source as text; empty if unknown."""
+    """Return a position in the source as text, such as `path, line 3`; empty if unknown."""
     line = place.get("line")
     path = visible(str(place.get("path") or ""))
     return f"{path}, line {line}" if path and line else path
 
 
 def rule_of(path: str) -> str:
-    """Return the short name of a constraint; a workspace constraint keeps its prefix."""
+    """Return a constraint's name, given its path; a workspace constraint keeps its prefix."""
     return path.removesuffix(".py").replace("constraints/", "", 1)
 
 
 def problem(error: Mapping[str, Any] | None) -> SafeString | str:
-    """Show an error in the user's code: its message, its place, and the frames in that code."""
+    """Show an error in the user's code: its message, its position and the code's stack frames."""
     if not error:
         return NOTHING
     where = source_line(error)
@@ -233,12 +233,12 @@ _ASKS = {
     "policy": "Is the code valid Python without side effects?",
     "no loss": "Does the project still contain every record that was not retired?",
     "grounding": "Do the entries support what the records state?",
-    "holds": "If a model's edit would silence alerts, does an entry support it?",
+    "holds": "If a model's edit would silence alerts, does an entry support the edit?",
     "types": "Is the code correctly typed?",
     "execution": "Does the code run in the sandbox?",
     "tests": "Do the tests pass?",
     "constraints": "Do the constraints run without unexpected alerts?",
-    "mutants": "Do the tests fail for a constraint that never fires?",
+    "mutants": "Would the tests fail if the constraint never fired?",
     "coverage": "Is every entry settled?",
     "edits": "Can the edits be applied?",
     "files": "Can the files be parsed?",
@@ -274,7 +274,7 @@ def _finding(finding: Mapping[str, Any]) -> SafeString:
 
 
 def durations(timings: Mapping[str, float]) -> str:
-    """Return the seconds for each stage on one line."""
+    """Return the duration of each stage, in seconds, on one line."""
     return ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in timings.items()) or NOTHING
 
 

@@ -1,4 +1,4 @@
-"""Erasures of users: the action that requests them, and their records."""
+"""Erasures of users: the action that requests an erasure, and the screen for past ones."""
 
 from collections.abc import Sequence
 
@@ -24,17 +24,17 @@ from memory.models import MemoryUser, UserErasure
 from memory.privacy import user_erasure
 from memory.users import UserMerged
 
-# Maximum number of users on a confirmation page, which lists them all.
+# Maximum number of users that can be erased at once; the confirmation page lists them all.
 MAX_CHOSEN = 50
 
 
 def erase_chosen(
     request: HttpRequest, chosen: QuerySet[MemoryUser], action: str
 ) -> TemplateResponse | None:
-    """Show the users to erase and ask for the reason; once confirmed, erase them.
+    """Show the users to erase and ask for a reason; once confirmed, erase them.
 
-    Erasure is irreversible, so the confirmation requires typing the user's id, or the number of
-    users.
+    Erasure is irreversible, so staff confirm it by typing the user's id or, for several users,
+    their number.
     """
     users = _users(chosen)
     if len(users) > MAX_CHOSEN:
@@ -57,7 +57,7 @@ def erase_chosen(
             object_id=str(row.pk),
             object_repr=str(row),
             action_flag=CHANGE,
-            change_message="Erased a user.",  # `row` has the reason: not everyone may see it
+            change_message="Erased a user.",  # without the reason, which not everyone may see
         )
         messages.success(request, format_html("The user was erased: {}", link(row)))
     return None
@@ -100,7 +100,7 @@ def _question(request: HttpRequest, users: list[MemoryUser], action: str) -> Tem
 
 
 class StateFilter(PresenceFilter):
-    """Filters erasures by whether they are complete."""
+    """A list filter that separates erasures under way from finished ones."""
 
     title = "state"
     parameter_name = "state"
@@ -120,7 +120,9 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
     ]
     list_select_related = ["user__workspace"]
     search_fields = ["=user__public_id", "=id", "by", "reason"]
-    search_help_text = "By the user's public id, the erasure's id, who requested it, or the reason."
+    search_help_text = (
+        "Search by the user's public id, or by the erasure's id, requester or reason."
+    )
     ordering = ["-created_at", "-id"]
     when_empty = "No user has been erased yet."
     fieldsets = [
@@ -137,7 +139,7 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
 
     @admin.display(description="user")
     def user_name(self, row: UserErasure) -> str:
-        """Name the user by the public id, as backups do."""
+        """Show the user's public id, by which backups identify the user, too."""
         return inline(str(row.user.public_id))
 
     @admin.display(description="workspace", ordering="user__workspace__name")
@@ -147,14 +149,14 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
 
     @admin.display(description="state", ordering="due_at")
     def how_far(self, row: UserErasure) -> str:
-        """Show whether everything is erased."""
+        """Show whether everything has been erased."""
         if row.due_at is None:
             return badge("done")
         return badge("failing") if row.last_error else badge("working", "under way")
 
     @admin.display(description="by", ordering="by")
     def wanted_by(self, row: UserErasure) -> str:
-        """Name the person who requested the erasure."""
+        """Show who requested the erasure."""
         return inline(row.by)
 
     @admin.display(description="the log")
@@ -169,13 +171,13 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
 
     @admin.display(description="rows")
     def numbers(self, row: UserErasure) -> str:
-        """Count the erased rows."""
+        """Show how many rows of each kind were erased."""
         return lines(
             inline(f"{name.replace('_', ' ')}: {number}")
             for name, number in sorted(row.counts.items())
         )
 
-    @admin.display(description="waiting for sandbox hosts")
+    @admin.display(description="waiting for these sandbox hosts")
     def waits_for(self, row: UserErasure) -> str:
-        """Name the hosts that have not yet confirmed that they hold no data about the user."""
+        """List the hosts that have not yet confirmed that they hold no data about the user."""
         return lines(map(inline, row.hosts))

@@ -1,4 +1,4 @@
-"""Evidence, traced back to the messages behind it: records with fields, entries, messages."""
+"""Display of evidence: records with their fields, and the entries and messages behind them."""
 
 import datetime
 from collections.abc import Iterable, Mapping
@@ -20,12 +20,12 @@ _MAX_QUOTE = 500
 
 
 def local_time(at: datetime.datetime, user: MemoryUser) -> str:
-    """Return a moment in the user's time zone, with the zone's name."""
+    """Return a time in the user's time zone, with the zone's name."""
     return f"{at.astimezone(ZoneInfo(user.time_zone)):%Y-%m-%d %H:%M} ({user.time_zone})"
 
 
 def show_fields(fields: Mapping[str, Any]) -> SafeString | str:
-    """Show the fields of a record on one line, without empty ones."""
+    """Show a record's fields on one line, leaving out empty ones."""
     told = format_html_join(
         ", ",
         "{} <b>{}</b>",
@@ -39,13 +39,13 @@ def show_fields(fields: Mapping[str, Any]) -> SafeString | str:
 
 
 def show_entries(user: MemoryUser, seqs: Iterable[int]) -> Mapping[int, SafeString]:
-    """Return these entries of the user's log, displayed as evidence and keyed by number.
+    """Return these entries of the user's log as markup, keyed by entry number.
 
-    Facts are followed by the messages that they were derived from, and messages are quoted.
+    Facts are followed by the messages from which they were derived, and messages are quoted.
     """
     known: dict[int, LogEntry] = {}
     wanted = chosen = set(seqs)
-    while wanted:  # entries derive from earlier ones only, so this ends
+    while wanted:  # entries derive only from earlier ones, so this loop ends
         found = LogEntry.objects.filter(user=user, seq__in=wanted)
         known |= {entry.seq: entry for entry in found}
         wanted = {seq for entry in found for seq in entry.derived_from} - known.keys()

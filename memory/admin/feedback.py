@@ -19,7 +19,7 @@ from memory.models import AlertFeedback, PausedConstraint
 
 
 class ResumedFilter(PresenceFilter):
-    """Filters constraints by whether they are still paused."""
+    """A list filter that separates constraints that are still paused from resumed ones."""
 
     title = "state"
     parameter_name = "resumed"
@@ -28,16 +28,16 @@ class ResumedFilter(PresenceFilter):
 
 @admin.register(PausedConstraint)
 class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
-    """Noisy constraints: why they are paused, and who resumed them."""
+    """Constraints paused for being too noisy: why they were paused, and who resumed them."""
 
     list_display = ["name", "standing", "user_link", "why", "paused_at", "resumed_at"]
     list_display_links = ["name"]
     list_filter = [ResumedFilter, "user__workspace"]
     list_select_related = ["user"]
     search_fields = ["user__user_id", "constraint"]
-    search_help_text = "By user id or constraint."
+    search_help_text = "Search by user id or constraint."
     action_form = NotedActionForm
-    action_note = "Reason (for the history)"
+    action_note = "Reason (kept in the history)"
     when_empty = "No constraint has been paused for being too noisy yet."
     fieldsets = [
         (None, {"fields": ["name", "standing", "user_link", "reason"]}),
@@ -50,7 +50,7 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
 
     @admin.display(description="constraint", ordering="constraint")
     def name(self, paused: PausedConstraint) -> str:
-        """Name the constraint."""
+        """Show the constraint's name."""
         return inline(paused.constraint.removeprefix("constraints/").removesuffix(".py"))
 
     @admin.display(description="user", ordering="user__user_id")
@@ -84,20 +84,20 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
 
 @admin.register(AlertFeedback)
 class AlertFeedbackAdmin(ReadOnlyAdmin[AlertFeedback]):
-    """The feedback on alerts."""
+    """Feedback on alerts, from the product and the staff."""
 
     list_display = ["at", "verdict_badge", "judge", "alert_link", "actor_name", "remark"]
     list_filter = ["verdict", "judge", "alert__user__workspace"]
     list_select_related = ["alert"]
     search_fields = ["alert__user__user_id", "alert__constraint", "actor"]
-    search_help_text = "By user id, constraint or actor."
+    search_help_text = "Search by user id, constraint or actor."
     ordering = ["-at", "id"]
     when_empty = "There is no feedback on alerts yet."
     fields = ["alert_link", "verdict_badge", "judge", "actor_name", "at", "remark"]
 
     @admin.display(description="verdict", ordering="verdict")
     def verdict_badge(self, given: AlertFeedback) -> str:
-        """Show the verdict."""
+        """Show the verdict on the alert."""
         return badge(given.verdict, given.get_verdict_display())
 
     @admin.display(description="alert")
@@ -107,10 +107,10 @@ class AlertFeedbackAdmin(ReadOnlyAdmin[AlertFeedback]):
 
     @admin.display(description="by", ordering="actor")
     def actor_name(self, given: AlertFeedback) -> str:
-        """Name the person or key that gave the feedback."""
+        """Show the person or API key that gave the feedback."""
         return inline(given.actor)
 
     @admin.display(description="note")
     def remark(self, given: AlertFeedback) -> str:
-        """Show the note."""
+        """Show the note given with the feedback."""
         return inline(shortened(given.note)) if given.note else NOTHING

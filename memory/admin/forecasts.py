@@ -1,4 +1,4 @@
-"""Forecasts of users."""
+"""Admin screen for the forecasts of users' alerts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ from memory.temporal import forecasts
 
 # Maximum number of events listed per forecast.
 LISTED = 200
-# Maximum number of alerts looked up for the events.
+# Maximum number of alerts looked up for the events of one forecast.
 MAX_ALERTS = 500
 
 
@@ -45,8 +45,8 @@ def alerts_among(
 ) -> Mapping[str, Alert]:
     """Return the newest alert in `rows` for each fingerprint in `events`, keyed by fingerprint.
 
-    Only alerts contain the message; forecasts lack it. Only the first five hundred fingerprints are
-    looked up.
+    The alerts provide the messages, which forecasts lack. Only the first five hundred fingerprints
+    are looked up.
     """
     wanted = list(dict.fromkeys(one["fingerprint"] for one in events if one["fingerprint"]))
     found = rows.filter(user=user, fingerprint__in=wanted[:MAX_ALERTS]) if wanted else rows.none()
@@ -95,7 +95,7 @@ def unforeseen(forecast: Forecast) -> list[SafeString | str]:
 
 
 def of_version(forecast: Forecast) -> SafeString | str:
-    """Link to the version that a forecast is based on, and say if there is a newer one."""
+    """Link to the version on which a forecast is based, and say if there is a newer version."""
     checkpoint = forecast.checkpoint
     if checkpoint is None:
         return NOTHING
@@ -107,13 +107,13 @@ def of_version(forecast: Forecast) -> SafeString | str:
 
 
 class DailyFilter(admin.SimpleListFilter):
-    """Filters forecasts by whether the constraints still run daily."""
+    """A list filter that separates users whose constraints still run daily from the others."""
 
     title = "runs"
     parameter_name = "daily"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the choices."""
+        """Return the filter's choices."""
         return [("yes", "daily"), ("no", "as forecast")]
 
     def queryset(
@@ -127,14 +127,14 @@ class DailyFilter(admin.SimpleListFilter):
 
 @admin.register(Forecast)
 class ForecastAdmin(ReadOnlyAdmin[Forecast]):
-    """Forecasts: what will open, change and resolve if nothing changes but the clock."""
+    """Forecasts: which alerts will open, change and resolve if nothing changes but the clock."""
 
     list_display = ["computed_at", "user_link", "next_change", "known_until", "runs"]
     list_display_links = ["computed_at"]
     list_filter = [DailyFilter, "user__workspace"]
     list_select_related = ["user"]
     search_fields = ["user__user_id"]
-    search_help_text = "By user id."
+    search_help_text = "Search by user id."
     ordering = ["next_change", "id"]
     when_empty = "There is no forecast yet."
     fields = [
@@ -144,7 +144,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Forecast]:
-        """Defer columns that lists do not show."""
+        """Defer the columns that lists do not show."""
         return super().get_queryset(request).defer("results", "timeline")
 
     def get_object(
@@ -165,35 +165,35 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
 
     @admin.display(description="version")
     def version(self, forecast: Forecast) -> SafeString | str:
-        """Link to the version that the forecast is based on, and say if there is a newer one."""
+        """Link to the version on which the forecast is based, and say if there is a newer one."""
         return of_version(forecast)
 
     @admin.display(description="runs", ordering="needs_daily")
     def runs(self, forecast: Forecast) -> str:
-        """Show whether the constraints run daily or as forecast."""
+        """Show whether the constraints run daily or only at the forecast times."""
         return "daily" if forecast.needs_daily else "as forecast"
 
     @admin.display(description="forecast")
     def events(self, forecast: Forecast) -> SafeString | str:
-        """List the events: what opens, changes and resolves."""
+        """List the forecast events: which alerts open, change and resolve."""
         told, alerts = forecast.__dict__["_told"]
         rows = [event(one, alerts) for one in told[:LISTED]]
         more = len(told) - len(rows)
         return lines([*rows, counted(more, "more event")] if more else rows)
 
-    @admin.display(description="without a complete forecast")
+    @admin.display(description="constraints without a complete forecast")
     def unforeseen(self, forecast: Forecast) -> SafeString | str:
         """List the constraints whose forecast is missing or incomplete, with the reasons."""
         return lines(unforeseen(forecast))
 
     @admin.display(description="took")
     def took(self, forecast: Forecast) -> str:
-        """Show how long the forecast took, and the number of calls."""
+        """Show how long the forecast took to compute, and how many calls it needed."""
         if not forecast.timings:
             return NOTHING
         return facts({**forecast.timings, "seconds": round(forecast.timings["seconds"], 2)})
 
     @admin.display(description="last error")
     def error(self, forecast: Forecast) -> SafeString | str:
-        """Show the error of the last attempt."""
+        """Show the error from the last attempt."""
         return preformatted(forecast.last_error)

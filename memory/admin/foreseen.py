@@ -1,4 +1,4 @@
-"""A calendar of forecast events, for the page of a user."""
+"""The calendar of forecast events on a user's page."""
 
 import calendar
 import datetime
@@ -27,7 +27,7 @@ WEEKDAYS = list(zip(calendar.day_abbr, calendar.day_name, strict=True))
 
 @dataclass(frozen=True)
 class Day:
-    """A cell in a month's grid; a day of an adjacent month only fills the grid."""
+    """A cell in a month's grid; days of adjacent months only fill the grid."""
 
     date: datetime.date
     is_in_month: bool
@@ -37,12 +37,12 @@ class Day:
 
     @property
     def name(self) -> str:
-        """The HTML id of the list of the day's events."""
+        """The HTML id of the element that lists the day's events."""
         return f"foreseen-{self.date.isoformat()}"
 
     @property
     def title(self) -> str:
-        """The screen-reader text of a day that has events."""
+        """The text that screen readers read for a day with events."""
         return f"{self.date.isoformat()}: {counted(len(self.events), 'event')}"
 
     @property
@@ -62,14 +62,14 @@ class Day:
 
 @dataclass(frozen=True)
 class Month:
-    """A month in weeks."""
+    """A month of the calendar, as a sequence of weeks."""
 
     title: str
     weeks: Sequence[Sequence[Day]]
 
     @property
     def days(self) -> Iterator[Day]:
-        """The days with events."""
+        """The days of this month that have events."""
         return (day for week in self.weeks for day in week if day.is_in_month and day.events)
 
 
@@ -77,7 +77,7 @@ class Month:
 class Calendar:
     """The coming months in the user's time zone, with their forecast events.
 
-    `known_until` is the moment up to which the forecast is complete.
+    The forecast is complete up to `known_until`.
     """
 
     months: Sequence[Month]
@@ -87,12 +87,12 @@ class Calendar:
 
     @property
     def number(self) -> int:
-        """The number of events in these months."""
+        """The number of events in all these months."""
         return sum(len(day.events) for month in self.months for day in month.days)
 
 
 def forecast_of(user: MemoryUser) -> Forecast | None:
-    """Return the user's forecast, cached on the row; None if the user has no forecast."""
+    """Return the user's forecast, cached on `user`; None if the user has no forecast."""
     if "_forecast" not in user.__dict__:
         rows = Forecast.objects.filter(user=user).select_related("checkpoint")
         found = rows.defer(*heavy("checkpoint")).first()
@@ -106,20 +106,20 @@ def forecast_of(user: MemoryUser) -> Forecast | None:
 
 
 def look_up_alerts(user: MemoryUser, rows: QuerySet[Alert]) -> None:
-    """Fetch the alerts in `rows` that are forecast to be raised again, to change or to resolve."""
+    """Fetch those alerts in `rows` that the forecast events refer to, and cache them."""
     forecast = forecast_of(user)
     events = events_of(user, forecast) if forecast else []
     user.__dict__["_foreseen_alerts"] = alerts_among(user, events, rows)
 
 
 def alerts_of(user: MemoryUser) -> Mapping[str, Alert]:
-    """Return the fetched alerts, keyed by fingerprint."""
+    """Return the alerts that `look_up_alerts` has fetched, keyed by fingerprint."""
     found: Mapping[str, Alert] = user.__dict__.get("_foreseen_alerts", {})
     return found
 
 
 def events_of(user: MemoryUser, forecast: Forecast) -> Sequence[Mapping[str, Any]]:
-    """Return the forecast events later than the last run of the constraints, in order; cached."""
+    """Return the events forecast after the constraints' last run, in order of time; cached."""
     if "_foreseen" not in user.__dict__:
         after = user.alerts_instant or forecast.start
         assert after is not None
@@ -129,7 +129,7 @@ def events_of(user: MemoryUser, forecast: Forecast) -> Sequence[Mapping[str, Any
 
 
 def calendar_of(user: MemoryUser) -> Calendar | None:
-    """Return the calendar of the coming months; None if there is no forecast."""
+    """Return the user's calendar of the coming months; None if there is no forecast."""
     forecast = forecast_of(user)
     if forecast is None or forecast.known_until is None:
         return None

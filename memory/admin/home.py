@@ -1,4 +1,4 @@
-"""The front page: current problems and recent activity, with links to the rows."""
+"""The admin's front page: current problems and recent activity, with links to the rows."""
 
 import datetime
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ from memory.staff.access import seen_by
 from memory.staff.overview import PERIODS, Period, SpendingRow
 from memory.work import hosts, stuck
 
-# The colours of severities and of groups of outcomes in charts.
+# The colours used in charts for severities and for groups of run outcomes.
 SEVERITY_TONES = {Severity.CRITICAL: "bad", Severity.WARNING: "caution", Severity.INFO: "note"}
 ENDING_TONES = ("good", "plain", "caution", "note", "strong", "bad")
 STEP_FORMATS = {"hour": "%H:%M", "day": "%b %d"}
@@ -46,7 +46,7 @@ Model: TypeAlias = type[models.Model]
 
 @dataclass(frozen=True)
 class Figure:
-    """A number, with a link to the list of its rows, if there are any."""
+    """A number, with a link to the list of the rows that it counts, if there are any."""
 
     text: str
     url: str = ""
@@ -55,7 +55,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Series:
-    """The bars of one colour in a chart: a number for each step, with a link to its rows."""
+    """The bars of one colour in a chart: a number per time step, each with a link to its rows."""
 
     name: str
     tone: str
@@ -63,14 +63,14 @@ class Series:
     links: Sequence[str]
 
     def at(self, place: int) -> Figure:
-        """Return the number at one step."""
+        """Return the number for the time step with this index."""
         number = self.numbers[place]
         return Figure(f"{number:,}", self.links[place] if number else "")
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Numbers over time, as bars and as a table."""
+    """Numbers over time, shown as bars and as a table."""
 
     name: str
     title: str
@@ -95,14 +95,14 @@ class Chart:
 
     @property
     def rows(self) -> Iterator[tuple[str, Sequence[Figure]]]:
-        """The rows of the table, newest step first, without empty steps."""
+        """The rows of the table, newest time step first, without empty steps."""
         for place in reversed(range(len(self.steps))):
             if any(one.numbers[place] for one in self.series):
                 yield (self.steps[place], [one.at(place) for one in self.series])
 
 
 def context(request: HttpRequest) -> dict[str, Any]:
-    """Return the contents of the page, limited to what the staff member may see."""
+    """Return the context of the front page, limited to what the staff member may see."""
     now = timezone.now()
     period = PERIODS.get(request.GET.get("period", ""), PERIODS["day"])
     return {
@@ -144,7 +144,7 @@ def _alarms(request: HttpRequest) -> Sequence[Mapping[str, Any]]:
 
 
 def _dispatched(request: HttpRequest, now: datetime.datetime) -> str | None:
-    """Say when work was last dispatched; None without permission to see heartbeats."""
+    """Return when the dispatcher last ran; None without permission to see heartbeats."""
     if not may_see(request, Heartbeat):
         return None
     last = Heartbeat.objects.filter(name=alarms.DISPATCHER).first()
@@ -155,7 +155,7 @@ def _dispatched(request: HttpRequest, now: datetime.datetime) -> str | None:
 
 
 def _alerts(request: HttpRequest) -> Mapping[str, Any]:
-    """Return the live alerts by severity, most severe first, and by state."""
+    """Return the numbers of live alerts by severity (most severe first) and state."""
     counts = overview.live_alerts(rows_for(request, Alert)) if may_see(request, Alert) else {}
     return {
         "states": LIVE_STATES,
@@ -181,7 +181,7 @@ def _alerts(request: HttpRequest) -> Mapping[str, Any]:
 
 
 def _work(request: HttpRequest) -> Iterator[Mapping[str, Any]]:
-    """Yield the status of each kind of work, except kinds without any work."""
+    """Yield the status of each kind of work, leaving out kinds without any work."""
     narrow = partial(seen_by, request.user)
     kinds = [kind.within(narrow) for kind in stuck.KINDS.values() if may_see(request, kind.model)]
     for one in stuck.standings(kinds):
@@ -264,7 +264,7 @@ def _labels(period: Period, starts: Sequence[datetime.datetime]) -> Sequence[str
 def _within(
     model: Model, field: str, start: datetime.datetime, length: datetime.timedelta, **filters: str
 ) -> str:
-    """Return the URL of the list of one step's rows."""
+    """Return the URL of a list of the rows that fall into one time step."""
     moments = {f"{field}__gte": start, f"{field}__lt": start + length}
     return list_url(model, **moments, **filters)
 
@@ -292,7 +292,7 @@ def _of_severity(
     opened: Mapping[tuple[datetime.datetime, str], int],
     severity: Severity,
 ) -> Series:
-    """Return the alerts opened in each step that now have this severity."""
+    """Return, for each time step, the alerts opened in it that now have this severity."""
     return _series(
         severity.label,
         SEVERITY_TONES[severity],
@@ -324,7 +324,7 @@ def _ended(
     tone: str,
     outcomes: Collection[RunOutcome],
 ) -> Series:
-    """Return the runs in each step that ended with one of these outcomes."""
+    """Return, for each time step, the runs that ended in it with one of these outcomes."""
     either = ",".join(outcomes)
     return _series(
         name,
@@ -341,7 +341,7 @@ def _versions(
     now: datetime.datetime,
     endings: Mapping[tuple[datetime.datetime, str], int],
 ) -> Chart:
-    """Return the chart of versions that the gate accepted and rejected."""
+    """Return the chart of gate decisions: versions accepted, proposals and entries rejected."""
     starts = period.starts(now)
     accepted = overview.by_step(rows_for(request, Checkpoint), "created_at", period, now)
     series = [

@@ -36,7 +36,7 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
         "resident",
     ]
     search_fields = ["name"]
-    search_help_text = "By part of the name."
+    search_help_text = "Search by part of a host's name."
     ordering = ["name"]
     when_empty = (
         "No sandbox worker is running, so no change is checked, no query is answered and no alert"
@@ -61,17 +61,17 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
 
     @admin.display(description="ready")
     def ready(self, host: SandboxHost) -> Any:
-        """Count the fresh (single-use) sandboxes that are ready."""
+        """Show how many fresh (single-use) sandboxes are ready."""
         return host.report.get("fresh")
 
     @admin.display(description="kept for users")
     def resident(self, host: SandboxHost) -> Any:
-        """Count the sandboxes that are kept in case their users come back."""
+        """Show how many sandboxes are kept in case their users return."""
         return host.report.get("leases")
 
-    @admin.display(description="report on its sandboxes")
+    @admin.display(description="report on the sandboxes")
     def said(self, host: SandboxHost) -> str:
-        """Show the whole report."""
+        """Show the host's whole report on its sandboxes."""
         return pretty(host.report)
 
     @admin.display(description="runs")

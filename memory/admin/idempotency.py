@@ -1,4 +1,4 @@
-"""Idempotency keys: requests that are remembered so that they are not carried out twice."""
+"""Idempotency keys, which ensure that a repeated request is not carried out twice."""
 
 from django.contrib import admin
 
@@ -9,20 +9,20 @@ from memory.models import IdempotencyKey
 
 @admin.register(IdempotencyKey)
 class IdempotencyKeyAdmin(ReadOnlyAdmin[IdempotencyKey]):
-    """The keys of writes from the last few days."""
+    """The idempotency keys of writes made in the last few days."""
 
     list_display = ["name", "user_link", "workspace", "created_at"]
     list_filter = ["workspace"]
     list_select_related = ["user", "workspace"]
     search_fields = ["=key", "user__user_id"]
-    search_help_text = "By full key or user id."
+    search_help_text = "Search by full key or user id."
     ordering = ["-created_at"]
     when_empty = "No request has had an Idempotency-Key in the last few days."
     fields = ["name", "user_link", "workspace", "created_at", "fingerprint", "came_to"]
 
     @admin.display(description="key", ordering="key")
     def name(self, key: IdempotencyKey) -> str:
-        """Show the client's key for the request."""
+        """Show the key that the client sent with the request."""
         return inline(key.key)
 
     @admin.display(description="user", ordering="user__user_id")

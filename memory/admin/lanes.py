@@ -1,4 +1,4 @@
-"""Lanes of work for users."""
+"""Admin screen for lanes, each of which holds one user's pending work of one kind."""
 
 from collections.abc import Collection
 
@@ -13,7 +13,7 @@ from memory.work import lanes
 
 
 class DueFilter(PresenceFilter):
-    """Filters lanes by whether work is pending."""
+    """A list filter that separates lanes with pending work from idle ones."""
 
     title = "state"
     parameter_name = "due"
@@ -22,7 +22,7 @@ class DueFilter(PresenceFilter):
 
 @admin.register(Lane)
 class LaneAdmin(ReadOnlyAdmin[Lane]):
-    """Pending work: how long it has waited, which worker holds it, and its last error."""
+    """Lanes: how long their work has waited, which worker holds it, and the last error."""
 
     list_display = [
         "work",
@@ -37,10 +37,10 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
     list_filter = ["name", DueFilter, "user__workspace"]
     list_select_related = ["user"]
     search_fields = ["user__user_id"]
-    search_help_text = "By user id."
+    search_help_text = "Search by user id."
     ordering = [F("due_at").asc(nulls_last=True), "id"]
     actions = ["try_now"]
-    when_empty = "There is no user yet."
+    when_empty = "There are no users yet."
     fieldsets = [
         (
             None,
@@ -59,12 +59,12 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
     ]
 
     def actions_for(self, row: Lane) -> Collection[str]:
-        """Offer a retry if work is pending."""
+        """Offer to retry the lane's work if any is pending."""
         return ["try_now"] if row.due_at else []
 
     @admin.display(description="work", ordering="name")
     def work(self, lane: Lane) -> str:
-        """Name the kind of work."""
+        """Show the kind of work."""
         return lane.get_name_display()
 
     @admin.display(description="user", ordering="user__user_id")
@@ -74,7 +74,7 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
 
     @admin.display(description="state")
     def standing(self, lane: Lane) -> str:
-        """Show whether work is waiting, in progress or failing."""
+        """Show whether the lane's work is waiting, in progress or failing."""
         if lane.lease_owner:
             return badge("running", "in progress")
         if lane.due_at is None:
@@ -83,7 +83,7 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
 
     @admin.display(description="processed up to")
     def done_to(self, lane: Lane) -> str:
-        """Show the entry up to which nothing is pending in this lane."""
+        """Show the entry up to which this lane has nothing pending."""
         return f"#{lane.cursor_seq}"
 
     @admin.display(description="last error")
@@ -98,7 +98,7 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
 
     @admin.action(description="Retry the selected work now", permissions=["operate"])
     def try_now(self, request: HttpRequest, queryset: QuerySet[Lane]) -> None:
-        """Skip the delay after failures; the dispatcher hands the work out at its next tick."""
+        """Make pending work due now, even after failures; the dispatcher then hands it out."""
         chosen = queryset.count()
         number = lanes.hurry(queryset)
         if number:

@@ -31,19 +31,19 @@ from memory.models.llm import LlmOutcome
 from memory.privacy import encryption
 from memory.staff.access import PROMPTS
 
-# Columns that lists do not load, and that only some of the staff may read at all.
+# Columns that lists do not load; only staff with a special permission may read them.
 CONTENT = ("prompt", "answer")
 
-# Maximum number of calls shown for a version, and of the pieces of work that they belong to.
+# Maximum number of calls shown for a version, and of pieces of work to which they belong.
 MAX_ATTEMPTS = 100
 MAX_WORKS = 20
 
-# The filter offers models that were called within this many days.
+# The filter by model offers the models that were called within this many days.
 CHOSEN_DAYS = 90
 
 
 class ModelFilter(admin.SimpleListFilter):
-    """A filter by model; the choices come from the ledger, which is small."""
+    """A filter by model; its choices come from the spending ledger, which is small."""
 
     title = "model"
     parameter_name = "model"
@@ -57,7 +57,7 @@ class ModelFilter(admin.SimpleListFilter):
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[LlmCall]
     ) -> QuerySet[LlmCall] | None:
-        """Keep the calls of the model."""
+        """Keep the calls to the chosen model."""
         return queryset.filter(model=self.value()) if self.value() else None
 
 
@@ -104,7 +104,7 @@ def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
 
 
 def show_track_record(workspace: Workspace, record: TrackRecord) -> list[str]:
-    """Return lines that describe a track record and say whether the model is stopped."""
+    """Describe a model's track record in lines of text, and say whether the model is stopped."""
     told: list[str] = [
         format_html("{} {}", badge("bad", "stopped"), inline(record.stopped))
         if record.stopped
@@ -128,7 +128,7 @@ def _number(value: int | None) -> str:
 
 @admin.register(LlmCall)
 class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
-    """Attempted calls, with the user, the purpose, the usage and the outcome."""
+    """Attempted calls to language models, with their user, purpose, usage and outcome."""
 
     list_display = [
         "name",
@@ -151,12 +151,12 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
     ]
     list_select_related = ["workspace", "user"]
     search_fields = ["=id", "=work", "=prompt_hash", "user__user_id"]
-    search_help_text = "By user id, call, piece of work or prompt hash."
+    search_help_text = "Search by user id, call id, work id or prompt hash."
     ordering = ["-started_at"]
     when_empty = "No language model has been called yet."
 
     def get_fieldsets(self, request: HttpRequest, obj: LlmCall | None = None) -> Any:
-        """Include prompt and answer for those who may read them."""
+        """Include the prompt and the answer only for staff who may read them."""
         fieldsets: list[tuple[str | None, dict[str, Any]]] = [
             (
                 None,
@@ -186,7 +186,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
         return fieldsets
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LlmCall]:
-        """Defer columns that lists do not show."""
+        """Defer the columns that lists do not show."""
         return super().get_queryset(request).defer(*CONTENT, *heavy("checkpoint"))
 
     def changelist_view(
@@ -209,7 +209,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="call", ordering="purpose")
     def name(self, call: LlmCall) -> str:
-        """Show the purpose and the beginning of the id."""
+        """Show the call's purpose and the beginning of its id."""
         return str(call)
 
     @admin.display(description="user", ordering="user__user_id")
@@ -219,29 +219,29 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="outcome", ordering="outcome")
     def ended(self, call: LlmCall) -> str:
-        """Show the outcome or the progress."""
+        """Show the call's outcome or, while it is under way, its state."""
         return badge(call.standing, call.standing.label)
 
     @admin.display(description="error")
     def trouble(self, call: LlmCall) -> str:
-        """Show the beginning of the error."""
+        """Show the beginning of the call's error."""
         return inline(shortened(call.error)) if call.error else NOTHING
 
     @admin.display(description="error")
     def failure(self, call: LlmCall) -> str:
-        """Show the error."""
+        """Show the call's error in full."""
         return preformatted(call.error)
 
     @admin.display(description="tokens in + out", ordering="input_tokens")
     def tokens(self, call: LlmCall) -> str:
-        """Show the tokens, if the provider reported them."""
+        """Show the numbers of tokens sent and received, if the provider reported them."""
         if call.input_tokens is None or call.output_tokens is None:
             return NOTHING
         return f"{call.input_tokens:,} + {call.output_tokens:,}"
 
     @admin.display(description="tokens in")
     def tokens_in(self, call: LlmCall) -> str:
-        """Show the tokens of the prompt, and how many came from a cache."""
+        """Show the number of prompt tokens, and how many were read from or written to a cache."""
         if call.input_tokens is None:
             return "unknown"
         read, written = call.cache_read_tokens or 0, call.cache_write_tokens or 0
@@ -250,17 +250,17 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="tokens out")
     def tokens_out(self, call: LlmCall) -> str:
-        """Show the tokens of the answer."""
+        """Show the number of tokens in the answer."""
         return "unknown" if call.output_tokens is None else f"{call.output_tokens:,}"
 
     @admin.display(description="cost", ordering="cost")
     def price(self, call: LlmCall) -> str:
-        """Show the cost, if it is known."""
+        """Show the cost of the call, if it is known."""
         return NOTHING if call.cost is None else money(call.cost)
 
     @admin.display(description="reserved")
     def reserved(self, call: LlmCall) -> str:
-        """Show the amount that was reserved while the call was under way."""
+        """Show the tokens and the cost that were reserved while the call was under way."""
         cost = "" if call.reserved_cost is None else f", {money(call.reserved_cost)}"
         return f"{counted(call.reserved_tokens, 'token')}{cost}"
 
@@ -271,7 +271,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="request")
     def question(self, call: LlmCall) -> str:
-        """Show the number of the request within the work, and the number of the attempt."""
+        """Show which request of the piece of work the call was for, and which attempt it was."""
         return f"request {call.turn}, attempt {call.attempt}"
 
     @admin.display(description="calls for the same work")
@@ -288,18 +288,18 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="version")
     def checkpoint_link(self, call: LlmCall) -> str:
-        """Link to the version that the call led to."""
+        """Link to the version that resulted from the call."""
         version = call.checkpoint
         return link(version, f"v{version.version}" if version else None)
 
     @admin.display(description="run")
     def run_link(self, call: LlmCall) -> str:
-        """Link to the run."""
+        """Link to the run that needed the call."""
         return link(call.run)
 
     @admin.display(description="lane")
     def lane_link(self, call: LlmCall) -> str:
-        """Link to the lane."""
+        """Link to the lane that needed the call."""
         return link(call.lane)
 
     @admin.display(description="prompt")
@@ -326,12 +326,12 @@ def _content(call: LlmCall, which: int) -> str:
 
 
 def money(amount: Decimal) -> str:
-    """Return an amount in the currency of the price list."""
+    """Format an amount of money in the currency of the price list."""
     return f"{amount:,.6f}"
 
 
 def _totals(calls: QuerySet[LlmCall], pages: paging.BoundedPaginator) -> list[tuple[str, str]]:
-    """Return the (name, value) totals of a list of calls; if there are too many, a note instead."""
+    """Return (name, value) totals for a list of calls, or only a note if the list is too long."""
     number = pages.count
     if not number:
         return []
@@ -349,14 +349,14 @@ def _totals(calls: QuerySet[LlmCall], pages: paging.BoundedPaginator) -> list[tu
         ("Tokens in", f"{found['sent']:,}"),
         ("Tokens out", f"{found['received']:,}"),
         ("Cost", money(found["paid"])),
-        ("Without reported tokens", f"{number - found['told']:,}"),
-        ("Without a price", f"{found['told'] - found['priced']:,}"),
+        ("Calls without reported tokens", f"{number - found['told']:,}"),
+        ("Calls without a price", f"{found['told'] - found['priced']:,}"),
     ]
 
 
 @admin.register(LlmSpending)
 class LlmSpendingAdmin(ReadOnlyAdmin[LlmSpending]):
-    """The ledger against which budgets are checked, by day, model, purpose and outcome."""
+    """The spending ledger, by day, model, purpose and outcome; budgets are checked against it."""
 
     list_display = [
         "cell",
@@ -380,13 +380,13 @@ class LlmSpendingAdmin(ReadOnlyAdmin[LlmSpending]):
     ]
     list_select_related = ["workspace"]
     search_fields = ["model", "workspace__name"]
-    search_help_text = "By model or workspace."
+    search_help_text = "Search by model or workspace."
     ordering = ["-day", "workspace", "model"]
     when_empty = "No language model has been called yet."
 
     @admin.display(description="day", ordering="day")
     def cell(self, spending: LlmSpending) -> str:
-        """Name the day."""
+        """Show the day of the calls."""
         return spending.day.isoformat()
 
     @admin.display(description="outcome", ordering="outcome")

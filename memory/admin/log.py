@@ -1,4 +1,4 @@
-"""The log, and the outcomes of its entries."""
+"""Admin screens for users' logs and the outcomes of their entries."""
 
 from collections.abc import Collection, Iterable
 
@@ -48,13 +48,13 @@ class OutcomeFilter(admin.SimpleListFilter):
     def lookups(
         self, request: HttpRequest, model_admin: admin.ModelAdmin[LogEntry]
     ) -> Iterable[tuple[str, str]]:
-        """Return the choices."""
+        """Return the filter's choices."""
         return [(PENDING, PENDING), *((value, str(label)) for value, label in Outcome.choices)]
 
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[LogEntry]
     ) -> QuerySet[LogEntry] | None:
-        """Keep the entries with this outcome, or without an outcome."""
+        """Keep the entries with the chosen outcome, or those without one."""
         decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
         if self.value() == PENDING:
             return queryset.filter(~Exists(decided))
@@ -84,7 +84,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     ]
     list_select_related = ["user"]
     search_fields = ["user__user_id", "=id", "content"]
-    search_help_text = "By user id, entry id, or the text of a message."
+    search_help_text = "Search by user id, entry id or message text."
     ordering = ["-recorded_at", "-seq"]
     actions = ["redact"]
     asking = ["redact"]
@@ -117,14 +117,14 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LogEntry]:
-        """Annotate each entry's outcome."""
+        """Annotate each entry with its outcome."""
         decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq")).order_by()
         return super().get_queryset(request).annotate(decided_as=decided.values("outcome")[:1])
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> LogEntry | None:
-        """Fetch the API key that wrote the entry, for those who may see keys."""
+        """Return the entry with the API key that wrote it, if the staff member may see keys."""
         entry = super().get_object(request, object_id, from_field)
         kind, _, prefix = (entry.source or "").partition(":") if entry else ("", "", "")
         if entry is not None and kind == "key":
@@ -132,18 +132,18 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         return entry
 
     def actions_for(self, row: LogEntry) -> Collection[str]:
-        """Offer redaction if the entry still has content."""
+        """Offer to redact the entry if it still has content."""
         gone = row.redacted_at is not None or row.kind == EntryKind.REDACTION
         return [] if gone else super().actions_for(row)
 
     @admin.action(description="Redact the selected entries…", permissions=["operate"])
     def redact(self, request: HttpRequest, queryset: QuerySet[LogEntry]) -> TemplateResponse | None:
-        """Redact the entries, after showing what else is removed."""
+        """Show what else will be removed, then redact the entries once this is confirmed."""
         return redact_chosen(request, queryset, "redact")
 
     @admin.display(description="merged from")
     def merged_from(self, entry: LogEntry) -> str:
-        """Link to the merged user's entry of which this entry is a copy."""
+        """Link to the merged user's entry from which this entry was copied."""
         for merge, seq in copies.origins(entry.user, [entry.seq]).values():
             original = LogEntry.objects.get(user=merge.merged, seq=seq)
             return format_html("{} of {}", link_to_entry(original), link(merge.merged))
@@ -151,7 +151,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="entry", ordering="seq")
     def number(self, entry: LogEntry) -> str:
-        """Number the entry as the API does."""
+        """Show the entry's number, written as in the API."""
         return f"#{entry.seq}"
 
     @admin.display(description="user", ordering="user__user_id")
@@ -161,22 +161,22 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="kind", ordering="kind")
     def kind_name(self, entry: LogEntry) -> str:
-        """Name the kind."""
+        """Show the entry's kind."""
         return badge(entry.kind, entry.get_kind_display())
 
     @admin.display(description="content")
     def says(self, entry: LogEntry) -> str:
-        """Show the beginning of the content."""
+        """Show the beginning of the entry's content."""
         return inline(summary(entry))
 
     @admin.display(description="outcome")
     def decided(self, entry: LogEntry) -> str:
-        """Show the outcome."""
+        """Show the entry's outcome."""
         return badge(getattr(entry, "decided_as", None) or PENDING)
 
     @admin.display(description="outcome")
     def outcome(self, entry: LogEntry) -> str:
-        """Link to the outcome and to its version."""
+        """Show the entry's outcome, with links to its page and to the version that settled it."""
         outcome = log.outcomes(entry.user, [entry.seq]).get(entry.seq)
         if outcome is None:
             return format_html(
@@ -196,7 +196,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="content")
     def said(self, entry: LogEntry) -> str:
-        """Show the text, or the typed record."""
+        """Show the entry's text or its typed record."""
         if entry.redacted_at is not None:
             return "(redacted)"
         return format_html(
@@ -207,12 +207,12 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="metadata")
     def details(self, entry: LogEntry) -> str:
-        """Show the metadata."""
+        """Show the entry's metadata."""
         return pretty(entry.metadata)
 
-    @admin.display(description="before and after")
+    @admin.display(description="adjacent entries")
     def neighbours(self, entry: LogEntry) -> str:
-        """Link to the adjacent entries of the user's log."""
+        """Link to the previous and the next entry in the user's log."""
         return links_to_entries(entry.user, [entry.seq - 1, entry.seq + 1])
 
     @admin.display(description="derived from")
@@ -236,7 +236,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="origin")
     def written_by(self, entry: LogEntry) -> SafeString | str:
-        """Show the source of the entry, with a link to its API key."""
+        """Show who or what wrote the entry, with a link to the API key if one was used."""
         kind, _, name = (entry.source or "").partition(":")
         if kind == "key" and name:
             key: ApiKey | None = entry.__dict__.get("_key")
@@ -270,14 +270,14 @@ def _reopen(request: HttpRequest, user: MemoryUser, selection: Selection) -> Non
 
 @admin.register(EntryOutcome)
 class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
-    """Outcomes of entries; rejected entries have a reason."""
+    """Outcomes of entries; the outcome of a rejected entry includes the reason."""
 
     list_display = ["result", "entry", "user_link", "version", "why", "decided_at"]
     list_display_links = ["result"]
     list_filter = ["outcome", ("decided_at", admin.DateFieldListFilter), "user__workspace"]
     list_select_related = ["user", "checkpoint"]
     search_fields = ["user__user_id", "reason"]
-    search_help_text = "By user id or reason."
+    search_help_text = "Search by user id or reason."
     ordering = ["-decided_at", "-seq"]
     when_empty = "No entry has been settled yet."
     fields = ["result", "why", "says", "user_link", "version", "decided_at"]
@@ -310,7 +310,7 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
         self.reopen(request, rows)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EntryOutcome]:
-        """Annotate the primary key of each entry, since nothing has a foreign key to the log."""
+        """Annotate outcomes with the entry's primary key: no table has a foreign key to the log."""
         entry = LogEntry.objects.filter(user=OuterRef("user"), seq=OuterRef("seq")).order_by()
         return (
             super()
@@ -326,7 +326,7 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
 
     @admin.display(description="reason")
     def why(self, outcome: EntryOutcome) -> str:
-        """Show the reason."""
+        """Show the reason for the outcome."""
         return inline(outcome.reason) if outcome.reason else NOTHING
 
     @admin.display(description="entry", ordering="seq")
@@ -336,7 +336,7 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
 
     @admin.display(description="entry")
     def says(self, outcome: EntryOutcome) -> str:
-        """Show the beginning of the entry."""
+        """Show the beginning of the entry's content."""
         return links_to_entries(outcome.user, [outcome.seq])
 
     @admin.display(description="user", ordering="user__user_id")
@@ -346,6 +346,6 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
 
     @admin.display(description="version", ordering="checkpoint__version")
     def version(self, outcome: EntryOutcome) -> str:
-        """Link to the checkpoint."""
+        """Link to the version that settled the entry."""
         checkpoint = outcome.checkpoint
         return link(checkpoint, f"v{checkpoint.version}" if checkpoint else None)

@@ -1,12 +1,13 @@
-"""Masking of screens for staff members who may not see content.
+"""Masking of admin screens for staff members who may not see content.
 
-They see the fields that are listed here, and "(hidden)" in place of all others, so a new field is
-hidden until it is listed. States, counts, times and links are open. The following are hidden: what
+Such staff see only the fields listed here, and "(hidden)" in place of all others, so a new field is
+hidden until it is listed. States, counts, times and links are shown. The following are hidden: what
 people said, everything computed from it, names that reveal it (those of records and constraints),
 and errors, which may quote it.
 
-Views look at the request to decide whether to hide content. Rendering functions, which do not have
-the request, call `is_hidden`. Every request to the admin sets its value; until then, it is true.
+Views look at the request to decide whether to hide content. Functions that render parts of a page
+have no access to the request, so they call `is_hidden`. Its value is set at the beginning of every
+request to the admin; until then, content is hidden.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -74,7 +75,7 @@ _hidden: ContextVar[bool] = ContextVar("hidden", default=True)
 
 @dataclass(frozen=True)
 class AllBut:
-    """All fields except these: for rows that contain nothing about people."""
+    """All fields except those in `hidden`, for rows that contain nothing about people."""
 
     hidden: tuple[str, ...] = ()
 
@@ -86,7 +87,7 @@ def _names(*names: str) -> frozenset[str]:
     return frozenset(" ".join(names).split())
 
 
-# The fields that may reveal content in rows that outlive a person or belong to nobody.
+# Fields that may reveal content, in rows that remain after a user's erasure or belong to no user.
 _BESIDES: dict[type[Model], tuple[str, ...]] = {
     UserErasure: ("by", "reason"),
     WorkspaceConstraintVersion: (
@@ -97,8 +98,8 @@ _BESIDES: dict[type[Model], tuple[str, ...]] = {
 _LEASE = "attempts run_after lease_owner lease_expires_at"
 
 OPEN: dict[type[Model], AllBut | frozenset[str]] = {
-    # Rows that belong to nobody or to a workspace: settings, counts, and texts that the product's
-    # own people wrote.
+    # Rows that belong to no user, but to a workspace or to the whole server: settings, counts, and
+    # texts written by the people who run the product.
     **dict.fromkeys(
         [
             *(Alarm, ApiKey, EventCounter, Heartbeat, LlmSpending, MailCursor, SandboxHost),
@@ -106,14 +107,15 @@ OPEN: dict[type[Model], AllBut | frozenset[str]] = {
         ],
         AllBut(),
     ),
-    # A workspace constraint belongs to nobody, but its text may derive from what people said, and
+    # A workspace constraint belongs to no user, but its text may derive from what people said, and
     # the list of users to whom it applies reveals the structure of their projects.
     WorkspaceConstraint: AllBut(("source", "tests", "found", "versions", "fits")),
     WorkspaceConstraintVersion: _names(
         "name workspace constraint_link standing ran_in durations attempts",
         "created_at judged_at approved_by approved_at",
     ),
-    # The names of users' own constraints reveal what they are about.
+    # `precision` is listed per constraint, and the names of users' own constraints reveal what they
+    # are about.
     Workspace: AllBut(("precision",)),
     MemoryUser: _names(
         "user_id workspace time_zone public_id created_at constraints_due_at merges paused",
@@ -190,7 +192,7 @@ OPEN: dict[type[Model], AllBut | frozenset[str]] = {
 
 @contextmanager
 def hiding(is_hidden: bool) -> Iterator[None]:
-    """Hide or show content until the block ends."""
+    """Hide or show content within the `with` block."""
     token = _hidden.set(is_hidden)
     try:
         yield
@@ -229,14 +231,14 @@ def is_open(model: type[Model], name: object) -> bool:
 
 
 class Hidden:
-    """Replaces a field on a screen; Django calls it as a function of the row."""
+    """Stands in for a hidden field on a screen; Django calls it with the row as its argument."""
 
     def __init__(self, name: str, label: str) -> None:
         self.__name__ = name
         self.short_description = label
 
     def __call__(self, row: Model) -> str:
-        """Return the placeholder."""
+        """Return the placeholder for hidden content."""
         return HIDDEN
 
     def __str__(self) -> str:
@@ -250,7 +252,7 @@ class Hidden:
 
 
 def masked(model_admin: Any, names: Sequence[Any]) -> list[Any]:
-    """Replace those fields of a screen that are not open."""
+    """Return these fields of a screen, with placeholders in place of those that are not open."""
     return [
         masked(model_admin, name)
         if isinstance(name, list | tuple)
@@ -262,7 +264,7 @@ def masked(model_admin: Any, names: Sequence[Any]) -> list[Any]:
 
 
 def masked_sets(model_admin: Any, fieldsets: Any) -> tuple[Any, list[Hidden]]:
-    """Replace fields that are not open in a page's fieldsets; also return the replacements."""
+    """Replace the fields in a page's fieldsets that are not open; also return the replacements."""
     sets = [
         (title, {**options, "fields": masked(model_admin, options["fields"])})
         for title, options in fieldsets

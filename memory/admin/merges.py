@@ -8,7 +8,7 @@ from memory.models import CopiedEntries, Merge
 
 
 class StateFilter(PresenceFilter):
-    """Filters merges by whether all entries are copied."""
+    """A list filter that separates merges under way from finished ones."""
 
     title = "state"
     parameter_name = "state"
@@ -27,7 +27,7 @@ class MergeAdmin(WorkAdmin[Merge]):
     ]
     list_select_related = ["user", "merged"]
     search_fields = ["user__user_id", "merged__user_id", "by"]
-    search_help_text = "By either user id, or who requested it."
+    search_help_text = "Search by either user's id or by requester."
     ordering = ["-created_at", "-id"]
     when_empty = "No users have been merged yet."
     fieldsets = [
@@ -56,31 +56,31 @@ class MergeAdmin(WorkAdmin[Merge]):
 
     @admin.display(description="state")
     def how_far(self, row: Merge) -> str:
-        """Show whether all entries are copied, or whether the work is failing."""
+        """Show whether all entries have been copied, or whether the work is failing."""
         if row.due_at is None:
             return badge("done")
         return badge("failing") if row.last_error else badge("working", "under way")
 
     @admin.display(description="entries")
     def progress(self, row: Merge) -> str:
-        """Count the entries processed, and the entries copied."""
+        """Show how many entries have been processed, and how many of them were copied."""
         return f"{row.cursor_seq} of {row.last_seq}, {row.copied} copied"
 
     @admin.display(description="constraints not copied")
     def constraints(self, row: Merge) -> str:
-        """Name the merged user's own constraints, which are not carried over to the other user."""
+        """List the merged user's own constraints, which are not copied to the other user."""
         return lines(inline(path) for path in row.left_behind) or "none"
 
 
 @admin.register(CopiedEntries)
 class CopiedEntriesAdmin(ReadOnlyAdmin[CopiedEntries]):
-    """The mapping from original entries to their copies."""
+    """The mapping from a merged user's entries to their copies."""
 
     list_display = ["from_seq", "seq", "number", "merge_link"]
     list_filter = ["merge__user__workspace"]
     list_select_related = ["merge__user", "merge__merged"]
     search_fields = ["merge__user__user_id", "merge__merged__user_id"]
-    search_help_text = "By either user id."
+    search_help_text = "Search by either user's id."
     ordering = ["-merge", "from_seq"]
     when_empty = "No users have been merged yet."
     fields = ["merge_link", "from_seq", "seq", "number"]

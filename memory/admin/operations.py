@@ -1,4 +1,4 @@
-"""Alarms of the server, and stuck work."""
+"""Alarms about the server, and stuck work."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -27,15 +27,16 @@ from memory.staff.access import seen_by
 from memory.work import stuck
 from memory.work.stuck import Stuck, WorkKind, WorkStatus
 
-# Maximum number of rows listed per kind; "all stuck …" includes rows that are not listed.
+# Maximum number of rows listed for each kind of work; the choice "all stuck …" also includes rows
+# that are not listed.
 LISTED = 100
-# Maximum number of rows retried or dismissed at a time.
+# Maximum number of rows retried or dismissed at once.
 MAX_ROWS = 10_000
 ACTIONS = {"try_again": "retried now", "dismiss": "dismissed"}
 
 
 class RaisedFilter(PresenceFilter):
-    """Filters alarms by whether they are raised."""
+    """A list filter that separates raised alarms from the others."""
 
     title = "state"
     parameter_name = "raised"
@@ -44,12 +45,12 @@ class RaisedFilter(PresenceFilter):
 
 @admin.register(Alarm)
 class AlarmAdmin(ReadOnlyAdmin[Alarm]):
-    """Current and past alarms of the server."""
+    """Current and past alarms about the server."""
 
     list_display = ["name", "standing", "what", "raised_at", "cleared_at", "told"]
     list_filter = [RaisedFilter]
     search_fields = ["name", "detail"]
-    search_help_text = "By part of the name or message."
+    search_help_text = "Search by part of an alarm's name or message."
     ordering = [
         F("raised_at").desc(nulls_last=True),
         F("cleared_at").desc(nulls_first=True),
@@ -65,7 +66,7 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
         return [path("work/", view, name="memory_work"), *super().get_urls()]
 
     def work_view(self, request: HttpRequest) -> HttpResponse:
-        """Show the state of all work and what is stuck; retry or dismiss the selected work."""
+        """Show the state of all work and list what is stuck; a POST retries or dismisses work."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         if request.method == "POST":
@@ -74,7 +75,7 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
         visible = [kind for kind in _kinds(request) if _may(request, "view", kind)]
         standings = list(stuck.standings(visible))
         chosen = [one for one in standings if request.GET.get("kind") in (None, "", one.kind.name)]
-        # The page shows errors, and names the users whose work is stuck.
+        # The view is audited because the page shows errors and names the users whose work is stuck.
         audit.note(request.user, AuditKind.VIEW, audit.Subject(), "work")
         context = {
             **self.admin_site.each_context(request),
@@ -96,30 +97,30 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
 
     @admin.display(description="state")
     def standing(self, alarm: Alarm) -> str:
-        """Show whether the alarm is raised."""
+        """Show whether the alarm is currently raised."""
         if alarm.raised_at is not None:
             return badge("failing", "raised")
         return badge("ok", "over") if alarm.cleared_at else badge("waiting", "not raised yet")
 
     @admin.display(description="problem")
     def what(self, alarm: Alarm) -> str:
-        """Show the problem."""
+        """Show the problem that the alarm reports."""
         return inline(alarm.detail)
 
     @admin.display(description="staff notified by e-mail", boolean=True)
     def told(self, alarm: Alarm) -> bool:
-        """Show whether the mail was sent."""
+        """Show whether the staff were notified of the alarm by e-mail."""
         return alarm.is_told
 
     @admin.display(description="notification error")
     def trouble(self, alarm: Alarm) -> str:
-        """Show why the mail could not be sent."""
+        """Show why the staff could not be notified by e-mail."""
         return inline(shortened(alarm.last_error)) if alarm.last_error else NOTHING
 
 
 @admin.register(Heartbeat)
 class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
-    """Periodic jobs, and the last success of each."""
+    """Periodic jobs, with the time at which each last succeeded."""
 
     list_display = ["name", "at"]
     when_empty = "Neither the dispatcher nor the alarm check has run yet."
@@ -127,7 +128,7 @@ class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
 
 
 def _kinds(request: HttpRequest) -> list[WorkKind]:
-    """Return all kinds of work, limited to the workspaces that the staff member sees."""
+    """Return all kinds of work, limited to the workspaces that the staff member may see."""
     return [kind.within(partial(seen_by, request.user)) for kind in stuck.KINDS.values()]
 
 
@@ -147,7 +148,7 @@ def _standing(one: WorkStatus) -> dict[str, Any]:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as short text for a list."""
+    """Format a duration as short text, for lists."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
@@ -201,20 +202,20 @@ def _act(request: HttpRequest) -> None:
 
 
 def _keys(kind: WorkKind, asked: list[str]) -> list[Any]:
-    """Return the keys of the selected rows of this kind; `records:all` selects all stuck rows."""
+    """Return the keys of the selected rows of this kind; `<kind>:all` selects all stuck ones."""
     if f"{kind.name}:all" in asked:
         return [one.row.pk for one in stuck.found(kind, MAX_ROWS)]
     keys = []
     for text in asked:
         name, _, key = text.partition(":")
         if name == kind.name:
-            with suppress(ValidationError):  # not a key
+            with suppress(ValidationError):  # ignore text that is not a key
                 keys.append(kind.model._meta.pk.clean(key, None))
     return keys
 
 
 def _note(request: HttpRequest, kind: WorkKind, keys: list[Any], what: str) -> None:
-    """Write the action to the admin's log, identifying rows by keys that name no person."""
+    """Record the action in the admin's log, identifying rows by keys, which do not name anyone."""
     of = ContentType.objects.get_for_model(kind.model)
     StaffAction.objects.bulk_create(
         StaffAction(

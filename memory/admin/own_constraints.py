@@ -1,4 +1,4 @@
-"""Writing, changing and deleting one user's own constraints in the admin.
+"""The admin page on which staff write, change and delete one user's own constraints.
 
 As in the API, a change is a proposal: the gate judges it, and an accepted change becomes a version.
 """
@@ -44,7 +44,7 @@ def _text(rows: int, help: str) -> forms.CharField:
 
 
 class OwnConstraintForm(forms.Form):
-    """A constraint and its tests; `seen` is the hash of the text before the change."""
+    """The form for a constraint and its tests; `seen` is the hash of the source being changed."""
 
     name = forms.CharField(
         max_length=100,
@@ -60,7 +60,7 @@ class OwnConstraintForm(forms.Form):
     seen = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     def clean_name(self) -> str:
-        """Return a name that is valid for a file."""
+        """Return the name if it can be used as the name of a constraint's file."""
         name = str(self.cleaned_data["name"])
         try:
             check_lower_name(name, "constraint")
@@ -70,11 +70,11 @@ class OwnConstraintForm(forms.Form):
 
 
 def page(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> HttpResponse:
-    """Return the page of one constraint.
+    """Return the page for one constraint.
 
-    In the URL, `name` opens an existing constraint, `run` shows the result of a proposal, and
-    `from_query` starts a constraint from a query. A posted form becomes a proposal. The caller must
-    check `may_write`.
+    The URL parameter `name` opens an existing constraint, `run` shows the result of a proposal, and
+    `from_query` starts a new constraint from a query. A posted form becomes a proposal. The caller
+    must check `may_write`.
     """
     run = None
     if request.method == "POST":
@@ -126,7 +126,7 @@ def own_constraint_url(user: MemoryUser, **asked: str) -> str:
 def may_write(request: HttpRequest) -> bool:
     """Return whether a staff member may write users' constraints.
 
-    That requires access to content, and the permission to make versions.
+    This requires access to content, and the permission to create versions.
     """
     versions = admin.site.get_model_admin(Checkpoint)
     allowed: bool = versions.has_operate_permission(request)  # type: ignore[attr-defined]
@@ -138,7 +138,7 @@ def _path(name: str) -> str:
 
 
 def _proposed(request: HttpRequest, user: MemoryUser, form: OwnConstraintForm) -> Run | None:
-    """Propose the form's contents; on a refusal, return None and let the form show why."""
+    """Propose what the form contains; if this is refused, return None and let the form show why."""
     if "delete" in request.POST:
         del form.fields["source"], form.fields["tests"]
     if not form.is_valid():
@@ -192,7 +192,7 @@ def _failing(user: MemoryUser) -> dict[str, str]:
 
 
 def _initial(request: HttpRequest, user: MemoryUser, run: Run | None) -> dict[str, str]:
-    """Return the initial form: the current constraint, or the last refused proposal."""
+    """Return the form's initial values: a refused proposal, existing constraint or skeleton."""
     tree = user.head.tree if user.head else {}
     if run is not None and run.outcome != RunOutcome.OK:
         edit = _edit_of(run)
@@ -221,12 +221,12 @@ def _initial(request: HttpRequest, user: MemoryUser, run: Run | None) -> dict[st
 
 
 def _edit_of(run: Run) -> dict[str, Any]:
-    edits: list[dict[str, Any]] = run.input.get("edits") or [{}]  # empty once they are redacted
+    edits: list[dict[str, Any]] = run.input.get("edits") or [{}]  # a redacted run has no edits
     return edits[0]
 
 
 def _result(request: HttpRequest, user: MemoryUser, run: Run) -> dict[str, Any]:
-    """Return the context to show a proposal."""
+    """Return the template context for showing a proposal and its result."""
     told: dict[str, Any] = {"run_url": page_url(run), "run_key": run.pk}
     if run.status != RunStatus.DONE:
         paused = pauses.of_user(user) is not None
@@ -250,7 +250,7 @@ def _result(request: HttpRequest, user: MemoryUser, run: Run) -> dict[str, Any]:
 
 
 def _speaks(request: HttpRequest, user: MemoryUser, made: Checkpoint, run: Run) -> SafeString | str:
-    """Link to the alerts of an accepted proposal's constraint, for those who may see alerts."""
+    """Link to the alerts of the constraint just accepted, for staff who may see alerts."""
     edit = _edit_of(run)
     if edit.get("op") != "write_constraint" or not may_see(request, Alert):
         return ""
@@ -263,5 +263,5 @@ def _speaks(request: HttpRequest, user: MemoryUser, made: Checkpoint, run: Run) 
         found_by(_path(edit["name"])), user=user, state__in=LIVE_STATES
     )
     if not live.exists():
-        return "The constraint currently raises no alert."
+        return "The constraint currently raises no alerts."
     return format_html("Current alerts of the constraint: {}", links_to_alerts(live))

@@ -5,16 +5,17 @@ from typing import Any
 from django.core.paginator import Paginator
 from django.utils.functional import cached_property
 
-# The number of rows that are counted and can be paged through; filters give access to the rest.
+# Maximum number of rows that are counted and can be paged through; filters give access to other
+# rows.
 MAX_ROWS = 10_000
 
 
 class BoundedPaginator(Paginator[Any]):
-    """Django's paginator, limited to the first `MAX_ROWS` rows; knows whether there are more."""
+    """Django's paginator, limited to the first `MAX_ROWS` rows; `is_cut` means there are more."""
 
     @cached_property
     def _found(self) -> int:
-        # One row beyond the maximum shows that there are more.
+        # Counting one row beyond the maximum shows whether there are more.
         rows: Any = self.object_list
         return int(rows.order_by().values("pk")[: MAX_ROWS + 1].count())
 
@@ -25,5 +26,5 @@ class BoundedPaginator(Paginator[Any]):
 
     @property
     def is_cut(self) -> bool:
-        """Return whether there are more rows."""
+        """Return whether there are more than `MAX_ROWS` rows."""
         return self._found > MAX_ROWS

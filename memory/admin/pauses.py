@@ -1,4 +1,4 @@
-"""Pauses of work for users and workspaces: who set them, and why."""
+"""Pauses of the work for users and workspaces: who paused the work, and why."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -28,7 +28,7 @@ Of = TypeVar("Of", MemoryUser, Workspace)
 
 
 class ResumedFilter(PresenceFilter):
-    """Filters pauses by whether they are still in effect."""
+    """A list filter that separates pauses still in effect from those that have ended."""
 
     title = "state"
     parameter_name = "resumed"
@@ -44,7 +44,7 @@ class PauseAdmin(PausedAdmin[Pause]):
     list_filter = [ResumedFilter, "workspace"]
     list_select_related = ["user", "workspace"]
     search_fields = ["user__user_id", "workspace__name", "paused_by"]
-    search_help_text = "By user id, workspace, or who paused it."
+    search_help_text = "Search by user id, workspace, or who paused the work."
     when_empty = "Nothing has been paused yet. Users and workspaces are paused on their own pages."
     fields = [
         *("of_link", "standing", "because"),
@@ -53,7 +53,7 @@ class PauseAdmin(PausedAdmin[Pause]):
 
     @admin.display(description="applies to")
     def of_link(self, row: Pause) -> str:
-        """Link to the user or the workspace."""
+        """Link to the user or the workspace that is paused."""
         return link(row.user) if row.user else link(row.workspace, f"workspace {row.workspace}")
 
     @admin.display(description="paused by", ordering="paused_by")
@@ -63,18 +63,18 @@ class PauseAdmin(PausedAdmin[Pause]):
 
     @admin.display(description="reason")
     def because(self, row: Pause) -> str:
-        """Show the whole reason."""
+        """Show the reason for the pause in full."""
         return preformatted(row.reason)
 
     @admin.action(description="Resume work", permissions=["operate"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Pause]) -> None:
-        """Resume the work."""
+        """Resume work for the selected users and workspaces."""
         rows = queryset.filter(resumed_at=None).select_related("user", "workspace")
         _resume(request, [row.user or row.workspace for row in rows])
 
 
 class PausableAdmin(MemoryAdmin[Of]):
-    """A screen of rows that can be paused: users, or workspaces."""
+    """A screen for rows whose work can be paused: users or workspaces."""
 
     action_form = NotedActionForm
     action_note = "Reason (for a pause)"
@@ -90,7 +90,7 @@ class PausableAdmin(MemoryAdmin[Of]):
 
     @admin.action(description="Pause work", permissions=["pause"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Of]) -> None:
-        """Pause the work, with the note as the reason."""
+        """Pause work for the selected rows, with the note as the reason."""
         rows, why = list(queryset), note_of(request)
         done = [pauses.pause(row, by=staff_of(request), reason=why) for row in rows]
         _tell(
@@ -103,12 +103,12 @@ class PausableAdmin(MemoryAdmin[Of]):
 
     @admin.action(description="Resume work", permissions=["pause"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Of]) -> None:
-        """Resume the work."""
+        """Resume work for the selected rows."""
         _resume(request, list(queryset))
 
     @admin.display(description="work")
     def paused(self, row: Of) -> str:
-        """Show whether the work is paused, since when, by whom and why."""
+        """Show whether work is paused and, if so, since when, by whom and why."""
         found = pause_of(row)
         if not found:
             return "not paused"
@@ -120,7 +120,7 @@ class PausableAdmin(MemoryAdmin[Of]):
 
 
 def pause_of(row: MemoryUser | Workspace) -> Pause | None:
-    """Return the pause that applies to a row, cached on the row."""
+    """Return the pause that applies to `row`; it is cached on `row`."""
     if "_pause" not in row.__dict__:
         row.__dict__["_pause"] = (
             pauses.of_user(row) if isinstance(row, MemoryUser) else pauses.is_paused(row)

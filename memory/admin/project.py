@@ -20,13 +20,13 @@ from memory.admin.source import MAX_SOURCE, block, cited
 from memory.models import Blob, Checkpoint
 from memory.privacy.redaction import TOLD
 
-# How many versions can be chosen before the current one, and how many after it.
+# Maximum number of versions offered before the version that is shown, and of versions after it.
 _NEAR = 50
 _MAX_FILES = 2000
 
 
 def project_url(checkpoint_key: int, path: str = "") -> str:
-    """Return the URL of a version's files, or of one file."""
+    """Return the URL of the page that shows a version's files, or one of its files."""
     address = reverse("admin:memory_checkpoint_project", args=[checkpoint_key])
     return f"{address}?{urlencode({'path': path})}" if path else address
 
@@ -34,9 +34,9 @@ def project_url(checkpoint_key: int, path: str = "") -> str:
 def show_project(
     request: HttpRequest, checkpoint: Checkpoint, context: Mapping[str, Any]
 ) -> HttpResponse:
-    """Return the page of a version's files; `path` in the query selects the file that is shown.
+    """Return the page with a version's files; the URL parameter `path` selects the file shown.
 
-    `version` in the query redirects to the same file of another version.
+    The URL parameter `version` redirects to the same file in another version.
     """
     path = request.GET.get("path", "")[:500]
     if chosen := request.GET.get("version"):
@@ -82,7 +82,7 @@ def _other(request: HttpRequest, checkpoint: Checkpoint, version: str, path: str
 
 
 def _versions(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
-    """Return the versions around this one, with its predecessor and successor."""
+    """Return the versions to choose from, which are those around this one, as template context."""
     versions = Checkpoint.objects.filter(user_id=checkpoint.user_id)
     rows = [
         *versions.filter(version__gt=checkpoint.version)
@@ -105,7 +105,7 @@ def _versions(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
 
 
 def _file(checkpoint: Checkpoint, path: str, sizes: Mapping[str, int | None]) -> dict[str, Any]:
-    """Return the context to show a file, or the reason why there is nothing to show."""
+    """Return the template context for showing a file, or a note on why there is nothing to show."""
     if not checkpoint.tree:
         return {"note": "This version has no files."}
     if path not in checkpoint.tree:
@@ -118,7 +118,7 @@ def _file(checkpoint: Checkpoint, path: str, sizes: Mapping[str, int | None]) ->
         return {"note": "This file is empty."}
     row = Blob.objects.filter(user_id=checkpoint.user_id, hash=hash_).values_list("pk", "content")
     key, content = row.get()
-    if content is None:  # redacted a moment ago
+    if content is None:  # redacted since its size was read
         raise Http404(TOLD)
     return {
         "size": filesizeformat(size),
@@ -139,7 +139,7 @@ def _tree(
     gone = before.keys() - checkpoint.tree.keys()
     for path in sorted({*checkpoint.tree, *gone})[:_MAX_FILES]:
         if path in checkpoint.tree and sizes.get(checkpoint.tree[path]) == 0 and path != shown:
-            continue  # the empty __init__.py of a package
+            continue  # a package's empty __init__.py
         *parents, name = path.split("/")
         folder = folders
         for parent in parents:

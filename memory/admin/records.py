@@ -1,4 +1,4 @@
-"""Records: their fields with the entries behind them, their files, and alerts based on them."""
+"""Records: their fields and entries, the files that contain them, and the alerts based on them."""
 
 from django.contrib import admin
 from django.db.models import OuterRef, QuerySet, Subquery
@@ -24,7 +24,7 @@ from memory.provenance import RecordOrigin, trace_record
 
 
 class RetiredFilter(PresenceFilter):
-    """Filters records by whether they were retired."""
+    """A list filter that separates retired records from active ones."""
 
     title = "state"
     parameter_name = "retired"
@@ -33,13 +33,13 @@ class RetiredFilter(PresenceFilter):
 
 @admin.register(RecordLocation)
 class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
-    """Current and retired records, with the entries behind them and their files."""
+    """Active and retired records, with the entries behind them and their files."""
 
     list_display = ["record", "collection_name", "user_link", "file", "added_in", "retired_in"]
     list_filter = [RetiredFilter, "user__workspace"]
     list_select_related = ["user"]
     search_fields = ["=key", "collection", "user__user_id"]
-    search_help_text = "By full key, collection or user id."
+    search_help_text = "Search by full key, collection or user id."
     ordering = ["-id"]
     when_empty = "No project has a record yet."
     fieldsets = [
@@ -72,7 +72,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 
     @admin.display(description="state", ordering="retired_version")
     def standing(self, location: RecordLocation) -> str:
-        """Show whether the record is in the project."""
+        """Show whether the record is active or retired."""
         is_retired = location.retired_version is not None
         return badge("resolved", "retired") if is_retired else badge("covered", "active")
 
@@ -117,12 +117,12 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 
     @admin.display(description="record", ordering="key")
     def record(self, location: RecordLocation) -> str:
-        """Name the record."""
+        """Show the record's key."""
         return inline(location.key)
 
     @admin.display(description="collection", ordering="collection")
     def collection_name(self, location: RecordLocation) -> str:
-        """Name the collection."""
+        """Show the record's domain and collection."""
         return inline(f"{location.domain}.{location.collection}")
 
     @admin.display(description="user", ordering="user__user_id")
@@ -132,7 +132,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 
     @admin.display(description="file", ordering="path")
     def file(self, location: RecordLocation) -> str:
-        """Name the file."""
+        """Show the path of the file that contains the record."""
         return inline(location.path) if location.path else NOTHING
 
     @admin.display(description="added in", ordering="added_version")
@@ -162,7 +162,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 
 
 def _origin_of(location: RecordLocation) -> RecordOrigin | str:
-    """Return the record with the entries behind it, or the reason why there is nothing to show.
+    """Return the record with the entries behind it, or a reason why there is nothing to show.
 
     The record is read once per page.
     """

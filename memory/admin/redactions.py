@@ -24,7 +24,8 @@ from memory.admin.masking import content
 from memory.models import Alert, Checkpoint, LogEntry, MemoryUser, Redaction
 from memory.privacy import forgetting, redaction
 
-# Maximum number of entries on a confirmation page, which lists what is removed.
+# Maximum number of entries that can be redacted at once; the confirmation page lists everything
+# that will be removed.
 MAX_CHOSEN = 200
 _LISTED = 50
 
@@ -32,7 +33,7 @@ _LISTED = 50
 def redact_chosen(
     request: HttpRequest, chosen: QuerySet[LogEntry], action: str
 ) -> TemplateResponse | None:
-    """Show what the redaction removes and ask for the reason; once confirmed, redact."""
+    """Show what the redaction will remove and ask for a reason; once confirmed, redact."""
     entries = list(chosen.select_related("user").order_by("user_id", "seq")[: MAX_CHOSEN + 1])
     if len(entries) > MAX_CHOSEN:
         messages.error(request, f"Nothing was done: select at most {MAX_CHOSEN} entries.")
@@ -47,7 +48,9 @@ def redact_chosen(
             continue
         row = Redaction.objects.get(user=user, seq=told.seq)
         what = counted(len(row.entries), "entry")
-        messages.success(request, format_html("Redacted {} of {}. {}", what, user, link(row)))
+        messages.success(
+            request, format_html("Redacted {} in the log of {}. {}", what, user, link(row))
+        )
     return None
 
 
@@ -96,7 +99,7 @@ def _what_goes(user: MemoryUser, seqs: list[int]) -> dict[str, object]:
 
 
 class StateFilter(PresenceFilter):
-    """Filters redactions by whether they are complete."""
+    """A list filter that separates redactions under way from finished ones."""
 
     title = "state"
     parameter_name = "state"
@@ -104,7 +107,7 @@ class StateFilter(PresenceFilter):
 
 
 class ProblemFilter(PresenceFilter):
-    """Filters redactions by whether the gate objected."""
+    """A list filter that separates redactions to which the gate objected from the others."""
 
     title = "gate"
     parameter_name = "problem"
@@ -112,7 +115,7 @@ class ProblemFilter(PresenceFilter):
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[Redaction]
     ) -> QuerySet[Redaction] | None:
-        """Keep the redactions with, or without, an objection."""
+        """Keep the redactions with an objection, or those without one."""
         if self.value() not in ("yes", "no"):
             return None
         return (
@@ -125,7 +128,7 @@ class ProblemFilter(PresenceFilter):
 
 @admin.register(Redaction)
 class RedactionAdmin(WorkAdmin[Redaction]):
-    """Redactions, and whether everything based on the entries is gone."""
+    """Redactions, and whether everything based on the redacted entries is gone."""
 
     list_display = ["created_at", "number", "user_link", "how_far", "whole", "by"]
     list_filter = [
@@ -136,7 +139,7 @@ class RedactionAdmin(WorkAdmin[Redaction]):
     ]
     list_select_related = ["user"]
     search_fields = ["user__user_id", "by", "reason"]
-    search_help_text = "By user id, who requested it, or reason."
+    search_help_text = "Search by user id, requester or reason."
     ordering = ["-created_at", "-id"]
     when_empty = "Nothing has been redacted yet."
     fieldsets = [
@@ -156,7 +159,7 @@ class RedactionAdmin(WorkAdmin[Redaction]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Redaction]:
-        """Annotate the log entry's primary key, since nothing has a foreign key to the log."""
+        """Annotate rows with the log entry's primary key: no table has a foreign key to the log."""
         entry = LogEntry.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
         return super().get_queryset(request).annotate(entry_id=Subquery(entry.values("pk")[:1]))
 
@@ -172,7 +175,7 @@ class RedactionAdmin(WorkAdmin[Redaction]):
 
     @admin.display(description="state", ordering="due_at")
     def how_far(self, row: Redaction) -> str:
-        """Show whether everything is removed, and if not, why."""
+        """Show whether the redaction has removed everything and, if not, why."""
         if row.due_at is None:
             told = "done, despite the gate's objections" if row.problem else "done"
             return badge("redacted" if row.problem else "done", told)
@@ -183,22 +186,22 @@ class RedactionAdmin(WorkAdmin[Redaction]):
 
     @admin.display(description="entries")
     def whole(self, row: Redaction) -> str:
-        """Count the entries."""
+        """Show the number of redacted entries."""
         return f"{len(row.entries)}"
 
     @admin.display(description="selected")
     def chosen(self, row: Redaction) -> str:
-        """Link to the selected entries."""
+        """Link to the entries selected for redaction."""
         return links_to_entries(row.user, row.asked)
 
     @admin.display(description="derived from them")
     def derived(self, row: Redaction) -> str:
-        """Link to the derived entries."""
+        """Link to the entries derived from the selected ones."""
         return links_to_entries(row.user, set(row.entries) - set(row.asked))
 
     @admin.display(description="version")
     def version_link(self, row: Redaction) -> str:
-        """Link to the version without the entries."""
+        """Link to the version that the redaction created, without these entries."""
         if row.version is None:
             return NOTHING if row.due_at else "none: the project did not contain these entries"
         made = Checkpoint.objects.filter(user=row.user, version=row.version)

@@ -20,16 +20,16 @@ MAX_COLUMNS = 20
 _MAX_CITED = 10
 # The minimum width of a bar, in percent.
 _THIN = 0.3
-# A text shorter than this is shown large, like a number.
+# Text up to this length is shown in large type, like a number.
 _SHORT = 80
 
 
 @dataclass(frozen=True)
 class Table:
-    """A value as rows.
+    """A query's value in rows and columns.
 
-    `numbers` are the values of the bars, if the value is a series; `sources` are the entries behind
-    each row, if the rows are records.
+    If the value is a series, `numbers` are the values of its bars; if the rows are records,
+    `sources` are the entry numbers behind each row.
     """
 
     columns: Sequence[str]
@@ -103,7 +103,7 @@ def _fields(item: Any) -> Mapping[str, Any] | None:
 
 
 def _series(rows: Sequence[Sequence[Any]]) -> list[float] | None:
-    """Return the numbers in the second of two columns, if the first column labels them."""
+    """Return the numbers in the second column if the first column labels them, else None."""
     if len(rows) < 2:
         return None
     numbers = [_number(row[1]) for row in rows]
@@ -122,7 +122,7 @@ def _number(value: Any) -> float | None:
         return None
     try:
         number = float(Decimal(plain)) if isinstance(plain, str) else float(plain)
-    except (InvalidOperation, OverflowError, ValueError):  # ValueError: a signaling NaN
+    except (InvalidOperation, OverflowError, ValueError):  # a signaling NaN raises ValueError
         return None
     return number if math.isfinite(number) else None
 
@@ -176,9 +176,9 @@ def _cited(sources: Sequence[int], pages: Mapping[int, str]) -> SafeString | str
 
 
 def bars_of(numbers: Sequence[float]) -> list[SafeString]:
-    """Return a bar for each number, all with the same zero; the numbers are shown next to them."""
+    """Return a bar for each number, on a common scale; the numbers are shown next to their bars."""
     low, high = min(0.0, *numbers), max(0.0, *numbers)
-    # Halved, since the difference between the largest floats would overflow.
+    # Both are halved, since the difference between two very large floats would overflow.
     span = high / 2 - low / 2 or 1.0
     return [
         bar(
@@ -191,7 +191,7 @@ def bars_of(numbers: Sequence[float]) -> list[SafeString]:
 
 
 def bar(start: float, length: float, *, kind: str = "") -> SafeString:
-    """Return a bar that starts at `start` and is `length` long, as fractions of the width."""
+    """Return a bar that begins at `start` and is `length` long, both as fractions of the width."""
     return format_html(
         '<svg class="bar" width="100%" height="12" aria-hidden="true" focusable="false">'
         '<rect class="{}" x="{}%" y="1" height="10" width="{}%"></rect></svg>',
@@ -203,7 +203,7 @@ def bar(start: float, length: float, *, kind: str = "") -> SafeString:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage: its start, in seconds since the beginning, and its duration."""
+    """A stage of a run: its start, in seconds since the run was requested, and its duration."""
 
     name: str
     start: float
@@ -211,7 +211,7 @@ class Stage:
 
 
 def waterfall(stages: Collection[Stage]) -> SafeString | str:
-    """Show stages one below the other on a time axis, with their durations."""
+    """Show the stages of a run one below the other on a time axis, with their durations."""
     total = max((stage.start + stage.seconds for stage in stages), default=0.0)
     if not stages:
         return NOTHING

@@ -1,4 +1,4 @@
-"""Runs of users' projects."""
+"""Admin screen for runs, such as queries, proposals and runs of a user's constraints."""
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -55,9 +55,9 @@ from memory.temporal import history
 from memory.users import UserMerged
 from memory.workspace_settings import sandbox_limits
 
-# Maximum number of records shown as evidence for an answer.
+# Maximum number of records shown as the evidence for an answer.
 SHOWN_EVIDENCE = 20
-# The errors raised when a run is refused.
+# The errors with which a run may be refused.
 REFUSED = (
     queries.NotAgain,
     queries.NoState,
@@ -66,7 +66,7 @@ REFUSED = (
     Redacted,
     usage.Exceeded,
 )
-# How long a page waits for the run that it has started.
+# How long, in seconds, a page waits for the run that it has started.
 _WAIT_SECONDS = 5.0
 # The limits that can cause each outcome.
 LIMITS_OF = {
@@ -75,7 +75,7 @@ LIMITS_OF = {
     RunOutcome.OUTPUT_LIMIT: ("output_kib",),
     RunOutcome.RESULT_LIMIT: ("result_kib", "result_depth"),
 }
-# The display names of workers' timings.
+# Display names of the stages whose duration the workers measure.
 STAGES = {
     "load": "loaded the project into a sandbox",
     "evaluate": "ran the query",
@@ -89,7 +89,7 @@ SCOPES = {"value": "in the value", "selected": "selected by the code", "read": "
 
 @admin.register(Run)
 class RunAdmin(ReadOnlyAdmin[Run]):
-    """Executions: the trigger, the version, the outcome and the output."""
+    """Runs, with their trigger, version, outcome and output."""
 
     list_display = [
         "name",
@@ -111,7 +111,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     ]
     list_select_related = ["user", "checkpoint"]
     search_fields = ["=id", "user__user_id"]
-    search_help_text = "By run id or user id."
+    search_help_text = "Search by run id or user id."
     ordering = ["-queued_at"]
     actions = ["run_again"]
     when_empty = "Nothing has been executed yet."
@@ -158,7 +158,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Run]:
-        """Defer columns that lists do not show."""
+        """Defer the columns that lists do not show."""
         return (
             super()
             .get_queryset(request)
@@ -166,7 +166,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         )
 
     def actions_for(self, row: Run) -> Collection[str]:
-        """Offer to repeat a finished run, if its kind allows that."""
+        """Offer to repeat a finished run if runs of its kind can be repeated."""
         again = row.kind in queries.REPEATABLE and row.status == RunStatus.DONE
         return self.actions if again else []
 
@@ -174,7 +174,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     def run_again(self, request: HttpRequest, queryset: QuerySet[Run]) -> HttpResponse | None:
         """Repeat a run, and show the new one.
 
-        A query, or a constraint's trial, is repeated on the same version and at the same evaluation
+        A query or a constraint's trial is repeated on the same version and at the same evaluation
         time; a run of all constraints uses the newest version and the current time.
         """
         chosen = list(queryset.defer(None).select_related("checkpoint")[:2])
@@ -191,7 +191,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="run", ordering="kind")
     def name(self, run: Run) -> str:
-        """Show the kind and the beginning of the id."""
+        """Show the run's kind and the beginning of its id."""
         return str(run)
 
     @admin.display(description="user", ordering="user__user_id")
@@ -201,29 +201,29 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="outcome", ordering="outcome")
     def came_to(self, run: Run) -> str:
-        """Show the outcome or the progress."""
+        """Show the run's outcome or, until the run is done, its status."""
         if run.status != RunStatus.DONE:
             return badge(run.status, run.get_status_display())
         return badge(run.outcome, run.get_outcome_display())
 
     @admin.display(description="trigger", ordering="trigger")
     def why(self, run: Run) -> str:
-        """Show the trigger."""
+        """Show what triggered the run."""
         return run.get_trigger_display()
 
     @admin.display(description="requested by")
     def who_asked(self, run: Run) -> str:
-        """Name the staff member who requested the run."""
+        """Show which staff member requested the run."""
         return inline(run.asked_by) if run.asked_by else NOTHING
 
     @admin.display(description="limit")
     def limit_hit(self, run: Run) -> str:
-        """Name the limit that ended the run, with its current value in the workspace."""
+        """Show the limit that ended the run, with the limit's current value in the workspace."""
         return limit_of(run) or NOTHING
 
     @admin.display(description="version", ordering="checkpoint__version")
     def checkpoint_link(self, run: Run) -> str:
-        """Link to the version."""
+        """Link to the version on which the run was executed."""
         return link(run.checkpoint, f"v{run.checkpoint.version}" if run.checkpoint else None)
 
     @admin.display(description="took")
@@ -234,22 +234,22 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="sandbox", ordering="runner")
     def kind_of_sandbox(self, run: Run) -> str:
-        """Show the kind of sandbox."""
+        """Show the kind of sandbox that executed the run."""
         return sandbox_badge(run.runner)
 
     @admin.display(description="executed in")
     def ran_in(self, run: Run) -> str:
-        """Show the kind of sandbox, with a warning if it is for development."""
+        """Show the kind of sandbox that the run used, with a warning if it is for development."""
         return sandbox(run.runner)
 
     @admin.display(description="executed on")
     def ran_on(self, run: Run) -> str:
-        """Name the worker that executed the run, which may no longer exist."""
+        """Show the name of the worker that executed the run; the worker may no longer exist."""
         return inline(run.host) if run.host else NOTHING
 
     @admin.display(description="input")
     def asked(self, run: Run) -> str:
-        """Show the question, the code, the edits, or the names of the files."""
+        """Show the run's input: a question, code, edits or the names of files."""
         if run.kind in BY_MODEL:
             return inline(run.input.get("question", TOLD))
         if run.input.get("code"):
@@ -271,12 +271,12 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         if run.input.get("files"):
             return lines(inline(path) for path in run.input["files"])
         if run.kind == RunKind.CONSTRAINTS:
-            return "all constraints of the version"
+            return "all constraints in this version"
         return _describe_trial(run) or NOTHING
 
     @admin.display(description="output")
     def result(self, run: Run) -> str:
-        """Show the result: findings, a value, or the gate's verdict."""
+        """Show the run's result: findings, a value or the gate's verdict."""
         output = run.output
         if not isinstance(output, dict):
             return NOTHING
@@ -304,7 +304,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="error")
     def failure(self, run: Run) -> str:
-        """Show the error."""
+        """Show the run's error."""
         return problem(run.error)
 
     @admin.display(description="printed")
@@ -337,22 +337,22 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="time by stage")
     def durations(self, run: Run) -> str:
-        """Show the stages of the run over time, from the moment of the request."""
+        """Show when each stage of the run began after the request, and how long it took."""
         return waterfall(stages(run))
 
     @admin.display(description="memory")
     def memory(self, run: Run) -> str:
-        """Show the peak memory of the code."""
+        """Show the peak memory use of the code."""
         return NOTHING if run.memory_bytes is None else filesizeformat(run.memory_bytes)
 
     @admin.display(description="raw input")
     def raw_input(self, run: Run) -> str:
-        """Show the input as it is stored."""
+        """Show the run's input as it is stored."""
         return pretty(run.input)
 
     @admin.display(description="raw output")
     def raw_output(self, run: Run) -> str:
-        """Show the output as it is stored."""
+        """Show the run's output as it is stored."""
         return pretty(run.output)
 
 
@@ -374,7 +374,7 @@ def limit_of(run: Run) -> SafeString | str:
 
 
 def failed_lines(run: Run) -> list[int]:
-    """Return the line on which the query failed."""
+    """Return the line on which the query failed, as a list; empty if it is unknown."""
     error = run.error or {}
     return [error["line"]] if error.get("path") == QUERY_PATH and error.get("line") else []
 
@@ -404,10 +404,10 @@ def stages(run: Run) -> list[Stage]:
 
 
 def _describe_trial(run: Run) -> str:
-    """Describe a dry run of a proposal; a dry run without edits reports the version's findings."""
+    """Describe a dry run of a proposal; without edits, a dry run reports the version's findings."""
     if not run.input.get("dry_run"):
         return ""
-    return "test run: nothing is stored" if run.input.get("edits") else "findings of the version"
+    return "test run: nothing is stored" if run.input.get("edits") else "the version's findings"
 
 
 def _show_trial(run: Run, output: Mapping[str, Any]) -> SafeString | str:
@@ -436,7 +436,7 @@ def _constraint(said: Mapping[str, Any]) -> SafeString:
 
 
 def _findings(title: SafeString | str, alerts: Sequence[Mapping[str, Any]]) -> SafeString:
-    """Show alerts below their number and a title."""
+    """Show a constraint's alerts, folded under a title that states their number."""
     number = badge("note", counted(len(alerts), "finding"))
     found = lines(
         format_html("{} {}", badge(alert["severity"]), inline(shortened(alert["message"])))
@@ -475,7 +475,7 @@ def _value(run: Run, output: Mapping[str, Any]) -> SafeString:
         SCOPES.get(evidence["scope"], evidence["scope"]),
     )
     entries = links_to_entries(run.user, (seq for _, sources in shown for seq in sources))
-    # Records in the value are already shown there, with their entries.
+    # The value already shows its own records with their entries, so this evidence stays folded.
     unfold = evidence["scope"] != "value"
     return format_html(
         "{}{}",
@@ -496,7 +496,7 @@ def _answer(run: Run, output: Mapping[str, Any]) -> SafeString:
 def may_ask(request: HttpRequest) -> bool:
     """Return whether a staff member may run queries.
 
-    That requires access to content, and the permission for actions on runs.
+    This requires access to content, and the permission for actions on runs.
     """
     runs = admin.site.get_model_admin(Run)
     allowed: bool = runs.has_operate_permission(request)  # type: ignore[attr-defined]
@@ -510,7 +510,7 @@ def wait_a_little(run: Run) -> None:
 
 
 def asked_run(request: HttpRequest, user: MemoryUser, rows: QuerySet[Run]) -> Run | None:
-    """Return the run named in the URL, if it is among `rows`; None if the URL names no run.
+    """Return the run that the URL names; None if it names no run.
 
     Raises Http404 if the named run is not among the user's `rows`.
     """

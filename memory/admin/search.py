@@ -1,4 +1,4 @@
-"""Search indexes."""
+"""Admin screens for the search indexes of users' logs."""
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -14,14 +14,14 @@ from memory.models import SearchBlock, SearchIndex, SearchSegment
 
 @admin.register(SearchIndex)
 class SearchIndexAdmin(ReadOnlyAdmin[SearchIndex]):
-    """The indexing work for each user."""
+    """The indexing work for each user's log."""
 
     list_display = ["user_link", "covers", "due_at", "run_after", "attempts"]
     list_display_links = ["due_at"]
     list_filter = ["user__workspace"]
     list_select_related = ["user"]
     search_fields = ["user__user_id"]
-    search_help_text = "By user id."
+    search_help_text = "Search by user id."
     ordering = ["-due_at", "id"]
     when_empty = "No log is long enough to be indexed yet."
     fields = ["user_link", "covers", "due_at", "attempts", "run_after", "error"]
@@ -38,7 +38,7 @@ class SearchIndexAdmin(ReadOnlyAdmin[SearchIndex]):
 
     @admin.display(description="last error")
     def error(self, index: SearchIndex) -> SafeString | str:
-        """Show the error of the last attempt."""
+        """Show the error from the last attempt."""
         return preformatted(index.last_error)
 
 
@@ -50,14 +50,14 @@ class SearchSegmentAdmin(ReadOnlyAdmin[SearchSegment]):
     list_filter = ["user__workspace", "version"]
     list_select_related = ["user"]
     search_fields = ["user__user_id"]
-    search_help_text = "By user id."
+    search_help_text = "Search by user id."
     ordering = ["-created_at", "-id"]
     when_empty = "Nothing has been indexed yet."
     fields = ["user_link", "entries", "postings", "blocks", "version", "created_at"]
 
     @admin.display(description="entries", ordering="first_seq")
     def entries(self, segment: SearchSegment) -> str:
-        """Show the range of entries."""
+        """Show the range of entries that the segment covers."""
         return f"{segment.first_seq} to {segment.last_seq}"
 
     @admin.display(description="user", ordering="user__user_id")
@@ -74,13 +74,13 @@ class SearchBlockAdmin(ReadOnlyAdmin[SearchBlock]):
     list_filter = ["segment__user__workspace"]
     list_select_related = ["segment__user"]
     search_fields = ["segment__user__user_id"]
-    search_help_text = "By user id."
+    search_help_text = "Search by user id."
     ordering = ["-segment", "number"]
     when_empty = "Nothing has been indexed yet."
     fields = ["segment_link", "number", "size"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[SearchBlock]:
-        """Defer the data, which is not readable."""
+        """Defer the data, which is not human-readable."""
         return super().get_queryset(request).defer("data").annotate(bytes=Length("data"))
 
     @admin.display(description="segment", ordering="segment")
@@ -90,5 +90,5 @@ class SearchBlockAdmin(ReadOnlyAdmin[SearchBlock]):
 
     @admin.display(description="size")
     def size(self, block: SearchBlock) -> str:
-        """Show the size."""
+        """Show the size of the block."""
         return filesizeformat(getattr(block, "bytes", 0))

@@ -21,7 +21,7 @@ from memory.project.types import ListOf, Named, format_type, members_of
 
 # The name of a new constraint until somebody renames it; its tests import it by this name.
 _NEW = "my_rule"
-# The values of an example record's required fields.
+# Values for the required fields of an example record, by type.
 _VALUES = {
     "str": '"…"',
     "int": "1",
@@ -36,7 +36,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 
 def query_of(request: HttpRequest, parameter: str) -> Run | None:
-    """Return the query that a parameter of the URL names, if the staff member may see it."""
+    """Return the query that a URL parameter names, if the staff member may see it."""
     try:
         key = uuid.UUID(request.GET.get(parameter, ""))
     except ValueError:
@@ -47,7 +47,7 @@ def query_of(request: HttpRequest, parameter: str) -> Run | None:
 
 
 def initial_of(request: HttpRequest) -> dict[str, str]:
-    """Return the initial form of a new constraint that was started from the console."""
+    """Return the initial form values for a constraint started from a query in the console."""
     run = query_of(request, "from_query")
     return {"source": visible(of_workspace(run)), "description": ""} if run is not None else {}
 
@@ -55,7 +55,7 @@ def initial_of(request: HttpRequest) -> dict[str, str]:
 def of_workspace(run: Run) -> str:
     """Return the skeleton of a workspace constraint for a query.
 
-    It contains the shapes of the records that the query reads, and the query as a comment.
+    It contains the shapes of the records that the query reads, and the query itself as a comment.
     """
     code = str(run.input.get("code", ""))
     names = set(_NAME.findall(code))
@@ -113,7 +113,8 @@ def _is_plain(type_: str) -> bool:
 def of_user(run: Run | None) -> dict[str, str]:
     """Return the skeleton of one user's constraint: its name, source and tests.
 
-    They name the query's collections and contain its text.
+    The source and the tests name the query's collections; the source contains the query as a
+    comment.
     """
     code = str(run.input.get("code", "")) if run is not None else ""
     outline = _outline_of(run) if run is not None else Outline()
@@ -151,7 +152,7 @@ def of_user(run: Run | None) -> dict[str, str]:
 
 
 def _example(outline: Outline, holder: tuple[str, str, str]) -> tuple[str, list[str]]:
-    """Return a line that creates a record with all required fields, and its imports."""
+    """Return a line that creates an example record with all required fields, and its imports."""
     domain_name, _, class_name = holder
     domain = outline.domains[domain_name]
     needs, fields = [class_name], []
@@ -178,7 +179,7 @@ def _members(domain: Domain, enumeration: str) -> list[str]:
 
 
 def _named_by(outline: Outline, code: str) -> list[tuple[str, str, str]]:
-    """Return the collections and singletons that a query names: domain, name and class."""
+    """Return (domain, name, class) for each collection or singleton that a query names."""
     names = list(dict.fromkeys(_NAME.findall(code)))
     found = []
     for domain in outline.domains.values():

@@ -1,8 +1,8 @@
 """Safe display of Python source: coloured, numbered and bounded.
 
-The lexer is our own. Pygments takes minutes for a hundred kilobytes of hostile text, such as lines
-with a single space, and seconds even for ordinary state. Our lexer reads each character once,
-whatever the text: no two alternatives start the same way, so it never backtracks.
+The lexer is our own, because Pygments takes minutes for a hundred kilobytes of hostile text, such
+as lines with a single space, and seconds even for an ordinary state file. Our lexer reads each
+character once, whatever the text: no two alternatives start the same way, so it never backtracks.
 """
 
 import ast
@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 
 from memory.texts import parse_python, visible
 
-# Only the beginning of a longer text is shown.
+# Maximum numbers of characters and lines shown; of a longer text, only the beginning is shown.
 MAX_SOURCE = 400_000
 MAX_LINES = 20_000
 
@@ -36,7 +36,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# Marks the lines that an excerpt leaves out.
+# Stands for the lines that an excerpt leaves out.
 _LEFT_OUT = "⋮"
 _KEYWORDS = frozenset(keyword.kwlist)
 _BUILTINS = frozenset(name for name in dir(builtins) if not name.startswith("_"))
@@ -56,7 +56,8 @@ _CLASSES = {
 def code_lines(text: str, entries: Mapping[int, str] | None = None) -> list[SafeString]:
     """Return the lines of a program as safe markup.
 
-    `entries` maps entry numbers to URLs, to which the sources of records link.
+    `entries` maps entry numbers to URLs; numbers in the `sources` of records become links to these
+    URLs.
     """
     text = visible(text[:MAX_SOURCE].replace("\r\n", "\n").replace("\r", "\n")).removesuffix("\n")
     parts: list[str] = []
@@ -90,7 +91,7 @@ def block(
     """Return a program in a block with line numbers, which are not copied with the text.
 
     The `marked` lines stand out; if `around` is given, only these lines and that many lines before
-    and after them are shown. `entries` is as for `code_lines`.
+    and after them are shown. `entries` is passed to `code_lines`.
     """
     rows: list[str] = []
     told = code_lines(text, entries)
@@ -123,7 +124,7 @@ def cited(text: str) -> set[int]:
         for kind, start, stop in _tokens(text)
         if kind == "cited"
         for number in _NUMBER.findall(text, start, stop)
-        if len(number) < 19  # no log has larger numbers
+        if len(number) < 19  # no log has entry numbers this large
     }
 
 
@@ -142,7 +143,7 @@ def statements_that_say(text: str, severity: str, message: str) -> list[range]:
     while left:
         node, statement = left.pop()
         if isinstance(node, ast.stmt):
-            # In a compound statement, such as a loop, only the lines of the call count.
+            # In a compound statement, such as a loop, only the lines of the call are returned.
             statement = None if hasattr(node, "body") or hasattr(node, "cases") else node
         match node:
             case ast.Call(func=ast.Name(id=name), args=[words, *_]) if name == severity:
@@ -154,7 +155,7 @@ def statements_that_say(text: str, severity: str, message: str) -> list[range]:
 
 
 def _may_say(words: ast.expr, message: str) -> bool:
-    """Return whether an expression can produce that message, judging by its constant parts."""
+    """Return whether an expression can produce this message, judging by its constant parts."""
     place = 0
     parts = words.values if isinstance(words, ast.JoinedStr) else [words]
     for part in parts:
@@ -167,7 +168,7 @@ def _may_say(words: ast.expr, message: str) -> bool:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the tokens that have a colour or a link: kind, start and end."""
+    """Yield (kind, start, end) for each token that has a colour or a link."""
     defines = False
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or ""
@@ -186,7 +187,7 @@ def _tokens(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _linked(text: str, entries: Mapping[int, str]) -> str:
-    """Link the numbers in `sources=(3, 7)`; nothing in such a text needs escaping."""
+    """Turn the numbers in text such as `sources=(3, 7)` into links; such text needs no escaping."""
 
     def link(match: re.Match[str]) -> str:
         url = entries.get(int(match[0])) if len(match[0]) < 19 else None

@@ -1,4 +1,4 @@
-"""The staff: their accounts, the workspaces that each sees, and the audit."""
+"""The staff: their accounts, the workspaces that each may see, and the audit of their actions."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -20,16 +20,16 @@ from memory.models import MailCursor, StaffAccess, StaffAudit, StaffSubscription
 from memory.models.staff import AuditKind
 from memory.staff import access, audit
 
-# Maximum number of workspaces named in a list.
+# Maximum number of workspaces listed for an account.
 LISTED = 10
-# Rows that are deleted with an account.
+# Models whose rows are deleted together with an account.
 _OF_ACCOUNT = (StaffAccess, StaffSubscription, MailCursor)
 
 
 class StaffAccessInline(admin.StackedInline[StaffAccess, User]):
-    """The workspaces that an account sees.
+    """The workspaces that an account may see.
 
-    Only staff who may change accounts and see all workspaces may edit it.
+    Only staff who may change accounts and see all workspaces may edit this.
     """
 
     model = StaffAccess
@@ -45,33 +45,33 @@ class StaffAccessInline(admin.StackedInline[StaffAccess, User]):
         return self._may(request)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Allow adding access for an account that has none."""
+        """Allow workspaces to be chosen for an account that has no access yet."""
         return self._may(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Allow changes only with access to all workspaces: nobody grants what they lack."""
+        """Require access to all workspaces, since nobody may grant access that they do not have."""
         return self._may(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: access is deleted with the account."""
+        """Return False: access is deleted together with the account."""
         return False
 
 
 class _Noted:
-    """Audits changes of accounts in addition to Django's own log."""
+    """Audits changes to accounts and roles, in addition to Django's own log."""
 
     def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:
-        """Audit the addition."""
+        """Audit the addition of an account or role."""
         _note(request, AuditKind.ADD, [obj])
         return super().log_addition(request, obj, message)  # type: ignore[misc]
 
     def log_change(self, request: HttpRequest, obj: Model, message: Any) -> Any:
-        """Audit the change, including the change of a password."""
+        """Audit a change to an account or role, including a change of password."""
         _note(request, AuditKind.CHANGE, [obj])
         return super().log_change(request, obj, message)  # type: ignore[misc]
 
     def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
-        """Audit the deletion."""
+        """Audit the deletion of accounts or roles."""
         _note(request, AuditKind.ACT, queryset, "delete")
         return super().log_deletions(request, queryset)  # type: ignore[misc]
 
@@ -87,12 +87,12 @@ admin.site.unregister([User, Group])
 
 @admin.register(Group)
 class RoleAdmin(_Noted, GroupAdmin):
-    """The groups, which are the staff's roles. The server maintains those in docs/staff.md."""
+    """Groups, which serve as the staff's roles. The server maintains those in docs/staff.md."""
 
 
 @admin.register(User)
 class StaffUserAdmin(_Noted, UserAdmin[User]):
-    """The accounts of the staff, with the workspaces that they see."""
+    """The accounts of the staff, with the workspaces that they may see."""
 
     inlines = [StaffAccessInline]
 
@@ -114,33 +114,33 @@ class StaffUserAdmin(_Noted, UserAdmin[User]):
 
 @admin.register(StaffAccess)
 class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
-    """The workspaces that each account sees; editable on the page of the account."""
+    """The workspaces that each account may see, which are edited on the account's page."""
 
     list_display = ["user", "sees", "roles"]
     list_display_links = ["user"]
     list_select_related = ["user"]
     search_fields = ["user__username", "workspaces__name"]
-    search_help_text = "By user name or workspace."
+    search_help_text = "Search by user name or workspace."
     ordering = ["user__username"]
-    when_empty = "Only superusers see any workspace."
+    when_empty = "So far, only superusers can see workspaces."
     fields = ["account", "sees", "roles"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[StaffAccess]:
-        """Fetch workspaces and groups with the rows."""
+        """Fetch workspaces and groups together with the rows."""
         found = super().get_queryset(request).prefetch_related("workspaces", "user__groups")
-        if not access.sees_all(request.user):  # the rows name workspaces
+        if not access.sees_all(request.user):  # the rows of other accounts name workspaces
             return found.filter(user__username=request.user.get_username())
         return found
 
     @admin.display(description="account")
     def account(self, row: StaffAccess) -> str:
-        """Link to the account, on whose page access is edited."""
+        """Link to the account's page, on which access is edited."""
         url = reverse("admin:auth_user_change", args=[row.user_id])
         return format_html('<a href="{}">{}</a>', url, inline(str(row.user)))
 
     @admin.display(description="workspaces")
     def sees(self, row: StaffAccess) -> str:
-        """Name the workspaces."""
+        """List the workspaces that the account may see."""
         if row.all_workspaces or row.user.is_superuser:
             return "all"
         names = [inline(one.name) for one in row.workspaces.all()]
@@ -149,7 +149,7 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
 
     @admin.display(description="roles")
     def roles(self, row: StaffAccess) -> str:
-        """Name the groups."""
+        """Show the account's groups."""
         if row.user.is_superuser:
             return "superuser"
         return ", ".join(group.name for group in row.user.groups.all()) or NOTHING
@@ -157,7 +157,7 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
 
 @admin.register(StaffAudit)
 class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
-    """The audit of the staff, newest first. The database refuses to change it."""
+    """The audit of the staff's actions, newest first. The database refuses any change to it."""
 
     list_display = ["at", "staff_name", "did", "what", "rows", "of_what", "whose", "workspace"]
     list_display_links = ["at"]
@@ -168,9 +168,9 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
     ]
     list_select_related = ["workspace"]
     search_fields = ["=staff_name"]
-    search_help_text = "By a staff member's user name, or a user's public id."
+    search_help_text = "Search by a staff member's user name or a user's public id."
     ordering = ["-id"]
-    when_empty = "No action of the staff has been recorded yet."
+    when_empty = "No staff action has been recorded yet."
     fields = [
         *("at", "staff_name", "staff_id", "did", "what", "rows", "of_what", "whose"),
         *("workspace", "request_id"),
@@ -179,7 +179,7 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[StaffAudit], search_term: str
     ) -> tuple[QuerySet[StaffAudit], bool]:
-        """Search for a person by the public id, which is not a text column."""
+        """Also search by a person's public id, which is not a text column."""
         term = search_term.strip()
         try:
             person = StaffAudit._meta.get_field("person").to_python(term or None)
@@ -194,24 +194,24 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
 
     @admin.display(description="rows", ordering="number")
     def rows(self, row: StaffAudit) -> str:
-        """Show the number of rows."""
+        """Show how many rows the action concerned."""
         return f"{row.number:,}" if row.model else NOTHING
 
     @admin.display(description="row")
     def of_what(self, row: StaffAudit) -> str:
-        """Link to the row if there was only one; otherwise name the kind of rows."""
+        """Link to the row if there was only one; otherwise show the kind of rows."""
         if not row.model:
             return NOTHING
         try:
             model = apps.get_model(
                 "auth" if row.model in ("user", "group") else "memory", row.model
             )
-        except LookupError:  # the model existed in an earlier version
+        except LookupError:  # a model of an earlier version of the server
             return inline(f"{row.model} {row.row}")
         name = str(model._meta.verbose_name)
         return link_to_key(model, row.row, f"{name} {row.row[:8]}") if row.row else inline(name)
 
     @admin.display(description="person")
     def whose(self, row: StaffAudit) -> str:
-        """Show the person's public id, which remains when the person is erased."""
+        """Show the person's public id, which remains after the person's erasure."""
         return inline(str(row.person)) if row.person else NOTHING

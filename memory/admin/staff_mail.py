@@ -1,4 +1,4 @@
-"""E-mail subscriptions of the staff to alerts."""
+"""Staff members' e-mail subscriptions to alerts."""
 
 from typing import Any
 
@@ -24,8 +24,8 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
     list_filter = ["enabled", "mode", "workspace"]
     list_select_related = ["staff", "workspace"]
     search_fields = ["staff__username", "staff__email", "workspace__name"]
-    search_help_text = "By user name, e-mail address or workspace."
-    when_empty = "There is no e-mail subscription to alerts yet."
+    search_help_text = "Search by user name, e-mail address or workspace."
+    when_empty = "There are no e-mail subscriptions to alerts yet."
     fieldsets = [
         (None, {"fields": ["staff", "workspace", "enabled"]}),
         ("What", {"fields": ["least_severity", "escalations", "operations"]}),
@@ -45,7 +45,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
         form: forms.ModelForm[StaffSubscription],
         change: bool,
     ) -> None:
-        """Store the subscription; if new, moved or enabled, it starts with the next events."""
+        """Store the subscription; if new, moved or just enabled, it covers only later events."""
         if not change or {"staff", "workspace", "enabled"} & set(form.changed_data):
             staff_mail.start(obj, timezone.now())
         else:
@@ -53,12 +53,12 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
 
     @admin.display(description="workspace", ordering="workspace__name")
     def workspace_name(self, subscription: StaffSubscription) -> str:
-        """Name the workspace."""
+        """Show the name of the workspace, or that the subscription is for all of them."""
         return inline(subscription.workspace.name) if subscription.workspace else "all"
 
     @admin.display(description="state")
     def standing(self, subscription: StaffSubscription) -> str:
-        """Show whether mails are sent."""
+        """Show whether the subscription is on, off or failing."""
         if not subscription.enabled:
             return badge("stopped", "off")
         return badge("failing") if subscription.last_error else badge("valid", "on")
@@ -71,13 +71,13 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
 
 @admin.register(MailCursor)
 class MailCursorAdmin(ReadOnlyAdmin[MailCursor]):
-    """The last event that was mailed for each subscription."""
+    """The last event that was mailed, for each subscription and workspace."""
 
     list_display = ["name", "workspace_name", "seq", "escalations_seq"]
     list_display_links = ["seq"]
     list_select_related = ["subscription__staff", "subscription__workspace", "workspace"]
     search_fields = ["subscription__staff__username", "workspace__name"]
-    search_help_text = "By user name or workspace."
+    search_help_text = "Search by user name or workspace."
     when_empty = "No mail has been sent yet."
     fields = ["name", "workspace_name", "seq", "escalations_seq"]
 

@@ -50,22 +50,24 @@ from memory.staff.timeline import KINDS, BadPlace, Cursor, EventSource, Timeline
 from memory.work import progress
 
 PENDING = "pending"
-# Maximum number of events, alerts and versions, and of days of recent cost, on the user's own page.
+# On the user's own page: maximum numbers of events, alerts and versions shown, and the number of
+# days for which recent cost is summed up.
 ON_PAGE = 15
 ALERTS = 10
 VERSIONS = 200
 COST_DAYS = 30
-# An entry recorded more than this before or after it occurred also shows its day of occurrence.
+# If an entry was recorded more than this before or after it occurred, the day on which it occurred
+# is shown, too.
 LATE = datetime.timedelta(days=1)
-# The colours of entries, versions, runs and alerts.
+# The colours in which entries, versions, runs and alerts are labelled.
 TONES = {"entries": "note", "versions": "good", "runs": "plain", "alerts": "caution"}
 
 
-# -- The line --------------------------------------------------------------------------------------
+# -- The timeline ----------------------------------------------------------------------------------
 
 
 def rows_by_kind(request: HttpRequest) -> Mapping[str, QuerySet[Any]]:
-    """Return the visible rows, keyed by kind, with only the columns that are shown."""
+    """Return the rows that may be shown, keyed by kind of event, with only the columns shown."""
     rows: dict[str, QuerySet[Any]] = {
         "entries": rows_for(request, LogEntry)
         .defer("metadata", "salt", "payload_hash", "hash")
@@ -87,17 +89,17 @@ def rows_by_kind(request: HttpRequest) -> Mapping[str, QuerySet[Any]]:
 
 @dataclass(frozen=True)
 class ShownEvent:
-    """An event, ready for display."""
+    """A timeline event, ready for display."""
 
     at: datetime.datetime
     kind: SafeString
     what: SafeString
     name: str
-    day: datetime.date | None  # when it occurred, in the user's time zone; None if close to `at`
+    day: datetime.date | None  # the day it occurred, in the user's time zone; None if close to `at`
 
 
 def told(user: MemoryUser, moments: Sequence[TimelineEvent]) -> Sequence[ShownEvent]:
-    """Return the events ready for display, each with a link to its page."""
+    """Return timeline events ready for display, each with a link to its page."""
     zone = ZoneInfo(user.time_zone)
     return [
         ShownEvent(
@@ -115,7 +117,7 @@ def _day_of(row: Any, zone: datetime.tzinfo) -> datetime.date | None:
 
 
 def badge_of(kind: EventSource) -> SafeString:
-    """Return the name of a kind in its colour."""
+    """Return the badge for a kind of event, in the colour of that kind."""
     return format_html(
         '<span class="badge {}">{}</span>', TONES[kind.name], kind.model._meta.verbose_name
     )
@@ -159,7 +161,10 @@ def _what(row: Any) -> SafeString:
 
 
 def line_context(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
-    """Return the page of the timeline that the URL asks for. Raises BadPlace."""
+    """Return the template context for the timeline page that the URL asks for.
+
+    Raises BadPlace if the URL contains an invalid date or position.
+    """
     visible = rows_by_kind(request)
     asked = [one for one in timeline.chosen(request.GET.getlist("kind")) if one.name in visible]
     kinds = asked or [KINDS[name] for name in visible]
@@ -207,7 +212,7 @@ def _address(kinds: Sequence[str], **places: Cursor) -> str:
 
 @dataclass(frozen=True)
 class BarPart:
-    """A part of a bar: its number, its start and width in percent, and a link to the rows."""
+    """A part of a bar: its number, its start and width in percent, and a link to its rows."""
 
     name: str
     tone: str
@@ -218,7 +223,7 @@ class BarPart:
 
 
 def panel(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
-    """Return the panel on the user's page, limited to what the staff member may see."""
+    """Return the context of the user page's panel, limited to what the staff member may see."""
     now = timezone.now()
     visible = rows_by_kind(request)
     counted = coverage_of(user) if may_see(request, LogEntry) else None
@@ -250,7 +255,7 @@ def _without_queries_of_staff(rows: Mapping[str, QuerySet[Any]]) -> Mapping[str,
 
 
 def live_alerts(request: HttpRequest, user: MemoryUser) -> Mapping[str, Any]:
-    """Return the live alerts, most urgent first, with a link to all if there are more."""
+    """Return the live alerts, most urgent first, with a link to the full list if there are more."""
     live = rows_for(request, Alert).filter(user=user, state__in=LIVE_STATES, duplicate_of=None)
     if not getattr(user, "live_alerts", True):
         live = live.none()
@@ -282,7 +287,7 @@ def coverage(user: MemoryUser) -> Mapping[str, Any]:
 
 
 def coverage_of(user: MemoryUser) -> log.Coverage:
-    """Return the number of the user's entries with each outcome, cached on the row."""
+    """Return the number of the user's entries with each outcome, cached on `user`."""
     if "_coverage" not in user.__dict__:
         user.__dict__["_coverage"] = log.coverage(user)
     found: log.Coverage = user.__dict__["_coverage"]
@@ -290,7 +295,7 @@ def coverage_of(user: MemoryUser) -> log.Coverage:
 
 
 def cost(user: MemoryUser) -> Sequence[Mapping[str, Any]]:
-    """Return the user's spending on language models, recent and total."""
+    """Return the user's spending on language models, both recent and in total."""
     since = _cost_since()
     own: dict[str, Any] = {"user__id__exact": user.pk}
     return [
@@ -312,7 +317,7 @@ def cost(user: MemoryUser) -> Sequence[Mapping[str, Any]]:
 
 
 def spent_on(user: MemoryUser) -> Sequence[SpendingRow]:
-    """Return the usage of the user's calls, recent and total, cached on the row."""
+    """Return the usage of the user's model calls, both recent and in total, cached on `user`."""
     if "_spent" not in user.__dict__:
         sums: dict[str, Any] = {}
         for when, only in (("late", Q(started_at__gte=_cost_since())), ("all", Q())):
@@ -347,9 +352,9 @@ def versions(request: HttpRequest, user: MemoryUser) -> Sequence[tuple[int, date
 def progress_of(
     request: HttpRequest, user: MemoryUser, now: datetime.datetime, pending: int | None = None
 ) -> Mapping[str, Any] | None:
-    """Return the work under way for the user; None without permission to see it.
+    """Describe the work under way for the user; None if the staff member may not see it.
 
-    The pending entries are counted unless their number is given.
+    The pending entries are counted unless `pending` states their number.
     """
     if not may_see(request, Lane):
         return None
@@ -362,7 +367,7 @@ def progress_of(
 
 
 def lanes_of(user: MemoryUser) -> Sequence[Lane]:
-    """Return the user's lanes, cached on the row."""
+    """Return the user's lanes, cached on `user`."""
     if "_lanes" not in user.__dict__:
         user.__dict__["_lanes"] = progress.lanes_of(user)
     found: Sequence[Lane] = user.__dict__["_lanes"]
@@ -370,7 +375,7 @@ def lanes_of(user: MemoryUser) -> Sequence[Lane]:
 
 
 def progress_answer(request: HttpRequest, user: MemoryUser) -> JsonResponse:
-    """Return the work under way for the user as JSON, for the polling script."""
+    """Return a JSON description of the work under way for the user, for the polling script."""
     found = progress_of(request, user, timezone.now())
     assert found is not None
     return JsonResponse({"text": found["text"], "working": found["working"]})

@@ -12,13 +12,13 @@ SHOWN = ("name", "users", "entries", "log_size", "pending_records", "pending_str
 
 @admin.register(WorkspaceUse)
 class WorkspaceUseAdmin(ReadOnlyAdmin[WorkspaceUse]):
-    """The usage of all tenants; a workspace's own page has its quotas."""
+    """The usage of all workspaces; each workspace's own page shows its quotas."""
 
     list_display = [*SHOWN]
     list_display_links = ["users"]
     list_select_related = ["workspace"]
     search_fields = ["workspace__name", "=workspace__public_id"]
-    search_help_text = "By name or public id of the workspace."
+    search_help_text = "Search by a workspace's name or public id."
     ordering = ["-entries"]
     when_empty = "Nothing has been counted yet: the dispatcher counts once a minute."
     fields = [*SHOWN]
@@ -30,5 +30,5 @@ class WorkspaceUseAdmin(ReadOnlyAdmin[WorkspaceUse]):
 
     @admin.display(description="logs", ordering="log_bytes")
     def log_size(self, use: WorkspaceUse) -> str:
-        """Show the size of the logs."""
+        """Show the total size of the workspace's logs."""
         return f"{use.log_bytes / MIB:,.1f} MiB"

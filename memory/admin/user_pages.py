@@ -34,10 +34,10 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class UserPages(PausableAdmin[MemoryUser]):
-    """A user's further pages, each with its own permissions and audit entries."""
+    """The additional pages about a user, each with its own permissions and audit entries."""
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the downloads, the timeline and its related pages."""
+        """Add the additional pages about a user: downloads, timeline, console and constraints."""
         views = {
             "export": self.export_view,
             "subject_access": self.subject_access_view,
@@ -66,7 +66,7 @@ class UserPages(PausableAdmin[MemoryUser]):
         return [*pages, asking, writing, *super().get_urls()]
 
     def constraint_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Show one of the user's own constraints, and propose changes."""
+        """Show one of the user's own constraints; a POST proposes a change."""
         user = self.get_object(request, str(pk))
         if user is None:
             raise Http404("There is no such user.")
@@ -77,7 +77,7 @@ class UserPages(PausableAdmin[MemoryUser]):
         return own_constraints.page(request, user, self.admin_site.each_context(request))
 
     def console_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Show the query console, and run posted queries."""
+        """Show the query console; a POST runs a query."""
         user = self.get_object(request, str(pk))
         if user is None:
             raise Http404("There is no such user.")
@@ -89,7 +89,7 @@ class UserPages(PausableAdmin[MemoryUser]):
         return console.console(request, user, self.admin_site.each_context(request))
 
     def timeline_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Show the user's timeline, page by page."""
+        """Show one page of the user's timeline."""
         user = self._seen(request, pk)
         try:
             line = timeline.line_context(request, user)
@@ -111,13 +111,13 @@ class UserPages(PausableAdmin[MemoryUser]):
         return TemplateResponse(request, "admin/memory/memoryuser/timeline.html", context)
 
     def progress_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Return the work under way for the user as JSON, for the polling script."""
+        """Return a JSON description of the work under way for the user, for the polling script."""
         if not may_see(request, Lane):
             raise PermissionDenied
         return timeline.progress_answer(request, self._seen(request, pk))
 
     def version_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Redirect to the files, or the changes, of the user's version with a given number."""
+        """Redirect to the files or the changes of the user's version that the URL names."""
         user = self._seen(request, pk)
         number = request.GET.get("version", "")
         found = rows_for(request, Checkpoint).filter(user=user).only("pk")
@@ -128,7 +128,7 @@ class UserPages(PausableAdmin[MemoryUser]):
         return redirect(project_url(version.pk) if sees_files else page_url(version))
 
     def _subject(self, row: MemoryUser) -> audit.Subject:
-        """Return the user as the subject of an audit entry, without another query."""
+        """Return the user as the subject of an audit entry, without a database query."""
         return audit.Subject(
             model=str(self.opts.model_name),
             row=str(row.pk),
@@ -138,7 +138,11 @@ class UserPages(PausableAdmin[MemoryUser]):
         )
 
     def _seen(self, request: HttpRequest, pk: int) -> MemoryUser:
-        """Return the user without the list's counts. Raises Http404 and PermissionDenied."""
+        """Return the user without the counts that lists show.
+
+        Raises PermissionDenied if the staff member may not see users, and Http404 if this user does
+        not exist or is not visible to them.
+        """
         if not self.has_view_permission(request):
             raise PermissionDenied
         found = rows_for(request, MemoryUser).select_related("workspace", "head")
@@ -156,9 +160,9 @@ class UserPages(PausableAdmin[MemoryUser]):
         form_url: str = "",
         obj: MemoryUser | None = None,
     ) -> HttpResponse:
-        """Add the panel with the user's state and work under way."""
+        """Show the user's page, with a panel on the user's state and the work under way."""
         if obj is not None:
-            # The panel shows the stored values, not those of a refused form.
+            # The panel shows the stored values rather than those of a refused form.
             stored = self.get_object(request, str(obj.pk)) if context.get("errors") else obj
             panel = timeline.panel(request, stored or obj)
             context["panel"] = {**panel, "ways": _ways(request, obj, panel["sees_line"])}
@@ -171,7 +175,8 @@ class UserPages(PausableAdmin[MemoryUser]):
             refuse_being_redacted(user)
             return archive.download(user, user.head)
 
-        # The zip contains everything that the pages about files show.
+        # The zip contains everything that the pages about files show, so it needs their
+        # permissions.
         return self._download(
             request, pk, download, "Downloaded the project.", needed=["memory.view_blob", CONTENT]
         )
@@ -214,7 +219,7 @@ class UserPages(PausableAdmin[MemoryUser]):
 
 
 def _ways(request: HttpRequest, user: MemoryUser, sees_line: bool) -> list[tuple[str, str]]:
-    """Return the pages about the user that the staff member may see, with their names."""
+    """Return (name, URL) for each page about the user that the staff member may see."""
     line = reverse("admin:memory_memoryuser_timeline", args=[user.pk])
     ways = [("Timeline", line)] if sees_line else []
     if user.head_id is None:
@@ -225,5 +230,5 @@ def _ways(request: HttpRequest, user: MemoryUser, sees_line: bool) -> list[tuple
         ways.append(("Project, file by file", project_url(user.head_id)))
     if own_constraints.may_write(request):
         address = own_constraints.own_constraint_url(user)
-        ways.append(("Constraints of this user", address))
+        ways.append(("Constraints for this user", address))
     return ways

@@ -1,4 +1,4 @@
-"""Users, and what staff may do with their memory."""
+"""The admin screen for users, and the actions that staff may take on a user's memory."""
 
 from collections.abc import Collection
 from typing import Any
@@ -64,12 +64,12 @@ from memory.temporal import backtests
 from memory.users import change_user
 from memory.work import lanes
 
-# Maximum number of forecast events listed.
+# Maximum number of forecast events listed for a user.
 FORESEEN = 20
 
 
 def _number_of(rows: QuerySet[Any]) -> Coalesce:
-    """Return a subquery that counts each user's rows; joins would multiply the counts."""
+    """Return a subquery that counts a user's rows, since joins would multiply the counts."""
     counts = rows.filter(user=OuterRef("pk")).order_by().values("user").annotate(number=Count("*"))
     return Coalesce(Subquery(counts.values("number")), 0, output_field=IntegerField())
 
@@ -78,13 +78,13 @@ class VisibleJSONField(JSONField):
     """An editable JSON field in which characters that could alter the page are escaped."""
 
     def prepare_value(self, value: Any) -> Any:
-        """Return the text for the form."""
+        """Return the field's JSON text, as shown in the form."""
         return visible_json(super().prepare_value(value))
 
 
 @admin.register(MemoryUser)
 class MemoryUserAdmin(UserPages):
-    """Users: what is known about them, their pending work, and their alerts."""
+    """Users: what is known about them, the work pending for them, and their alerts."""
 
     list_display = [
         "user_id",
@@ -99,7 +99,7 @@ class MemoryUserAdmin(UserPages):
     list_filter = ["workspace", ("created_at", admin.DateFieldListFilter)]
     list_select_related = ["workspace", "head"]
     search_fields = ["user_id", "=public_id"]
-    search_help_text = "By user id or public id."
+    search_help_text = "Search by user id or public id."
     ordering = ["-created_at"]
     actions = ["work_on_it_now", "backtest_constraints", "pause", "resume", "erase"]
     asking = ["erase"]
@@ -157,12 +157,12 @@ class MemoryUserAdmin(UserPages):
     ]
 
     def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[MemoryUser]) -> bool:
-        """Require that an erasure also be confirmed by typing the user's id or the user count."""
+        """For an erasure, also require that the user's id or the number of users has been typed."""
         sure = super().is_confirmed(request, action, rows)
         return sure and (action != "erase" or is_typed(request, rows))
 
     def actions_for(self, row: MemoryUser) -> Collection[str]:
-        """Offer model work only if entries wait for it, and backtests only if constraints exist."""
+        """Offer model work if entries wait for it, and backtests if the user has constraints."""
         waits = any(
             lane.name == LaneName.STRUCTURE and lane.due_at for lane in timeline.lanes_of(row)
         )
@@ -174,14 +174,14 @@ class MemoryUserAdmin(UserPages):
         ]
 
     def has_erase_permission(self, request: HttpRequest) -> bool:
-        """Return whether the staff member may erase people."""
+        """Return whether the staff member may erase users."""
         return request.user.has_perm("memory.erase_memoryuser")
 
     @admin.action(description="Erase the selected users…", permissions=["erase"])
     def erase(
         self, request: HttpRequest, queryset: QuerySet[MemoryUser]
     ) -> TemplateResponse | None:
-        """Erase the users, after showing them."""
+        """Show the users and ask for confirmation, then erase them."""
         return erase_chosen(request, queryset, "erase")
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
@@ -189,7 +189,7 @@ class MemoryUserAdmin(UserPages):
         return request.user.has_perm("memory.approve_workspaceconstraint")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[MemoryUser]:
-        """Annotate the live alerts and the outcomes."""
+        """Annotate each user with counts, such as those of live alerts and pending entries."""
         return (
             super()
             .get_queryset(request)
@@ -199,8 +199,9 @@ class MemoryUserAdmin(UserPages):
                 live_alerts=_number_of(Alert.objects.listed().filter(state__in=LIVE_STATES)),
                 rejected_entries=_number_of(EntryOutcome.objects.filter(outcome=Outcome.REJECTED)),
                 pending_entries=F("last_seq") - _number_of(EntryOutcome.objects.all()),
-                # Needed only on the user's own page, and cheap in lists: unless the list is sorted
-                # by such a column, the database computes it only for the rows shown.
+                # The following are needed only on the user's own page. They are cheap in lists,
+                # too: unless a list is sorted by such a column, the database computes it only for
+                # the rows shown.
                 all_alerts=_number_of(Alert.objects.listed()),
                 all_versions=_number_of(Checkpoint.objects.all()),
                 all_runs=_number_of(Run.objects.all()),
@@ -225,7 +226,7 @@ class MemoryUserAdmin(UserPages):
         return user
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Use a JSON field in which no character can hide."""
+        """For the metadata, use a JSON field in which invisible characters are escaped."""
         if db_field.name == "metadata":
             kwargs["form_class"] = VisibleJSONField
         return super().formfield_for_dbfield(db_field, request, **kwargs)
@@ -241,7 +242,7 @@ class MemoryUserAdmin(UserPages):
     def save_model(
         self, request: HttpRequest, obj: MemoryUser, form: ModelForm[MemoryUser], change: bool
     ) -> None:
-        """Store the changes; the time of the daily run follows the time zone."""
+        """Store the changes; a new time zone moves the time of the user's daily run."""
         change_user(obj, **{name: form.cleaned_data[name] for name in form.changed_data})
 
     def log_change(self, request: HttpRequest, obj: MemoryUser, message: Any) -> StaffAction:
@@ -292,7 +293,7 @@ class MemoryUserAdmin(UserPages):
 
     @admin.display(description="newest version")
     def version(self, user: MemoryUser) -> str:
-        """Link to the head."""
+        """Link to the newest version."""
         return link(user.head, f"v{user.head.version}" if user.head else None)
 
     @admin.display(description="live alerts", ordering="live_alerts")
@@ -316,7 +317,7 @@ class MemoryUserAdmin(UserPages):
 
     @admin.display(description="constraints")
     def constraints(self, user: MemoryUser) -> str:
-        """Name the constraints, with their precision and whether they are paused."""
+        """List the user's constraints, each with its precision and whether it is paused."""
         judged = (
             feedback.by_constraint(AlertFeedback.objects.filter(alert__user=user))
             if getattr(user, "all_alerts", True)
@@ -369,7 +370,7 @@ class MemoryUserAdmin(UserPages):
 
     @admin.display(description="log", ordering="last_seq")
     def entries(self, user: MemoryUser) -> str:
-        """Link to the log."""
+        """Link to the entries of the user's log."""
         return _entries(user, user.last_seq)
 
     @admin.display(description="pending", ordering="pending_entries")
@@ -380,7 +381,7 @@ class MemoryUserAdmin(UserPages):
 
     @admin.display(description="rejected", ordering="rejected_entries")
     def rejected(self, user: MemoryUser) -> str:
-        """Link to the rejected entries and the reasons."""
+        """Link to the list of rejected entries, which shows the reasons."""
         return _outcomes(user, Outcome.REJECTED, getattr(user, "rejected_entries", 0))
 
     @admin.display(description="covered")
@@ -401,7 +402,7 @@ class MemoryUserAdmin(UserPages):
 
     @admin.display(description="project")
     def project(self, user: MemoryUser) -> str:
-        """Link to the download as a zip, and show the URL for `git clone`."""
+        """Link to the downloads, and show the URL for `git clone`."""
         address = f"/v1/users/{quote(user.user_id, safe='')}/git"
         return format_html(
             '<a href="{}">Download project (zip)</a> <div>git clone'
@@ -415,7 +416,7 @@ class MemoryUserAdmin(UserPages):
 
     @admin.display(description="records")
     def locations(self, user: MemoryUser) -> str:
-        """Link to the locations of the records."""
+        """Link to the user's records."""
         number = getattr(user, "records", 0)
         return link_to_list(
             RecordLocation,
@@ -463,7 +464,7 @@ class MemoryUserAdmin(UserPages):
         permissions=["change"],
     )
     def work_on_it_now(self, request: HttpRequest, queryset: QuerySet[MemoryUser]) -> None:
-        """Make waiting work due now, even after a failure; the dispatcher hands it out."""
+        """Make the model's waiting work due now, even after failures; the dispatcher starts it."""
         chosen = list(queryset.filter(pk__in=_waiting_lanes().values("user")))
         left = queryset.count() - len(chosen)
         lanes.hurry(_waiting_lanes().filter(user__in=chosen))
@@ -478,7 +479,7 @@ class MemoryUserAdmin(UserPages):
             for workspace in workspaces
         }
         for reason in reasons - {None}:
-            messages.warning(request, f"The work is stopped: {reason}")
+            messages.warning(request, f"The language model's work is stopped: {reason}")
         if left:
             messages.warning(request, f"{counted(left, 'user')} skipped: nothing is pending.")
 

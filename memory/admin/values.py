@@ -1,4 +1,4 @@
-"""Readable one-line texts of values in typed JSON; their content is untrusted."""
+"""Readable one-line texts for values in typed JSON, whose content is untrusted."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from memory.texts import shortened
 
-# Types whose value is best shown without the tag.
+# Tags of the types whose value is best shown without the tag.
 _SCALARS = (
     *("$int", "$float", "$decimal", "$date", "$datetime", "$time", "$partial_date", "$enum"),
     *("$bytes", "$duration"),
@@ -20,7 +20,7 @@ def in_words(value: Any, length: int = 300) -> str:
 
 
 def scalar(value: Any) -> Any:
-    """Return the inner value of a form such as `{"$date": …}`; anything else unchanged."""
+    """Return the inner value of an object such as `{"$date": …}`; anything else unchanged."""
     tag = tag_of(value)
     return value[tag] if tag in _SCALARS else value
 
@@ -41,7 +41,7 @@ def items_of(value: Any) -> list[Any] | None:
 
 
 def pairs_of(value: Any) -> list[tuple[Any, Any]] | None:
-    """Return the keys and values of a dict; None for anything else."""
+    """Return the (key, value) pairs of a dict; None for anything else."""
     match tag_of(value):
         case "$dict":
             return [(key, item) for key, item in value["$dict"]]

@@ -1,4 +1,4 @@
-"""Webhook endpoints, their messages, and every call."""
+"""Webhook endpoints, the messages for them, and every call made to them."""
 
 import json
 from collections.abc import Callable, Collection
@@ -39,7 +39,7 @@ CHOSEN = ("url", "description", "event_types", "alert_kinds", "least_severity")
 
 
 class EndpointForm(forms.ModelForm[WebhookEndpoint]):
-    """The settings of an endpoint."""
+    """The form for the settings of a webhook endpoint."""
 
     event_types = forms.MultipleChoiceField(
         choices=AlertEventKind.choices,
@@ -60,7 +60,7 @@ class EndpointForm(forms.ModelForm[WebhookEndpoint]):
         fields = ["workspace", *CHOSEN]
 
     def clean_url(self) -> str:
-        """Refuse a URL that would not be called."""
+        """Refuse a URL that the server would not call."""
         url = str(self.cleaned_data["url"])
         try:
             webhook_endpoints.check_url(url)
@@ -93,10 +93,10 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
     list_filter = ["enabled", "workspace"]
     list_select_related = ["workspace"]
     search_fields = ["url", "description", "workspace__name"]
-    search_help_text = "By URL, description or workspace."
+    search_help_text = "Search by URL, description or workspace."
     ordering = ["workspace__name", "created_at"]
     actions = ["send_test", "enable", "disable", "rotate_secret", "replay_given_up"]
-    when_empty = "There is no webhook endpoint yet."
+    when_empty = "There are no webhook endpoints yet."
     readonly_fields = [
         *("standing", "waiting", "lost", "every", "failing_since", "not_before", "disabled_at"),
         *("disabled_reason", "previous_secret_until", "created_at"),
@@ -107,7 +107,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         return outbox.counts(super().get_queryset(request))
 
     def get_fields(self, request: HttpRequest, obj: WebhookEndpoint | None = None) -> Any:
-        """Show an endpoint's settings and, unless it is new, its state."""
+        """Show an endpoint's settings and, if the endpoint already exists, its state as well."""
         asked = ["workspace", *CHOSEN]
         return [*asked, *self.readonly_fields] if obj else asked
 
@@ -136,12 +136,12 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
     @admin.display(description="URL", ordering="url")
     def address(self, endpoint: WebhookEndpoint) -> str:
-        """Show the URL."""
+        """Show the endpoint's URL."""
         return inline(shortened(endpoint.url))
 
     @admin.display(description="state", ordering="enabled")
     def standing(self, endpoint: WebhookEndpoint) -> str:
-        """Show whether the endpoint is enabled, and whether its calls fail."""
+        """Show whether the endpoint is enabled, and whether calls to it are failing."""
         if not endpoint.enabled:
             return badge("revoked", "disabled")
         return badge("warning", "failing") if endpoint.failing_since else badge("ok", "enabled")
@@ -169,7 +169,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         form: forms.ModelForm[WebhookEndpoint],
         change: bool,
     ) -> None:
-        """Create an endpoint and show its secret for the only time, or store changes."""
+        """Create an endpoint and show its secret once, or save changes to an existing endpoint."""
         chosen = {name: getattr(obj, name) for name in CHOSEN}
         if change:
             webhook_endpoints.change(obj, **chosen)
@@ -181,7 +181,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
     @admin.action(description="Send a test to the selected endpoints", permissions=["change"])
     def send_test(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
-        """Send a message of the type `ping`."""
+        """Send each endpoint a message of the type `ping`."""
         enabled = queryset.filter(enabled=True)
         self._each(request, enabled, outbox.send_test, "A test was sent to", "Sent a test.")
 
@@ -193,7 +193,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
     @admin.action(description="Disable the selected endpoints", permissions=["operate"])
     def disable(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
-        """Disable the endpoints; their waiting messages stay."""
+        """Disable the endpoints; their waiting messages are kept."""
         reason = f"Disabled by {request.user.get_username()}."
         enabled = queryset.filter(enabled=True)
         self._each(
@@ -204,7 +204,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         description="Rotate the secrets of the selected endpoints", permissions=["change"]
     )
     def rotate_secret(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
-        """Create new secrets and show them for the only time."""
+        """Create new secrets for the endpoints and show them once."""
         for endpoint in queryset:
             try:
                 self._show_secret(request, endpoint, webhook_endpoints.rotate_secret(endpoint))
@@ -237,7 +237,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         messages.success(
             request,
             format_html(
-                "Copy the new secret of {} now, since it cannot be shown again:"
+                "Copy the new secret for {} now, since it cannot be shown again:"
                 ' <code class="secret">{}</code>',
                 inline(shortened(endpoint.url)),
                 secret,
@@ -257,7 +257,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
 
 class _Call:
-    """The call columns that the list and the inline share."""
+    """Columns shown both in the list of calls and on a message's page."""
 
     @admin.display(description="took", ordering="seconds")
     def took(self, attempt: DeliveryAttempt) -> str:
@@ -276,7 +276,7 @@ class _Call:
 
 
 class DeliveryAttemptInline(_Call, admin.TabularInline[DeliveryAttempt, Delivery]):
-    """The calls made for a message."""
+    """The calls made to deliver a message, shown on its page."""
 
     model = DeliveryAttempt
     verbose_name_plural = "calls"
@@ -296,20 +296,20 @@ class DeliveryAttemptInline(_Call, admin.TabularInline[DeliveryAttempt, Delivery
 
 
 class TypeFilter(admin.SimpleListFilter):
-    """A filter by type; its choices are fixed rather than collected from all messages."""
+    """A filter by message type; its choices are fixed rather than collected from all messages."""
 
     title = "type"
     parameter_name = "type"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the choices."""
+        """Return the filter's choices."""
         types = [*(kind.event_type for kind in AlertEventKind), webhook_messages.PING]
         return [(one, one) for one in types]
 
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[Delivery]
     ) -> QuerySet[Delivery] | None:
-        """Keep the messages of the type."""
+        """Keep the messages of the chosen type."""
         return queryset.filter(type=self.value()) if self.value() else None
 
 
@@ -326,7 +326,7 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     ]
     list_select_related = ["endpoint", "alert", "event"]
     search_fields = ["=id", "alert__user__user_id", "event__user__user_id", "endpoint__url"]
-    search_help_text = "By user id, URL or message id."
+    search_help_text = "Search by user id, URL or message id."
     ordering = ["-created_at", "-seq"]
     actions = ["replay"]
     when_empty = "There are no messages yet. Messages are sent to a workspace's enabled endpoints."
@@ -337,7 +337,7 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     inlines = [DeliveryAttemptInline]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Delivery]:
-        """Defer columns that lists do not show."""
+        """Defer the columns that lists do not show."""
         return super().get_queryset(request).defer("payload", "event__detail", "event__entries")
 
     def actions_for(self, row: Delivery) -> Collection[str]:
@@ -346,17 +346,17 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
 
     @admin.display(description="type", ordering="type")
     def name(self, delivery: Delivery) -> str:
-        """Show the type."""
+        """Show the message's type."""
         return inline(delivery.type)
 
     @admin.display(description="message id")
     def message_id(self, delivery: Delivery) -> str:
-        """Show the message's id for the receiver."""
+        """Show the id by which the receiver knows the message."""
         return delivery.message_id
 
     @admin.display(description="state", ordering="state")
     def standing(self, delivery: Delivery) -> str:
-        """Show the state."""
+        """Show the message's state."""
         return badge(delivery.standing, delivery.standing.label)
 
     @admin.display(description="waits for")
@@ -372,14 +372,14 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
 
     @admin.display(description="about")
     def about(self, delivery: Delivery) -> str:
-        """Link to the alert, or to the rejected entries."""
+        """Link to the alert or the rejected entries that the message is about."""
         if delivery.alert is not None:
             return link(delivery.alert, shortened(str(delivery.alert), 60))
         return link_to_rejected(delivery.event) if delivery.event else NOTHING
 
     @admin.display(description="last error")
     def trouble(self, delivery: Delivery) -> str:
-        """Show the error of the last call."""
+        """Show the error from the last call."""
         return inline(delivery.last_error) if delivery.last_error else NOTHING
 
     @admin.display(description="body")
@@ -420,7 +420,7 @@ class DeliveryAttemptAdmin(_Call, ReadOnlyAdmin[DeliveryAttempt]):
         *("=delivery__id", "delivery__endpoint__url"),
         *("delivery__alert__user__user_id", "delivery__event__user__user_id"),
     ]
-    search_help_text = "By user id, URL or message id."
+    search_help_text = "Search by user id, URL or message id."
     ordering = ["-at", "-id"]
     when_empty = "No endpoint has been called yet."
     fields = ["at", "outcome", "delivery_link", "url", "address", "took", "trouble", "answered"]
@@ -431,7 +431,7 @@ class DeliveryAttemptAdmin(_Call, ReadOnlyAdmin[DeliveryAttempt]):
 
     @admin.display(description="outcome", ordering="status")
     def outcome(self, attempt: DeliveryAttempt) -> str:
-        """Show the status, or that there was no response."""
+        """Show the HTTP status, or that there was no response."""
         return badge("error" if attempt.error else "ok", str(attempt.status or "no response"))
 
     @admin.display(description="message")

@@ -1,4 +1,4 @@
-"""Workspace constraints: written here or over the API, approved, rolled out, withdrawn."""
+"""Workspace constraints, written here or through the API: approval, rollout, disabling."""
 
 from collections.abc import Collection
 from typing import Any
@@ -39,7 +39,7 @@ from memory.temporal import backtest_reports
 _LIVE = [state for state in AlertState.values if state != AlertState.RESOLVED]
 _MOST_VERSIONS = 50
 _SOON = "This takes a few seconds: reload the constraint's page to see the verdict."
-# Maximum number of users matched against a constraint for its page; the API matches all.
+# Maximum number of users matched against a constraint for its page; the API matches all users.
 _MOST_USERS = 200
 _FOUND = ["found", "tested", "ran_in"]
 
@@ -49,11 +49,12 @@ def _editor(rows: int) -> forms.Textarea:
 
 
 class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
-    """The text of a constraint, which becomes its next version."""
+    """The form for the text of a constraint, which becomes the constraint's next version."""
 
     start_from = forms.ChoiceField(
         required=False,
-        help_text="The library constraint to copy, with its name, if no source is given below.",
+        help_text="The library constraint to start from. Its name is kept; source or tests entered"
+        " below replace its own.",
     )
     source = forms.CharField(required=False, strip=False, widget=_editor(40))
     tests = forms.CharField(required=False, strip=False, widget=_editor(30))
@@ -72,11 +73,12 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
         else:
             del self.fields["start_from"]
             newest = _newest(self.instance)
-            # In Python source, an escape is equivalent to the character, and cannot alter the page.
+            # In Python source, an escape sequence means the same as the character, and cannot alter
+            # the page.
             self.initial["source"] = visible(newest.source)
             self.initial["tests"] = visible(newest.tests)
             self.initial["description"] = visible(self.instance.description)
-        # A read-only viewer's form has no fields.
+        # Read-only staff get a form without fields.
         if percentage := self.fields.get("percentage"):
             percentage.validators.append(MaxValueValidator(100))
         if description := self.fields.get("description"):
@@ -117,13 +119,13 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
 
 
 class EnabledFilter(admin.SimpleListFilter):
-    """Filters constraints by whether they run."""
+    """A list filter by state: runs, disabled, or without an approved version."""
 
     title = "state"
     parameter_name = "runs"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the choices."""
+        """Return the filter's choices."""
         return [("yes", "runs"), ("disabled", "disabled"), ("no", "has no approved version")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
@@ -147,13 +149,13 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     list_filter = [EnabledFilter, "workspace"]
     list_select_related = ["workspace", "live"]
     search_fields = ["name", "description"]
-    search_help_text = "By name or description."
+    search_help_text = "Search by name or description."
     ordering = ["workspace", "name"]
     actions = ["enable", "disable"]
     when_empty = "There are no workspace constraints yet. Add one, for example from the library."
 
     def get_fieldsets(self, request: HttpRequest, obj: WorkspaceConstraint | None = None) -> Any:
-        """Show a constraint's fields and, unless it is new, its state."""
+        """Show a constraint's fields and, if the constraint already exists, its state as well."""
         text = ("Text", {"fields": ["source", "tests"], "description": _HELP})
         if obj is None:
             asked = ["workspace", "start_from", "name", "description"]
@@ -162,7 +164,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         return [
             (None, {"fields": [*head, "description"]}),
             ("Versions", {"fields": ["found", "versions"]}),
-            ("Users to whom it applies", {"fields": ["fits"]}),
+            ("Users to whom the constraint applies", {"fields": ["fits"]}),
             text,
             ("More", {"fields": ["created_at", "creator", "changed_at", "changer"]}),
         ]
@@ -170,7 +172,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     def get_readonly_fields(
         self, request: HttpRequest, obj: WorkspaceConstraint | None = None
     ) -> list[str]:
-        """Make workspace and name read-only; also the percentage, for staff who may not approve."""
+        """Make workspace and name read-only, and the percentage for staff who may not approve."""
         if obj is None:
             return []
         shown = ["name", "workspace", "standing", "version", "alerts", "found", "versions", "fits"]
@@ -178,7 +180,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         return shown if self.has_approve_permission(request) else [*shown, "percentage"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WorkspaceConstraint]:
-        """Annotate the live alerts and the newest version."""
+        """Annotate the number of live alerts, and the number and state of the newest version."""
         versions = WorkspaceConstraintVersion.objects.filter(constraint=OuterRef("pk"))
         newest = versions.order_by("-number")
         alerts = (
@@ -205,7 +207,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         )
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """Start with a query from the console, if the URL names one."""
+        """Start from the console query that the URL names, if any."""
         return {**super().get_changeform_initial_data(request), **skeletons.initial_of(request)}
 
     def actions_for(self, row: WorkspaceConstraint) -> Collection[str]:
@@ -221,7 +223,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         return super().has_add_permission(request) and access.sees_content(request.user)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Require access to content: nobody overwrites a text that they may not see."""
+        """Require access to content: nobody may overwrite a text that they may not see."""
         return super().has_change_permission(request, obj) and access.sees_content(request.user)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -235,7 +237,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         form: forms.ModelForm[WorkspaceConstraint],
         change: bool,
     ) -> None:
-        """Write the next version, if the text differs, and store other changes."""
+        """Store the changes; if the text differs, create the constraint's next version."""
         text = {name: form.cleaned_data[name] for name in ("source", "tests")}
         by = _staff(request)
         if not change:
@@ -255,12 +257,12 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="source")
     def source(self, constraint: WorkspaceConstraint) -> str:
-        """Show the newest source to those who may not change it."""
+        """Show the newest version's source to staff who may not change it."""
         return source(_newest(constraint).source)
 
     @admin.display(description="tests")
     def tests(self, constraint: WorkspaceConstraint) -> str:
-        """Show the newest tests to those who may not change them."""
+        """Show the newest version's tests to staff who may not change them."""
         return source(_newest(constraint).tests)
 
     @admin.display(description="state")
@@ -271,7 +273,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         if constraint.live is None:
             return badge("waiting", "no approved version")
         if not constraint.percentage:
-            return badge("waiting", "enabled for no user")
+            return badge("waiting", "enabled for no users")
         return badge("valid", "runs")
 
     @admin.display(description="live version")
@@ -282,7 +284,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="newest version")
     def newest(self, constraint: WorkspaceConstraint) -> str:
-        """Show the state of the newest version."""
+        """Show the newest version's number and state."""
         state = VersionState(getattr(constraint, "newest_state", VersionState.CHECKING))
         number = getattr(constraint, "newest_number", 1)
         return format_html("v{} {}", number, badge(state, state.label))
@@ -303,7 +305,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="newest version")
     def found(self, constraint: WorkspaceConstraint) -> str:
-        """Show the checks of the newest version."""
+        """Show the checks of the newest version, with their results."""
         newest = _newest(constraint)
         return format_html(
             "{} {}{}{}",
@@ -315,7 +317,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="all versions")
     def versions(self, constraint: WorkspaceConstraint) -> str:
-        """Link to every version, newest first."""
+        """Link to the constraint's versions, newest first."""
         found = constraint.versions.order_by("-number").defer("source", "tests", "bytecode")
         return lines(
             format_html(
@@ -334,18 +336,18 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="changed by")
     def changer(self, constraint: WorkspaceConstraint) -> str:
-        """Show who last changed which version is live or for which users the constraint runs."""
+        """Show who last changed the live version or the users for whom the constraint runs."""
         return inline(constraint.changed_by) if constraint.changed_by else NOTHING
 
     @admin.display(description="users")
     def fits(self, constraint: WorkspaceConstraint) -> str:
-        """Count the users to whom it applies, and show why it does not apply to other users."""
+        """Count the users to whom the constraint applies, and show why others are left out."""
         version = constraint.live or _newest(constraint)
         try:
             found = applicability.coverage(version, most=_MOST_USERS)
         except ShapeError as error:
             return inline(str(error))
-        only = " (only the first were checked)" if found.after else ""
+        only = " (only the first users were checked)" if found.after else ""
         return lines(
             [
                 f"v{version.number}, among {counted(found.users, 'user')} with a project{only}:",
@@ -365,7 +367,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.action(description="Disable the selected constraints", permissions=["approve"])
     def disable(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint]) -> None:
-        """Disable the constraints for all users: their alerts are resolved."""
+        """Disable the constraints for all users, which resolves their alerts."""
         self._switch(request, queryset, enabled=False)
 
     def _switch(
@@ -387,7 +389,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     list_filter = ["state", "constraint__workspace"]
     list_select_related = ["constraint__workspace"]
     search_fields = ["constraint__name"]
-    search_help_text = "By name."
+    search_help_text = "Search by name."
     ordering = ["-created_at"]
     actions = ["approve", "backtest"]
     when_empty = "No workspace constraint has been written yet."
@@ -405,7 +407,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WorkspaceConstraintVersion]:
-        """Defer columns that are not shown."""
+        """Defer the columns that are not shown."""
         return super().get_queryset(request).defer("source", "tests", "bytecode")
 
     def actions_for(self, row: WorkspaceConstraintVersion) -> Collection[str]:
@@ -427,7 +429,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
 
     @admin.display(description="version", ordering="constraint__name")
     def name(self, version: WorkspaceConstraintVersion) -> str:
-        """Name the constraint and the version's number."""
+        """Show the constraint's name and the version's number."""
         return str(version)
 
     @admin.display(description="workspace", ordering="constraint__workspace__name")
@@ -442,7 +444,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
 
     @admin.display(description="state", ordering="state")
     def standing(self, version: WorkspaceConstraintVersion) -> str:
-        """Show the state, and whether it is the live version."""
+        """Show the version's state, and whether it is live."""
         live = version.constraint.live_id == version.pk
         return format_html("{} {}", _state(version), badge("valid", "live") if live else "")
 
@@ -458,37 +460,37 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
 
     @admin.display(description="backtest")
     def tested(self, version: WorkspaceConstraintVersion) -> str:
-        """Show whether a backtest allows approval, with a link to it."""
+        """Show whether a backtest allows approval of the version, with a link to the backtest."""
         return _tested(version) or NOTHING
 
     @admin.display(description="executed in")
     def ran_in(self, version: WorkspaceConstraintVersion) -> str:
-        """Show the kind of sandbox, with a warning if it is for development."""
+        """Show the kind of sandbox used for the checks, with a warning if it is for development."""
         return sandbox((version.verdict or {}).get("runner", ""))
 
     @admin.display(description="created by", ordering="created_by")
     def creator(self, version: WorkspaceConstraintVersion) -> str:
-        """Name the author."""
+        """Show who created the version."""
         return inline(version.created_by)
 
     @admin.display(description="source")
     def shown_source(self, version: WorkspaceConstraintVersion) -> str:
-        """Show the source."""
+        """Show the version's source."""
         return source(version.source)
 
     @admin.display(description="tests")
     def shown_tests(self, version: WorkspaceConstraintVersion) -> str:
-        """Show the tests."""
+        """Show the version's tests."""
         return source(version.tests)
 
     @admin.display(description="seconds by stage")
     def durations(self, version: WorkspaceConstraintVersion) -> str:
-        """Show the duration of each stage."""
+        """Show how long each stage of the checks took."""
         return durations((version.verdict or {}).get("timings", {}))
 
     @admin.action(description="Approve the selected versions", permissions=["approve"])
     def approve(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]) -> None:
-        """Make these versions live."""
+        """Make the selected versions live."""
         for version in queryset.order_by("number"):
             approve_version(request, version)
 
@@ -496,14 +498,14 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     def backtest(
         self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]
     ) -> None:
-        """Backtest the versions over the history of the users to whom they apply."""
+        """Backtest the versions over the histories of the users to whom they apply."""
         for version in queryset:
             start_backtest(request, version)
 
 
 _HELP = (
     "See docs/workspace-constraints.md. The constraint is checked in a sandbox, without any"
-    " user's data, and runs for no user before it is approved."
+    " user's data, and is not run for any user until it is approved."
 )
 
 
@@ -530,7 +532,7 @@ def _staff(request: HttpRequest) -> str:
 
 
 def _tested(version: WorkspaceConstraintVersion) -> SafeString | str:
-    """Show whether a backtest allows approval, with a link."""
+    """Show whether a backtest allows approval of the version, with a link to the backtest."""
     if version.state not in (VersionState.PASSED, VersionState.APPROVED):
         return ""
     tested = backtest_reports.tested(version)

@@ -47,7 +47,7 @@ KEY_FIELDS = ("new_llm_api_key", "forget_llm_api_key")
 
 
 class WorkspaceForm(forms.ModelForm[Workspace]):
-    """A workspace. The key of its language model can be set but is never shown."""
+    """The form for a workspace. Its language model's API key can be set but is never shown."""
 
     new_llm_api_key = forms.CharField(
         label="New API key",
@@ -80,7 +80,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         }
 
     def clean(self) -> dict[str, Any]:
-        """Encrypt the key, so that it is validated with the other settings."""
+        """Encrypt the API key, so that it is validated with the other settings."""
         cleaned = super().clean() or {}
         new = cleaned.get("new_llm_api_key")
         if cleaned.get("forget_llm_api_key"):
@@ -100,7 +100,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
 
 @admin.register(Workspace)
 class WorkspaceAdmin(PausableAdmin[Workspace]):
-    """The tenants."""
+    """Workspaces, the tenants of the server."""
 
     form = WorkspaceForm
     list_display = ["name", "users", "keys", "own_model", "own_limits", "created_at"]
@@ -118,16 +118,16 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             "Sandbox limits",
             {
                 "fields": ["in_effect", "single_use", *LIMITS],
-                "description": "Empty limits are inherited from the server. Changes take effect"
-                " with the next run.",
+                "description": "Limits left empty are inherited from the server. Changes take"
+                " effect with the next run.",
             },
         ),
         (
             table.LANGUAGE_MODEL.title,
             {
                 "fields": ["llm_in_effect", "llm_spent", *LLM_FIELDS, *KEY_FIELDS],
-                "description": "Empty settings are inherited from the server. Changes take effect"
-                " with the next call.",
+                "description": "Settings left empty are inherited from the server. Changes take"
+                " effect with the next call.",
             },
         ),
         (
@@ -136,9 +136,9 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
                 "fields": ["track_record", *JUDGED_FIELDS],
                 "description": "A model whose proposals are refused or undone too often is"
                 " stopped: entries then wait, and nothing is lost. So that no single user can stop"
-                " the model for everybody, the mean over all users must exceed the limit, too."
-                " Empty settings are inherited from the server. Changes take effect with the next"
-                " call.",
+                " the model for everybody, the users' mean percentage must exceed the limit, too."
+                " Settings left empty are inherited from the server. Changes take effect with the"
+                " next call.",
             },
         ),
         (
@@ -146,7 +146,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             {
                 "fields": ["structure_in_effect", *table.STRUCTURING.overridable],
                 "description": "Messages, facts and corrections are processed in batches, because"
-                " every batch costs tokens. Empty settings are inherited from the server."
+                " every batch costs tokens. Settings left empty are inherited from the server."
                 " Changes take effect with the next entry.",
             },
         ),
@@ -154,7 +154,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             table.ALERTS.title,
             {
                 "fields": ["alerts_in_effect", "precision", *table.ALERTS.overridable],
-                "description": "Empty settings are inherited from the server. Changes apply to"
+                "description": "Settings left empty are inherited from the server. Changes apply to"
                 " alerts that open and runs that begin afterwards.",
             },
         ),
@@ -162,15 +162,15 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             table.QUOTAS.title,
             {
                 "fields": ["quotas_in_effect", *table.QUOTAS.overridable],
-                "description": "Empty quotas are inherited from the server. Changes take effect"
-                " with the next request.",
+                "description": "Quotas left empty are inherited from the server. Changes take"
+                " effect with the next request.",
             },
         ),
         (
             table.RETENTION.title,
             {
                 "fields": ["retention_in_effect", *table.RETENTION.overridable],
-                "description": "Empty settings are inherited from the server. Expired data is"
+                "description": "Settings left empty are inherited from the server. Expired data is"
                 " permanently deleted within minutes.",
             },
         ),
@@ -184,7 +184,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     actions = ["pause", "resume", "let_model_go_on"]
     action_note = "Reason (for a pause, or to let the model continue)"
     search_fields = ["name", "=public_id"]
-    search_help_text = "By name or public id."
+    search_help_text = "Search by name or public id."
     when_empty = "There are no workspaces yet. Add one, and an API key for its backend."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Workspace]:
@@ -205,13 +205,13 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         super().save_model(request, obj, form, change)
         if {*LLM_FIELDS, *KEY_FIELDS, *JUDGED_FIELDS} & set(form.changed_data):
             waiting = lanes.due(LaneName.STRUCTURE).filter(user__workspace=obj)
-            # Not until the transaction releases its lock on the workspace: a lane's holder may be
-            # waiting for that lock.
+            # The retry waits until the transaction has released its lock on the workspace, since a
+            # worker that holds a lane may be waiting for that lock.
             transaction.on_commit(lambda: lanes.hurry(waiting))
 
     @admin.action(description="Let the language model continue", permissions=["change"])
     def let_model_go_on(self, request: HttpRequest, queryset: QuerySet[Workspace]) -> None:
-        """Resume models that were stopped because of their track record; a new record begins."""
+        """Resume models that their track records have stopped; each begins a new track record."""
         if not (reason := note_of(request)):
             messages.error(
                 request, "Nothing was changed: give a reason why the model may continue."
@@ -252,12 +252,12 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="own model", ordering="llm_model")
     def own_model(self, workspace: Workspace) -> str:
-        """Name the language model, if it is not the server's."""
+        """Show the workspace's language model, if it differs from the server's."""
         return workspace.llm_model or NOTHING
 
     @admin.display(description="effective")
     def llm_in_effect(self, workspace: Workspace) -> str:
-        """Show the effective model and its endpoint and, if calls are not possible, why."""
+        """Show the effective model and its endpoint and, if it cannot be called, why."""
         workspace = _stored(workspace)
         chosen = workspace.chosen_llm
         stopped = None if workspace._state.adding else llm_budgets.why_stopped(workspace)
@@ -287,13 +287,13 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="effective")
     def structure_in_effect(self, workspace: Workspace) -> str:
-        """Say when the language model's work begins."""
+        """Say when the language model begins to process entries."""
         holds = _stored(workspace).effective(table.STRUCTURING)
         return f"Work begins {batching.in_words(holds)}."
 
     @admin.display(description="effective")
     def alerts_in_effect(self, workspace: Workspace) -> str:
-        """Say when alerts are escalated and constraints paused."""
+        """Say when alerts are escalated and when constraints are paused."""
         return lines(alert_settings.in_words(_stored(workspace).alert_limits))
 
     @admin.display(description="effective")
@@ -303,7 +303,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="effective")
     def quotas_in_effect(self, workspace: Workspace) -> str:
-        """Show every rate and quota with its usage."""
+        """Show every rate limit and quota, with its usage."""
         workspace = _stored(workspace)
         chosen = workspace.overrides(table.QUOTAS)
         used = {} if workspace._state.adding else usage.used(workspace)
@@ -335,7 +335,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="spent")
     def llm_spent(self, workspace: Workspace) -> str:
-        """Show the spending today and this month."""
+        """Show what was spent on language models today and this month."""
         if workspace._state.adding:
             return NOTHING
         day, month = llm_spending.spent(workspace, timezone.now())
@@ -348,7 +348,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="own limits")
     def own_limits(self, workspace: Workspace) -> str:
-        """Name the limits that are not the server's."""
+        """List the limits that differ from the server's."""
         own = [field for field in LIMITS if getattr(workspace, field) is not None]
         return ", ".join(["single_use"] * workspace.single_use + own) or NOTHING
 
@@ -378,12 +378,12 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
 
 def _stored(workspace: Workspace) -> Workspace:
-    """Return the row as stored, since a refused form has changed this object in memory."""
+    """Return the stored row, since a refused form has changed this object in memory."""
     return Workspace.objects.filter(pk=workspace.pk).first() or Workspace()
 
 
 def _record_of(workspace: Workspace) -> TrackRecord | None:
-    """Return the track record of the workspace's model, if any; cached on the row."""
+    """Return the track record of the workspace's model, if any; it is cached on `workspace`."""
     if "_record" not in workspace.__dict__:
         model = None if workspace._state.adding else track_records.model_of(workspace)
         found = track_records.read(workspace, model) if model else None

@@ -345,7 +345,7 @@ def test_a_query_becomes_the_beginning_of_a_constraint(page: Page, manager: Clie
     follow(page.get_by_role("link", name="Query console"))
     page.get_by_label("Query", exact=True).fill("[one.name for one in tasks if one.days > 0]")
     follow(page.get_by_role("button", name="Run", exact=True))
-    follow(page.get_by_role("link", name="Turn it into a workspace constraint"))
+    follow(page.get_by_role("link", name="Turn this query into a workspace constraint"))
 
     expect(page.locator("#id_workspace option:checked")).to_have_text("tasks")
     expect(page.get_by_label("Source:")).to_have_value(
@@ -357,7 +357,7 @@ def test_a_constraint_of_one_user_is_refused_mended_and_speaks(page: Page, manag
     person = new_person(manager, "ruled")
     person.log(task("report", 3))
     open_row(page, "memoryuser", "ruled", "ruled")
-    follow(page.get_by_role("link", name="Constraints of this user"))
+    follow(page.get_by_role("link", name="Constraints for this user"))
     page.get_by_label("Name").fill("slow")
     page.get_by_label("Source").fill(OWN_SOURCE.replace("> 2", "> 2000"))
     page.get_by_label("Tests").fill(OWN_TESTS)
@@ -468,7 +468,7 @@ def test_an_entry_is_redacted_after_it_was_shown_what_goes_and_said_why(
     page.get_by_label("Reason").fill("asked for by telephone")
     follow(page.get_by_role("button", name="Redact", exact=True))
 
-    said(page, "Redacted 1 entry of redacted.")
+    said(page, "Redacted 1 entry in the log of redacted.")
     redacted = person.get(f"entries/{entry['seq']}/")
     assert redacted["redacted_at"] is not None
     assert redacted["data"] is None

@@ -101,7 +101,7 @@ def test_its_page_tells_how_far_it_got_and_what_it_found(
     assert "critical 2 warning 1 info 0" in words
     assert "2026-10 2 2026-11 1" in words
     assert "Busiest day: 2026-10-05: 1 alert" in words
-    assert "Open at the end: 1 alert" in words
+    assert "Still open at the end of the period: 1 alert" in words
     assert "2026-10-05 warning ada v1 the lease of flat 0 ends" in words
     assert "error ada v1 on 2026-10-05 no such day 1 user with problems in total" in words
     page = text_of(response)
@@ -218,4 +218,4 @@ def test_a_users_own_constraints_are_started_from_the_users_page(
     words = shown(admin_client.get(page_url(backtest)))
     assert "constraints/home_notice.py of ada" in words
     (told,) = messages_of(act(admin_client, "approve", backtest))
-    assert told == "A user's own constraint is live without approval."
+    assert told == "A user's own constraint goes live without approval."

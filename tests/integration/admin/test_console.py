@@ -197,7 +197,7 @@ def test_an_error_marks_its_line_and_names_what_is_near(ask: Ask) -> None:
     assert marked == ["tripz"]
     # The error is the query's, and not the person's, so no constraint can be made of it.
     assert "error in the query" in words
-    assert "Turn it into a constraint" not in words
+    assert "Turn this query into a constraint" not in words
 
 
 @pytest.mark.parametrize("code", ["(t for t in trips)", "def f():\n    yield 1\nf()", "lambda: 1"])
@@ -651,7 +651,9 @@ def test_a_query_becomes_the_beginning_of_a_constraint(
 ) -> None:
     page = ask("[t for t in trips if t.cost > 500]")
 
-    address = re.search(r'href="([^"]+)">Turn it into a workspace constraint', text_of(page))
+    address = re.search(
+        r'href="([^"]+)">Turn this query into a workspace constraint', text_of(page)
+    )
     assert address is not None
     form = admin_client.get(html.unescape(address[1])).context["adminform"].form
     source = form["source"].value()

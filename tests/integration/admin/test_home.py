@@ -91,7 +91,7 @@ def test_a_new_server_says_that_there_is_nothing_yet(admin_client: Client) -> No
     words = shown(admin_client.get("/admin/"))
 
     for told in (
-        "No alarm is raised.",
+        "No alarms are raised.",
         "The dispatcher has not run yet.",
         "There are no live alerts.",
         "No work is waiting for a worker, and none is stuck.",
@@ -120,7 +120,7 @@ def test_what_is_wrong_comes_first_and_leads_to_the_alarm(admin_client: Client) 
     page = text_of(admin_client.get("/admin/"))
 
     assert f"/admin/memory/alarm/{raised.pk}/change/" in page
-    assert "No alarm is raised" not in page
+    assert "No alarms are raised" not in page
     assert "over</bdi>" not in page
     assert "<script>alert" not in page
     assert "\u202e" not in page

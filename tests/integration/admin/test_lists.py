@@ -66,7 +66,7 @@ WITH_ACTIONS = [
 )
 def test_an_empty_list_says_so(admin_client: Client, model: type[Model]) -> None:
     assert 'class="when-empty"' in text_of(admin_client.get(list_url(model)))
-    assert "No row matches." not in text_of(admin_client.get(list_url(model)))
+    assert "No rows match." not in text_of(admin_client.get(list_url(model)))
 
 
 def test_fifty_rows_do_not_ask_for_each_row(

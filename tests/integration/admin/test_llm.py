@@ -127,12 +127,12 @@ def test_the_list_is_filtered_and_added_up(admin_client: Client, workspace: Work
 
     assert "Calls: 5 Tokens in: 1,207 Tokens out: 183" in totals()
     # All answered calls with a price: 400 at 1 and 60 at 10, per million tokens.
-    assert "Cost: 0.003000 Without reported tokens: 1 Without a price: 1" in totals()
+    assert "Cost: 0.003000 Calls without reported tokens: 1 Calls without a price: 1" in totals()
     assert "Calls: 4 Tokens in: 1,200" in totals(workspace__id__exact=workspace.pk)
     assert "Calls: 1 Tokens in: 7" in totals(model="google:gemini")
     assert "Calls: 1 Tokens in: 0" in totals(outcome__exact="timeout")
     assert "Calls: 1 Tokens in: 400" in totals(purpose__exact="structure")
-    assert "No row matches." in totals(outcome__exact="wrong_key")
+    assert "No rows match." in totals(outcome__exact="wrong_key")
 
 
 def test_more_calls_than_are_soon_added_up_are_left_to_the_ledger(

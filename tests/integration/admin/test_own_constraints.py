@@ -243,7 +243,9 @@ def test_a_query_becomes_its_beginning(
     answer = admin_client.post(console, {"code": "[t for t in trips\n if t.cost > 500]"})
     work()
     page = admin_client.get(answer["Location"])
-    found = re.search(r'href="([^"]+)">Turn it into a constraint of this user', text_of(page))
+    found = re.search(
+        r'href="([^"]+)">Turn this query into a constraint for this user', text_of(page)
+    )
     assert found is not None
 
     form = admin_client.get(found[1]).context["form"]
@@ -269,7 +271,7 @@ def test_of_such_a_beginning_only_the_condition_is_to_be_written(
     answer = admin_client.post(console, {"code": "[one for one in hotels if trips]"})
     work()
     page = text_of(admin_client.get(answer["Location"]))
-    found = re.search(r'href="([^"]+)">Turn it into a constraint of this user', page)
+    found = re.search(r'href="([^"]+)">Turn this query into a constraint for this user', page)
     assert found is not None
     form = admin_client.get(found[1]).context["form"]
     source, tests = (str(form[name].value()) for name in ("source", "tests"))

@@ -284,9 +284,9 @@ EVIDENCE = {"scope": "selected", "count": 30, "records": [TRIPS], "collections":
             RunKind.PROPOSAL,
             {"edits": [], "dry_run": True},
             {"version": None, "verdict": {"checks": [], "alerts": [LATE], "day": "2026-03-01"}},
-            "findings of the version Output: – 1 finding as of 2026-03-01 warning It is late.",
+            "the version's findings Output: – 1 finding as of 2026-03-01 warning It is late.",
         ),
-        (RunKind.CONSTRAINTS, {}, None, "all constraints of the version Output: –"),
+        (RunKind.CONSTRAINTS, {}, None, "all constraints in this version Output: –"),
         (
             RunKind.CONSTRAINT,
             {"constraint": "constraints/late.py"},
@@ -442,7 +442,7 @@ def test_searching_finds_what_fits_and_nothing_else(
         assert response.context["cl"].result_count > 0, word
     response = admin_client.get(list_url(model), {"q": "xyzzy"})
     assert response.context["cl"].result_count == 0
-    assert "No row matches." in text_of(response)
+    assert "No rows match." in text_of(response)
 
 
 @pytest.mark.parametrize("model", [LlmCall, LogEntry, Run], ids=name_of)

@@ -197,11 +197,11 @@ def test_the_live_alerts_and_the_ways_lead_the_page(admin_client: Client, rows: 
             "<b>Now:</b>",
             "Live alerts</h2>",
             f'<a href="{page_url(alert)}">',
-            'aria-label="Pages of this user"',
+            'aria-label="Pages about this user"',
             f'<a class="button" href="{console_url(user)}">Query console</a>',
             f'<a class="button" href="{url("timeline", user)}">Timeline</a>',
             f'<a class="button" href="{project_url(rows[Checkpoint].pk)}">Project, file by file',
-            f'<a class="button" href="{own_constraint_url(user)}">Constraints of this user',
+            f'<a class="button" href="{own_constraint_url(user)}">Constraints for this user',
             "Outcomes of",
         )
     ]
@@ -262,9 +262,9 @@ def test_what_was_told_late_says_of_which_day_it_is(
     address = page_url(user) if place == "page" else url("timeline", user)
     response = admin_client.get(address)
 
-    assert "long ago pending of 18 June 2026" in shown(response)
+    assert "long ago pending occurred on 18 June 2026" in shown(response)
     assert shown(response).count("2026") >= 1
-    assert len(re.findall(r'class="quiet">of \d', text_of(response))) == 1
+    assert len(re.findall(r'class="quiet">occurred on \d', text_of(response))) == 1
 
 
 def message(text: str, occurred_at: datetime.datetime) -> Draft:

@@ -31,7 +31,8 @@ def test_it_is_done_once_it_is_confirmed_with_a_reason(admin_client: Client, row
 
     done = act(admin_client, "redact", entry, confirmed="1", note="asked for by mail")
 
-    assert "Redacted 2 entries of ada" in " ".join(messages_of(done))  # one was derived from it
+    # One entry was derived from the other.
+    assert "Redacted 2 entries in the log of ada" in " ".join(messages_of(done))
     row = Redaction.objects.get()
     assert (row.asked, row.by, row.reason) == ([entry.seq], "staff:admin", "asked for by mail")
     told = LogEntry.objects.get(user=entry.user, seq=row.seq)
