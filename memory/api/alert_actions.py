@@ -1,4 +1,4 @@
-"""Actions on one alert: acknowledge, snooze, reopen and resolve it, and give feedback."""
+"""Actions on an alert: acknowledge, snooze, reopen, resolve, give feedback."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,12 +27,12 @@ from memory.models.alerts import Judge, Verdict
 
 
 class ChangedAlert(OneAlert):
-    """An action on one alert."""
+    """Base class for views that carry out an action on an alert."""
 
     http_method_names = ["post", "options"]
 
     def change(self, step: Callable[[Alert, str], object]) -> Response:
-        """Apply an action to the alert on behalf of the caller, and return the alert."""
+        """Apply `step` to the alert on the caller's behalf; return a response with the alert."""
 
         def do() -> Alert:
             alert = self.get_object()
@@ -81,7 +81,7 @@ class Snooze(ChangedAlert):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Snooze the alert until a given moment, or until it changes; 409 if it is resolved."""
+        """Snooze the alert until a given time, or until it changes; 409 if it is resolved."""
         body = SnoozeSerializer(data=request.data)
         with timezone.override(ZoneInfo(self.get_object().user.time_zone)):
             body.is_valid(raise_exception=True)
@@ -102,7 +102,7 @@ class Reopen(ChangedAlert):
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Undo an acknowledgement, a snooze, or a manual resolution.
 
-        409 if the alert is open, or if its finding no longer exists.
+        409 if the alert is already open, or if its finding no longer exists.
         """
         body = NoteSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -121,8 +121,8 @@ class Feedback(ChangedAlert):
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Mark the alert as useful or wrong, whether it is live or resolved.
 
-        The product has one verdict per alert, which it may change. 409 for an alert about a
-        constraint that failed or was paused.
+        The product gives one verdict per alert, and may change it. 409 if the alert reports that a
+        constraint failed or was paused.
         """
         body = GiveFeedbackSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -145,8 +145,8 @@ class Resolve(ChangedAlert):
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Resolve the alert; 409 if it is already resolved.
 
-        No new alert is opened while the constraint's finding stays unchanged. To resolve an alert
-        about a paused constraint, resume the constraint.
+        No new alert is opened as long as the constraint's finding stays unchanged. To resolve an
+        alert about a paused constraint, resume the constraint.
         """
         body = ReasonSerializer(data=request.data)
         body.is_valid(raise_exception=True)

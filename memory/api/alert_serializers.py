@@ -1,4 +1,4 @@
-"""Serializers of alerts, their pages and the feed, and of the bodies of actions."""
+"""Serializers for alerts, pages of alerts, the event feed, and the bodies of alert actions."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class AlertEventSerializer(serializers.ModelSerializer[AlertEvent]):
 
 
 class CauseSerializer(serializers.ModelSerializer[Alert]):
-    """A constraint that raises the alert, with the constraint's own message."""
+    """One of the constraints that raise an alert, with its own message."""
 
     class Meta:
         model = Alert
@@ -30,16 +30,18 @@ class CauseSerializer(serializers.ModelSerializer[Alert]):
 
 
 class AlertSerializer(serializers.ModelSerializer[Alert]):
-    """An alert with its evidence: the records, and the log entries that they come from."""
+    """An alert with its evidence: records, and the log entries that they come from."""
 
     user_id = serializers.CharField(source="user.user_id")
     warning = serializers.SerializerMethodField(
-        help_text="A warning about the sandbox of the last run that raised the alert, if any."
+        help_text="A warning if the last run that raised the alert used a sandbox meant for"
+        " development only; otherwise null."
     )
     causes = CauseSerializer(
         many=True,
-        help_text="The constraints that raise the alert: its own constraint first, then others with"
-        " the same finding in the same records. The alert stays live until none of them raises it.",
+        help_text="The constraints that raise the alert: `constraint` first, then others that"
+        " report the same finding about the same records. The alert stays live until none of them"
+        " raises it.",
     )
 
     class Meta:
@@ -67,12 +69,12 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
         ]
 
     def get_warning(self, alert: Alert) -> str | None:
-        """Return a warning if the sandbox is meant for development only."""
+        """Return a warning if the last run's sandbox is meant for development only."""
         return warning_of(alert.last_run.runner) if alert.last_run else None
 
 
 class FeedbackSerializer(serializers.ModelSerializer[AlertFeedback]):
-    """The current feedback of the product or of the staff on an alert."""
+    """The current feedback on an alert, from the product or from the staff."""
 
     class Meta:
         model = AlertFeedback
@@ -90,7 +92,7 @@ class AlertDetailSerializer(AlertSerializer):
 
 
 class AlertNewsSerializer(AlertSerializer):
-    """An alert in its current state, with its events after a number in the feed."""
+    """An alert in its current state, with its events after event number `after`."""
 
     events = AlertEventSerializer(many=True, source="news")
 
@@ -107,32 +109,32 @@ class AlertPageSerializer(serializers.Serializer[Any]):
 
 
 class RejectionSerializer(serializers.Serializer[Any]):
-    """An event of the feed: entries of a user's log that were rejected together."""
+    """A feed event that reports entries of a user's log that were rejected together."""
 
     seq = serializers.IntegerField(help_text="The event's number in the feed.")
     at = serializers.DateTimeField()
     user_id = serializers.CharField()
     count = serializers.IntegerField(help_text="The number of rejected entries.")
     more = serializers.IntegerField(
-        help_text="The number of rejected entries that `entries` omits: it lists the first"
+        help_text="The number of rejected entries that are not in `entries`, which lists the first"
         f" {rejections.MAX_NAMED} that are still rejected."
     )
     entries = RejectedSerializer(many=True)
 
 
 class AlertFeedSerializer(serializers.Serializer[Any]):
-    """The events after a number in the feed; alerts are in the order of their newest events."""
+    """The feed's events after event number `after`; alerts are ordered by their newest event."""
 
     results = AlertNewsSerializer(many=True)
     rejected = RejectionSerializer(
         many=True,
-        help_text="Events about rejected entries, in order; always empty when the alerts are"
-        " filtered.",
+        help_text="Events that report rejected entries, in order; always empty if the request"
+        " filters the alerts.",
     )
-    next = serializers.IntegerField(help_text="The value of `after` for the next request.")
+    next = serializers.IntegerField(help_text="The `after` value for the next request.")
     waited = serializers.BooleanField(
-        help_text="False if the server had too many waiting requests to let this one wait: pause"
-        " before you ask again."
+        help_text="False if this request could not wait because too many others were waiting:"
+        " pause before you send the next request."
     )
 
 
@@ -146,13 +148,13 @@ class AlertThenSerializer(AlertSerializer):
 
 
 class AlertThenPageSerializer(AlertPageSerializer):
-    """A page of the alerts that were live at a moment."""
+    """A page of the alerts that were live at the requested moment."""
 
     results = AlertThenSerializer(many=True)
 
 
 class NoteSerializer(StrictSerializer):
-    """A note that is kept with the alert."""
+    """A note to keep with the alert."""
 
     note = serializers.CharField(
         required=False, default="", max_length=MAX_REASON, allow_blank=True
@@ -160,12 +162,13 @@ class NoteSerializer(StrictSerializer):
 
 
 class SnoozeSerializer(NoteSerializer):
-    """The end of the snooze."""
+    """When the snooze ends, with an optional note."""
 
     until = serializers.DateTimeField(
         required=False,
-        help_text="A moment within a year; without an offset, in the user's time zone. If omitted,"
-        " the alert is snoozed until its severity or its evidence changes.",
+        help_text="The end of the snooze, within the next year; a time without a UTC offset is read"
+        " in the user's time zone. If omitted, the alert is snoozed until its severity or evidence"
+        " changes.",
     )
 
 
@@ -176,6 +179,6 @@ class GiveFeedbackSerializer(NoteSerializer):
 
 
 class ReasonSerializer(StrictSerializer):
-    """The reason for an action."""
+    """The reason for an action on an alert or a paused constraint."""
 
     reason = serializers.CharField(max_length=MAX_REASON)

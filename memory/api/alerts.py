@@ -1,4 +1,4 @@
-"""`/v1/alerts/` and `/v1/users/{user_id}/alerts/`: the findings of constraints, and the feed."""
+"""`/v1/alerts/` and `/v1/users/{user_id}/alerts/`: lists of alerts, and the event feed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -35,24 +35,24 @@ from memory.models import Alert, AlertEvent
 from memory.models.alerts import found_by
 from memory.temporal import instants
 
-# Parameters of the list that the feed does not have.
+# Parameters that the list of alerts accepts but the event feed does not.
 LIST_ONLY = (*PAGING, "as_of")
 OPEN_THEN = OpenApiParameter(
     "as_of",
     {"type": "string", "format": "day-or-moment"},
-    description="Return the alerts that were not resolved at a moment (2026-03-01T09:00, in the"
-    " user's time zone unless it has an offset) or on a day (2026-03-01: at noon), in their"
-    " current form, each with `state_then`. For a whole workspace, a time without an offset"
-    " is in the workspace's time zone.",
+    description="Return the alerts that were not resolved at a moment (2026-03-01T09:00, read in"
+    " the user's time zone unless it has a UTC offset) or on a day (2026-03-01: at noon), in their"
+    " current form, each with `state_then`. For a whole workspace, a time without a UTC offset is"
+    " read in the workspace's time zone.",
 )
 AFTER = OpenApiParameter(
     "after",
     str,
-    description="Return the events after this number in the workspace's feed: 0 for all events,"
-    " `now` for future events, otherwise the `next` of the last response.",
+    description="Return the events after this event number in the workspace's feed: 0 for all"
+    " events, `now` for future events only, otherwise the `next` value of the last response.",
 )
 FEED_WAIT = OpenApiParameter(
-    "wait", float, description="With `after`: seconds to wait for an event."
+    "wait", float, description="Seconds to wait for an event; requires `after`."
 )
 FEED = extend_schema(
     parameters=[OPEN_THEN, AFTER, FEED_WAIT],
@@ -66,14 +66,14 @@ FEED = extend_schema(
 
 
 class AlertFilter(django_filters.FilterSet):
-    """The filters of alerts."""
+    """Filters for lists of alerts."""
 
     constraint = django_filters.CharFilter(
-        method="by_constraint", label="Only alerts that this constraint raises, named by its path."
+        method="by_constraint", label="Only alerts that the constraint with this path raises."
     )
 
     def by_constraint(self, found: QuerySet[Alert], _: str, path: str) -> QuerySet[Alert]:
-        """Keep the alerts that this constraint causes, or, for the feed, has ever caused."""
+        """Keep the alerts that constraint `path` raises or, for the feed, has ever raised."""
         ever = "after" in (self.data or {})
         return found.filter(found_by(path, ever=ever))
 
@@ -84,9 +84,10 @@ class AlertFilter(django_filters.FilterSet):
 
 @extend_schema_view(get=FEED)
 class AlertList(generics.ListAPIView[Alert]):
-    """List the alerts of the workspace, newest first; with `after`, events after that number.
+    """List the workspace's alerts, newest first; with `after`, the events after that event number.
 
-    The filters apply to both. With `after` and no filter, rejected entries are included.
+    The filters apply to alerts and to events alike. With `after` and no filters, events about
+    rejected entries are included.
     """
 
     certain_users = True
@@ -96,11 +97,11 @@ class AlertList(generics.ListAPIView[Alert]):
     ordering = ["-opened_at", "id"]
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Return a page of the list, or of the feed."""
+        """Return a page of alerts, or of the feed."""
         asked = request.query_params
         if not {"after", "wait"} & asked.keys():
             return super().list(request, *args, **kwargs)
-        found = self.get_queryset()  # first: a missing user causes 404 whatever else is wrong
+        found = self.get_queryset()  # first, so that a missing user always causes a 404
         if "after" not in asked:
             raise Incompatible("wait", "`wait` requires `after`, such as `after=now&wait=25`.")
         for name in LIST_ONLY:
@@ -130,16 +131,16 @@ class AlertList(generics.ListAPIView[Alert]):
         return any(asked.get(name) for name in self.filterset_class.base_filters)
 
     def reach(self) -> Q:
-        """Match the users whose rejected entries the feed includes."""
+        """Return a condition that selects the users whose rejected entries the feed includes."""
         return principal_of(self.request).reach("user")
 
     def get_queryset(self) -> QuerySet[Alert]:
-        """Return the alerts of the caller's workspace; for the feed, also those of erased users."""
+        """Return the alerts in the caller's workspace; for the feed, erased users' alerts, too."""
         found = _visible(self, erased="after" in self.request.query_params)
         return self.live_then(found, lambda: principal_of(self.request).workspace.time_zone)
 
     def live_then(self, found: QuerySet[Alert], zone: Callable[[], str]) -> QuerySet[Alert]:
-        """Keep the alerts that were live at the requested moment, if there is one."""
+        """If the request has `as_of`, keep only the alerts that were live at that moment."""
         if "as_of" not in self.request.query_params:
             return found
         try:
@@ -149,16 +150,16 @@ class AlertList(generics.ListAPIView[Alert]):
         return alert_events.live_at(found, moment)
 
     def get_serializer_class(self) -> type[serializers.Serializer[Any]]:
-        """Return the serializer for the requested form."""
+        """Return the serializer for current alerts or, with `as_of`, for past ones."""
         if "as_of" in self.request.query_params:
             return AlertThenSerializer
         return AlertSerializer
 
 
 class UserAlertList(UserScopedView, AlertList):
-    """List the alerts of one user, newest first; with `after`, events after that number.
+    """List the alerts of one user, newest first; with `after`, the events after that event number.
 
-    With `after` and no filter, rejected entries of the user are included.
+    With `after` and no filters, events about the user's rejected entries are included.
     """
 
     def get_queryset(self) -> QuerySet[Alert]:
@@ -171,7 +172,7 @@ class UserAlertList(UserScopedView, AlertList):
         )
 
     def reach(self) -> Q:
-        """Match only the user."""
+        """Return a condition that selects only the user in the URL."""
         return super().reach() & Q(user__user_id=self.kwargs["user_id"])
 
 
@@ -183,12 +184,12 @@ class OneAlert(generics.RetrieveAPIView[Alert]):
     lookup_url_kwarg = "alert_id"
 
     def get_queryset(self) -> QuerySet[Alert]:
-        """Return the alerts of the caller's workspace."""
+        """Return the alerts in the caller's workspace."""
         return _visible(self).prefetch_related("events", "feedback")
 
 
 def _after(request: Request, newest: int) -> int:
-    """Parse `?after=`; raises ValidationError if it is not a number in the feed."""
+    """Parse `?after=`; raises ValidationError if it is neither `now` nor a valid event number."""
     try:
         return alert_events.number(request.query_params["after"], newest)
     except ValueError as error:
@@ -196,7 +197,7 @@ def _after(request: Request, newest: int) -> int:
 
 
 def _news(found: QuerySet[Alert], events: Sequence[AlertEvent]) -> list[Alert]:
-    """Return the alerts of these events as they are now, ordered by their newest events."""
+    """Return the alerts that these events belong to, as they are now, ordered by newest event."""
     by_alert: dict[Any, list[AlertEvent]] = {}
     for event in (event for event in events if event.alert_id is not None):
         by_alert[event.alert_id] = [*by_alert.pop(event.alert_id, ()), event]
@@ -207,7 +208,7 @@ def _news(found: QuerySet[Alert], events: Sequence[AlertEvent]) -> list[Alert]:
 
 
 def _rejected(events: Sequence[AlertEvent]) -> list[dict[str, Any]]:
-    """Return descriptions of the events that are about rejected entries."""
+    """Return descriptions of the events that report rejected entries; skip all others."""
     named = rejections.named_by(events)
     found = [event for event in events if event.pk in named]
     prefetch_related_objects(found, "user")
@@ -230,7 +231,7 @@ def _visible(view: generics.GenericAPIView[Alert], *, erased: bool = False) -> Q
 
 
 def with_run(found: QuerySet[Alert]) -> QuerySet[Alert]:
-    """Join the users, duplicates and last runs that a response contains."""
+    """Load, along with the alerts, the users, last runs and duplicates that a response shows."""
     return (
         found.select_related("user", "last_run")
         .defer("user__metadata", "last_run__input", "last_run__output", "last_run__stdout")

@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/ask/`: questions in natural language, answered by a computed value."""
+"""`/v1/users/{user_id}/ask/`: questions in natural language, answered with a computed value."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.work import runs
 
 MAX_QUESTION = 4000
-# A model is slow; UAC_MAX_WAIT_SECONDS is the upper limit.
+# The default wait, which is long because models are slow; UAC_MAX_WAIT_SECONDS caps it.
 WAIT_SECONDS = 60.0
 
 
@@ -42,15 +42,15 @@ class QuestionSerializer(MomentSerializer):
 class TriedSerializer(serializers.Serializer[Any]):
     """A query that the model wrote."""
 
-    id = serializers.UUIDField(help_text="The id of the run.")
+    id = serializers.UUIDField(help_text="The id of the run that executed the query.")
     code = serializers.CharField()
     outcome = serializers.ChoiceField(choices=RunOutcome.choices)
 
 
 class AskedSerializer(serializers.Serializer[Any]):
-    """The value exactly as computed by the query that the model wrote, with that query."""
+    """The answer to a question: the value exactly as computed, and the query that computed it."""
 
-    id = serializers.UUIDField(help_text="The id of the run.")
+    id = serializers.UUIDField(help_text="The id of the run that answered the question.")
     status = serializers.ChoiceField(choices=RunStatus.choices)
     outcome = serializers.ChoiceField(choices=RunOutcome.choices)
     question = serializers.CharField()
@@ -71,14 +71,14 @@ class AskedSerializer(serializers.Serializer[Any]):
     )
     queries = TriedSerializer(many=True, help_text="All queries that were run, in order.")
     checkpoint = serializers.IntegerField(allow_null=True)
-    as_of = AsOfSerializer(allow_null=True, help_text="Null: the current state.")
+    as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
     instant = serializers.DateTimeField()
     error = serializers.JSONField()
     timings = serializers.JSONField()
 
 
 class Ask(UserScopedView):
-    """Ask the memory a question in words."""
+    """Ask a question about a user in natural language."""
 
     costly = ("POST",)
     parameters = {"POST": ["wait"]}
@@ -95,11 +95,11 @@ class Ask(UserScopedView):
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
-        """Have the language model write a query that answers the question, and return its value.
+        """Have the language model write a query that answers the question, and return its result.
 
-        200 with the value, or with `known` false if the memory does not contain it; 409 if no
-        language model is configured; 422 if the model reached no answer; 503 if the model or the
-        server failed; 202 with the run if it did not finish in time.
+        200 with the value, or with `known: false` if the memory does not contain the answer; 409 if
+        no language model is configured; 422 if the model did not reach an answer; 503 if the model
+        or the server failed; 202 with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=WAIT_SECONDS)
         body = QuestionSerializer(data=request.data)
@@ -129,7 +129,7 @@ class Ask(UserScopedView):
 
 
 def answer(run: Run) -> dict[str, Any]:
-    """Return the answer to a question."""
+    """Return the content of the response for a question whose run has finished."""
     output = run.output or {}
     told = ("known", "reason", "value", "type", "code", "evidence", "query")
     return {

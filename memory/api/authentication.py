@@ -17,7 +17,8 @@ from memory.models.workspaces import Scope
 from memory.workspaces import find_key, reach
 
 if TYPE_CHECKING:
-    # `rest_framework.views` imports this module through the settings.
+    # Imported for type checking only, because at run time `rest_framework.views` imports this
+    # module through the settings.
     from django.db.models import Q
     from rest_framework.request import Request
     from rest_framework.views import APIView
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Principal:
-    """The caller: a product backend, known by its key."""
+    """The caller: a product's backend, identified by its API key."""
 
     key: ApiKey
     is_authenticated: bool = True
@@ -38,7 +39,7 @@ class Principal:
         return self.key.workspace
 
     def reach(self, user: str = "", workspace: str = "") -> Q:
-        """Match what the caller may access: see `memory.workspaces.reach`."""
+        """Return a condition that selects what the caller may access: see `workspaces.reach`."""
         return reach(self.key, user, workspace)
 
     def __str__(self) -> str:
@@ -52,12 +53,15 @@ def principal_of(request: Request) -> Principal:
 
 
 class ApiKeyAuthentication(BaseAuthentication):
-    """Reads the key from the Authorization header."""
+    """Reads the API key from the Authorization header."""
 
     scheme = "Bearer"
 
     def authenticate(self, request: Request) -> tuple[Principal, ApiKey] | None:
-        """Return the caller; None without a header. Raises AuthenticationFailed for a bad key."""
+        """Return the caller, or None if the request has no Authorization header.
+
+        Raises AuthenticationFailed if the key is unknown, expired or revoked.
+        """
         scheme, _, text = get_authorization_header(request).decode("latin-1").partition(" ")
         if not scheme:
             return None
@@ -70,11 +74,11 @@ class ApiKeyAuthentication(BaseAuthentication):
         return Principal(key), key
 
     def key_in(self, scheme: str, text: str) -> str:
-        """Return the key in the header's text; an empty string if there is none."""
+        """Return the key from the header's value, or an empty string if it has none."""
         return text if scheme == self.scheme.lower() else ""
 
     def authenticate_header(self, request: Request) -> str:
-        """Return the scheme; without it, a missing key would be answered with 403, not 401."""
+        """Return the challenge; without one, a missing key would cause a 403 instead of a 401."""
         return f'{self.scheme} realm="uac"'
 
 
@@ -82,7 +86,7 @@ class PasswordAuthentication(ApiKeyAuthentication):
     """Reads the key from the password of git's basic authentication, or from a bearer token."""
 
     def key_in(self, scheme: str, text: str) -> str:
-        """Return the password, or the bearer's key."""
+        """Return the password, or the bearer token."""
         if scheme != "basic":
             return super().key_in(scheme, text)
         try:
@@ -101,7 +105,7 @@ class HasScope(BasePermission):
     message = (
         "This API key lacks the required scope: `read` for reading; `write` for changes; `manage`"
         " for webhooks, backtests and subject access, for approving and enabling workspace"
-        " constraints, and for reopening, redacting, merging and erasing."
+        " constraints, for reopening and redacting entries, and for merging and erasing users."
     )
 
     def has_permission(self, request: Request, view: APIView) -> bool:
@@ -120,11 +124,11 @@ NOT_FOR_CERTAIN_USERS = (
 class ReachesUsers(BasePermission):
     """Hides views of the whole workspace from keys that are limited to certain users.
 
-    A view that is safe for such keys sets `certain_users`; all other views answer them with 404.
+    A view that is safe for such keys sets `certain_users`; all others answer these keys with 404.
     """
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        """Return True; raises Http404."""
+        """Return True, or raise Http404 if the view is hidden from the key."""
         if isinstance(request.user, Principal):
             restricted = request.user.key.user_pks is not None
             if restricted and not getattr(view, "certain_users", False):

@@ -28,29 +28,29 @@ from memory.temporal import backtest_reports, backtests
 MAX_SOURCE = 64 * 1024
 HISTORY = (
     "`recorded`: based on what was known at each moment. `occurred`: based on what was true at"
-    " each moment according to the typed entries' own times, including history that was loaded"
-    " later; users with records that were not made from typed entries cannot be evaluated this"
-    " way."
+    " each moment according to the typed entries' own times (`occurred_at`), including history that"
+    " was loaded later; users with records that do not come from typed entries cannot be evaluated"
+    " in this way."
 )
 
 
 class NewBacktestSerializer(StrictSerializer):
-    """How far a backtest of a version looks back, and on how many users it runs."""
+    """How far back a backtest of a version looks, and how many users it covers."""
 
     days = serializers.IntegerField(
         required=False,
         min_value=1,
         max_value=backtests.MAX_DAYS,
         default=backtests.DAYS,
-        help_text="How many days to look back, but no further than a user's first version.",
+        help_text="How many days to look back, but not beyond a user's first version.",
     )
     users = serializers.IntegerField(
         required=False,
         min_value=1,
         max_value=backtests.MAX_USERS,
         default=backtests.USERS,
-        help_text="The sample size: if the constraint applies to more users, this many are"
-        " selected, always the same ones.",
+        help_text="The maximum number of users: if the constraint applies to more, a sample of this"
+        " size is selected, always the same one.",
     )
     by = ByField(default=By.RECORDED, help_text=HISTORY)
 
@@ -66,8 +66,8 @@ class NewOwnBacktestSerializer(StrictSerializer):
         required=False,
         max_length=MAX_SOURCE,
         trim_whitespace=False,
-        help_text="Source to run instead of the constraint's, or as a new constraint. Nothing is"
-        " written.",
+        help_text="Source to run instead of the constraint's own, or as a new constraint. It is not"
+        " saved.",
     )
     days = serializers.IntegerField(
         required=False, min_value=1, max_value=backtests.MAX_DAYS, default=backtests.DAYS
@@ -82,7 +82,8 @@ class BacktestSerializer(serializers.ModelSerializer[Backtest]):
         source="version.number",
         default=None,
         allow_null=True,
-        help_text="The version of a workspace constraint; null for a user's own constraint.",
+        help_text="The number of the workspace constraint's version; null for a user's own"
+        " constraint.",
     )
     user_id = serializers.CharField(
         source="user.user_id",
@@ -92,7 +93,7 @@ class BacktestSerializer(serializers.ModelSerializer[Backtest]):
     )
     users = serializers.IntegerField(
         source="most_users",
-        help_text="The sample size, which is used if the constraint applies to more users.",
+        help_text="The maximum number of users: the sample size if the constraint applies to more.",
     )
 
     class Meta:
@@ -133,8 +134,8 @@ class BacktestProblemSerializer(serializers.Serializer[Any]):
     user_id = serializers.CharField()
     kind = serializers.ChoiceField(
         choices=PROBLEMS,
-        help_text="`failed`: the user could not be evaluated. `unknown`: nothing is known about the"
-        " user from that moment on.",
+        help_text="`failed`: the constraint could not be evaluated for the user. `unknown`: nothing"
+        " is known about the user from the moment `at` on.",
     )
     message = serializers.CharField()
     at = serializers.DateTimeField(allow_null=True)
@@ -146,31 +147,49 @@ class BacktestProblemSerializer(serializers.Serializer[Any]):
 class BacktestSummarySerializer(serializers.Serializer[Any]):
     """The results of a backtest so far."""
 
-    conclusion = serializers.CharField(help_text="The progress, in a sentence.")
+    conclusion = serializers.CharField(help_text="The progress in one sentence.")
     looked_at = serializers.IntegerField(
-        help_text="Users that were checked against what the constraint requires."
+        help_text="The number of users checked to see whether the constraint applies to them."
     )
     fits = serializers.IntegerField(
-        help_text="Users to whom the constraint applies, and on whom it is run."
+        help_text="The number of users to whom the constraint applies and for whom it is run."
     )
     sampled = serializers.BooleanField(help_text="Whether some users were not checked.")
-    done = serializers.IntegerField(help_text="Users for whom the backtest is finished.")
-    failed = serializers.IntegerField(help_text="Users who could not be evaluated.")
-    fired = serializers.IntegerField(
-        help_text="Users for whom the constraint would have raised alerts."
+    done = serializers.IntegerField(
+        help_text="The number of users for whom the backtest is finished."
     )
-    since = serializers.DateTimeField(allow_null=True, help_text="How far back the history goes.")
-    findings = serializers.IntegerField(help_text="Alerts that the constraint would have raised.")
-    left_out = serializers.IntegerField(help_text="Further alerts, which were not stored.")
+    failed = serializers.IntegerField(
+        help_text="The number of users for whom the constraint could not be evaluated."
+    )
+    fired = serializers.IntegerField(
+        help_text="The number of users for whom the constraint would have raised alerts."
+    )
+    since = serializers.DateTimeField(
+        allow_null=True, help_text="The beginning of the evaluated period."
+    )
+    findings = serializers.IntegerField(
+        help_text="The number of alerts that the constraint would have raised."
+    )
+    left_out = serializers.IntegerField(
+        help_text="The number of further alerts, which were not stored."
+    )
     by_severity = _BySeveritySerializer(
         help_text="The number of users by the severity of their most severe alert."
     )
-    by_month = _ByMonthSerializer(many=True, help_text="Alerts by the month in which they open.")
-    busiest = _OnDaySerializer(allow_null=True, help_text="The day on which most alerts open.")
-    open = serializers.IntegerField(help_text="Alerts that would still be open at the end.")
+    by_month = _ByMonthSerializer(
+        many=True, help_text="The number of alerts by the month in which they would have opened."
+    )
+    busiest = _OnDaySerializer(
+        allow_null=True, help_text="The day on which the most alerts would have opened."
+    )
+    open = serializers.IntegerField(
+        help_text="The number of alerts that would still be open at the end."
+    )
     most = _OfUserSerializer(many=True, help_text="The users with the most alerts.")
-    troubled = serializers.IntegerField(help_text="Users with problems.")
-    problems = BacktestProblemSerializer(many=True, help_text="The first of these problems.")
+    troubled = serializers.IntegerField(help_text="The number of users with problems.")
+    problems = BacktestProblemSerializer(
+        many=True, help_text="The first problems, each with its user."
+    )
 
 
 class BacktestDetailSerializer(BacktestSerializer):
@@ -188,7 +207,7 @@ class BacktestDetailSerializer(BacktestSerializer):
 
 
 class ChangeOfFindingSerializer(serializers.Serializer[Any]):
-    """A change of an alert that the constraint would have raised."""
+    """A change to an alert that the constraint would have raised."""
 
     at = serializers.DateTimeField()
     version = serializers.IntegerField(help_text="The version of the user's project.")
@@ -200,7 +219,7 @@ class BacktestFindingSerializer(serializers.ModelSerializer[BacktestFinding]):
     """An alert that the constraint would have raised."""
 
     user_id = serializers.CharField(source="result.user.user_id")
-    evidence = serializers.JSONField(help_text="Its evidence at that time.")
+    evidence = serializers.JSONField(help_text="The alert's evidence when it would have opened.")
     entries = serializers.ListField(child=serializers.IntegerField())
     changes = ChangeOfFindingSerializer(many=True)
 
@@ -213,10 +232,10 @@ class BacktestFindingSerializer(serializers.ModelSerializer[BacktestFinding]):
 
 
 class BacktestFilter(django_filters.FilterSet):
-    """The filters of backtests."""
+    """Filters for backtests."""
 
     user_id = django_filters.CharFilter(
-        field_name="user__user_id", help_text="For a user's own constraint: the user."
+        field_name="user__user_id", help_text="Only backtests of this user's own constraints."
     )
 
     class Meta:
@@ -225,7 +244,7 @@ class BacktestFilter(django_filters.FilterSet):
 
 
 class BacktestFindingFilter(django_filters.FilterSet):
-    """The filters of a backtest's findings."""
+    """Filters for a backtest's findings."""
 
     user_id = django_filters.CharFilter(field_name="result__user__user_id")
 
@@ -242,7 +261,7 @@ def _visible(view: generics.GenericAPIView[Any]) -> QuerySet[Backtest]:
 
 
 class Backtests(generics.ListAPIView[Backtest]):
-    """List the backtests of the workspace, newest first."""
+    """List the backtests in the workspace, newest first."""
 
     certain_users = True
     serializer_class = BacktestSerializer
@@ -250,7 +269,7 @@ class Backtests(generics.ListAPIView[Backtest]):
     ordering = ["-created_at", "id"]
 
     def get_queryset(self) -> QuerySet[Backtest]:
-        """Return the backtests of the caller's workspace."""
+        """Return the backtests in the caller's workspace."""
         return _visible(self)
 
 
@@ -262,7 +281,7 @@ class OneBacktest(generics.RetrieveAPIView[Backtest]):
     lookup_url_kwarg = "backtest_id"
 
     def get_queryset(self) -> QuerySet[Backtest]:
-        """Return the backtests of the caller's workspace."""
+        """Return the backtests in the caller's workspace."""
         return _visible(self)
 
 
@@ -275,7 +294,7 @@ class BacktestFindings(generics.ListAPIView[BacktestFinding]):
     ordering = ["opened_at", "id"]
 
     def get_queryset(self) -> QuerySet[BacktestFinding]:
-        """Return the findings of the addressed backtest; raises Http404."""
+        """Return the findings of the backtest in the URL; raises Http404 if it does not exist."""
         if getattr(self, "swagger_fake_view", False):
             return BacktestFinding.objects.none()
         backtest = generics.get_object_or_404(_visible(self), pk=self.kwargs["backtest_id"])
@@ -293,7 +312,7 @@ def _once(request: Request, do: Callable[[], Backtest]) -> idempotency.Written[B
 
 
 class _ChangedBacktest(generics.GenericAPIView[Backtest]):
-    """An action on one backtest."""
+    """Base class for views that carry out an action on a backtest."""
 
     certain_users = True
     serializer_class = BacktestDetailSerializer
@@ -301,11 +320,11 @@ class _ChangedBacktest(generics.GenericAPIView[Backtest]):
     scopes = {"POST": Scope.MANAGE}
 
     def get_queryset(self) -> QuerySet[Backtest]:
-        """Return the backtests of the caller's workspace."""
+        """Return the backtests in the caller's workspace."""
         return _visible(self)
 
     def change(self, step: Callable[[Backtest], Backtest]) -> Response:
-        """Apply an action, and return the backtest."""
+        """Apply `step` to the backtest; return a response with the backtest."""
         refuse_unknown(self.request.query_params, ())
 
         def do() -> Backtest:
@@ -329,7 +348,7 @@ class CancelBacktest(_ChangedBacktest):
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Cancel the backtest and keep its findings so far; requires the scope `manage`.
 
-        409 if it has ended.
+        409 if the backtest has already ended.
         """
         by = str(principal_of(request))
         return self.change(lambda backtest: backtests.cancel(backtest, by=by))
@@ -344,15 +363,16 @@ class RetryBacktest(_ChangedBacktest):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Continue a backtest that failed permanently because the server failed; requires `manage`.
+        """Continue a backtest that failed permanently because the server failed.
 
-        409 for any other backtest, and if another backtest is running in its place.
+        409 for any other backtest, or if another backtest is running in its place. Requires the
+        scope `manage`.
         """
         return self.change(backtests.retry)
 
 
 class VersionBacktests(WorkspaceView):
-    """The backtests of a version."""
+    """Backtests of one version of a workspace constraint."""
 
     costly = ("POST",)
     scopes = {"POST": Scope.MANAGE}
@@ -363,10 +383,11 @@ class VersionBacktests(WorkspaceView):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, name: str, number: int) -> Response:
-        """Run the version over the history of the users to whom it applies; requires `manage`.
+        """Run the version over the history of the users to whom it applies.
 
-        A running backtest with the same parameters is returned; any other running backtest of the
-        version is cancelled. 409 if the version has not passed its checks.
+        If a backtest with the same parameters is already running, it is returned; any other running
+        backtest of the version is cancelled. 409 if the version has not passed its checks. Requires
+        the scope `manage`.
         """
         body = NewBacktestSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -399,10 +420,10 @@ class UserBacktests(UserScopedView):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
-        """Run a constraint of the user's newest version over the user's history; requires `manage`.
+        """Run a constraint in the user's newest version over the user's history.
 
-        With `source`, this source is run instead, to test it before it is proposed; nothing is
-        changed.
+        With `source`, that source is run instead, so that it can be tested before it is proposed;
+        the project is not changed. Requires the scope `manage`.
         """
         body = NewOwnBacktestSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -428,7 +449,7 @@ class UserBacktests(UserScopedView):
 
 
 def _started(written: idempotency.Written[Backtest]) -> Response:
-    """Return the 201 response for a backtest, with its address."""
+    """Return the 201 response for a started backtest, with the backtest's URL."""
     location = reverse("backtest", args=[written.result.pk])
     return Response(
         BacktestDetailSerializer(written.result).data,

@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/checkpoints/`: the versions of a project, and edits proposed to it."""
+"""`/v1/users/{user_id}/checkpoints/`: the versions of a project, and proposed edits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -30,16 +30,16 @@ PROPOSAL_WAIT_SECONDS = 20.0
 
 
 class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
-    """A version in a list."""
+    """A version of a project, as shown in lists."""
 
     parent = serializers.IntegerField(  # type: ignore[assignment]
         source="parent.version", default=None, allow_null=True
     )
     accepted_checks = serializers.SerializerMethodField(
-        help_text="The gate's checks that this version passed."
+        help_text="The names of the gate's checks that this version passed."
     )
     warning = serializers.SerializerMethodField(
-        help_text="A warning about the sandbox that the gate used, if there is one."
+        help_text="A warning if the gate used a sandbox meant for development only; otherwise null."
     )
 
     class Meta:
@@ -55,11 +55,11 @@ class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
         ]
 
     def get_accepted_checks(self, checkpoint: Checkpoint) -> list[str]:
-        """Name the gate's checks that this version passed."""
+        """Return the names of the gate's checks that this version passed."""
         return [check["name"] for check in checkpoint.verdict.get("checks", [])]
 
     def get_warning(self, checkpoint: Checkpoint) -> str | None:
-        """Return a warning if the sandbox is meant for development only."""
+        """Return a warning if the gate's sandbox is meant for development only."""
         return warning_of(checkpoint.verdict.get("runner", ""))
 
 
@@ -73,7 +73,7 @@ class CheckpointDetailSerializer(CheckpointSerializer):
 
 
 class ProposalSerializer(StrictSerializer):
-    """Edits to the project, or whole files of it, or both.
+    """Edits to the project, whole files of the project, or both.
 
     They become the next version together, or not at all.
     """
@@ -102,14 +102,14 @@ class ProposalSerializer(StrictSerializer):
         child=serializers.IntegerField(min_value=1),
         default=list,
         max_length=MAX_CONSIDERED,
-        help_text="The log entries that the edits must settle: the gate checks that one of the"
-        " edits cites or dismisses each of them.",
+        help_text="The numbers of the log entries that the edits must settle: the gate checks that"
+        " each of them is cited or dismissed by an edit.",
     )
 
     def to_internal_value(self, data: Any) -> Any:
-        """Validate the fields; raises ValidationError for entries and for a single edit."""
+        """Validate the fields; raises ValidationError for a body with entries or a single edit."""
         if isinstance(data, dict) and "op" in data:
-            told = 'Send a single edit in a list, too: {"edits": [{"op": …}]}.'
+            told = 'Send even a single edit in a list: {"edits": [{"op": …}]}.'
             raise serializers.ValidationError({"edits": [told]})
         if isinstance(data, dict) and data.keys() & {"kind", "entries"}:
             name = "entries" if "entries" in data else "kind"
@@ -120,13 +120,13 @@ class ProposalSerializer(StrictSerializer):
         return super().to_internal_value(data)
 
     def validate_files(self, files: dict[str, str | None]) -> dict[str, str | None]:
-        """Check the number of files and their total size."""
+        """Raise ValidationError if there are more than MAX_FILES files."""
         if len(files) > MAX_FILES:
             raise serializers.ValidationError(f"Send at most {MAX_FILES} files, not {len(files)}.")
         return files
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Refuse a proposal without content, and a version without files."""
+        """Refuse a proposal with neither edits nor files, and a `version` without files."""
         if not attrs["edits"] and not attrs["files"]:
             raise serializers.ValidationError({"edits": ["Propose at least one edit or file."]})
         if "version" in attrs and not attrs["files"]:
@@ -136,7 +136,7 @@ class ProposalSerializer(StrictSerializer):
         return attrs
 
     def validate_edits(self, edits: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Check the form of each edit; raises ValidationError with the edit's position."""
+        """Check the edits' form; raises ValidationError with the position of each invalid edit."""
         errors = []
         for index, edit in enumerate(edits):
             try:
@@ -151,21 +151,25 @@ class ProposalSerializer(StrictSerializer):
 
 
 class DecisionSerializer(serializers.Serializer[Any]):
-    """What the gate decided on proposed edits."""
+    """The gate's decision on a proposal."""
 
     id = serializers.UUIDField(help_text="The id of the run.")
     accepted = serializers.BooleanField()
-    version = serializers.IntegerField(allow_null=True, help_text="The new head, if accepted.")
-    verdict = serializers.JSONField(help_text="Every check with its findings.")
+    version = serializers.IntegerField(
+        allow_null=True,
+        help_text="The number of the new version; null if the proposal was refused.",
+    )
+    verdict = serializers.JSONField(help_text="Every check of the gate with its findings.")
     notes = serializers.ListField(
         child=serializers.CharField(),
-        help_text="Findings of the gate that did not cause a refusal, such as a proposed"
-        " constraint that fails.",
+        help_text="The gate's findings that do not cause a refusal, such as a proposed constraint"
+        " that fails.",
     )
     error = serializers.JSONField()
     warning = serializers.CharField(
         allow_null=True,
-        help_text="A warning about the sandbox that the gate used, if there is one.",
+        help_text="A warning if the gate used a sandbox meant for development only; otherwise"
+        " null.",
     )
 
 
@@ -178,7 +182,7 @@ DECISIONS: dict[Any, Any] = {
 
 
 class FileSerializer(serializers.Serializer[Any]):
-    """A file of a version."""
+    """A file in a version of a project."""
 
     path = serializers.CharField()
     hash = serializers.CharField(help_text="SHA-256 of the source.")
@@ -211,10 +215,10 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
-        """Propose edits; the gate decides.
+        """Propose edits or files, which the gate accepts or refuses.
 
-        200 with the new version; 422 with the verdict if the gate refuses the edits, which leaves
-        the head unchanged; 202 with the run if the gate has not decided in time.
+        200 with the new version; 422 with the verdict if the gate refuses the proposal, in which
+        case the head stays unchanged; 202 with the run if the gate has not decided in time.
         """
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
         body = ProposalSerializer(data=request.data)
@@ -250,9 +254,10 @@ def propose(
 ) -> Response:
     """Queue the proposal, wait up to `limit` seconds for the gate, and return the response.
 
-    `edits` returns the edits, which must settle the entries in `considered`, or raises if the
-    current state does not allow them. `files` are whole files, written for the version `base`.
-    `expects` returns the hashes that files must still have, or raises.
+    `edits` returns the edits, or raises if the current state does not allow them; they must settle
+    the entries in `considered`. `files` are whole files, based on the version `base`. `expects`
+    returns the hashes that files must still have, keyed by path, or raises if the request's
+    precondition fails.
     """
 
     def queue() -> Run:
@@ -273,7 +278,7 @@ def propose(
 
 
 def decision(run: Run) -> dict[str, Any]:
-    """Return the result of a finished proposal."""
+    """Return the gate's decision on a proposal whose run has finished."""
     output = run.output or {}
     return {
         "id": run.pk,
@@ -297,7 +302,7 @@ def _notes(verdict: Mapping[str, Any]) -> list[str]:
 
 
 class OneCheckpoint(UserScopedView):
-    """One version."""
+    """One version of a user's project."""
 
     @extend_schema(responses=CheckpointDetailSerializer)
     def get(self, request: Request, user_id: str, version: int) -> Response:
@@ -305,7 +310,10 @@ class OneCheckpoint(UserScopedView):
         return Response(CheckpointDetailSerializer(self.checkpoint(version)).data)
 
     def checkpoint(self, version: int) -> Checkpoint:
-        """Return a version of the addressed user; raises Http404, and BeingRedacted (503)."""
+        """Return a version of the user's project.
+
+        Raises Http404 if there is none, BeingRedacted (503) while a redaction is under way.
+        """
         user = self.memory_user()
         history.refuse_being_redacted(user)
         found = Checkpoint.objects.filter(user=user, version=version).first()
@@ -315,7 +323,7 @@ class OneCheckpoint(UserScopedView):
 
 
 class CheckpointFile(OneCheckpoint):
-    """One file of one version."""
+    """One file in one version of a user's project."""
 
     @extend_schema(
         responses=FileSerializer,

@@ -1,7 +1,8 @@
 """`complete_by`: how a follow-up question is completed from the turns before it.
 
-Rules complete the question immediately. A language model takes longer, and no web process calls
-one: the request waits for a run that does. A search never fails because the model does not answer.
+Rules complete the question immediately. A language model takes longer, and a web process never
+calls one itself: the request waits for a run that does. If the model does not answer, the search
+succeeds all the same.
 """
 
 import contextlib
@@ -29,13 +30,13 @@ WAIT_SECONDS = 10.0
 WAIT = OpenApiParameter(
     "wait",
     float,
-    description="Seconds to wait for the language model, if it completes the question.",
+    description="Seconds to wait for the language model to complete the question.",
 )
 COMPLETE_BY = (
     "How a question that depends on `messages` is completed. The language model restates the"
-    f" question in full, which takes seconds (`?wait=`, {WAIT_SECONDS:g} by default) and costs"
-    " tokens; if the model fails, rules complete the question, and `completion` says why. The"
-    " model is not called for a question that is complete."
+    f" question in full, which takes time (at most `?wait=` seconds, {WAIT_SECONDS:g} by default)"
+    " and costs tokens; if the model fails, rules complete the question, and `completion` says why"
+    " the model failed. The model is not called for a question that is already complete."
 )
 TAKEN_AS = (
     "The question as completed from `messages`; null if it was complete and is used unchanged."
@@ -43,7 +44,7 @@ TAKEN_AS = (
 
 
 class CompleteByField(serializers.ChoiceField):
-    """The choice of how the question is completed."""
+    """A field that selects how a follow-up question is completed."""
 
     def __init__(self, **options: Any) -> None:
         described: dict[str, Any] = {"default": WORDS, "help_text": COMPLETE_BY}
@@ -51,7 +52,7 @@ class CompleteByField(serializers.ChoiceField):
 
 
 class CompletionSerializer(serializers.Serializer[Question]):
-    """How the question was completed."""
+    """How a follow-up question was completed."""
 
     by = serializers.ChoiceField(
         choices=CHOICES,
@@ -61,16 +62,16 @@ class CompletionSerializer(serializers.Serializer[Question]):
     )
     problem = serializers.CharField(
         allow_null=True,
-        help_text="Why the language model did not complete the question although it was"
-        " requested; null if nothing is wrong.",
+        help_text="Why the language model did not complete the question although the request asked"
+        " it to; otherwise null.",
     )
 
 
 def complete_question(request: Request, user: MemoryUser, asked: Mapping[str, Any]) -> Question:
     """Return the `query` of a validated body, completed in the requested way.
 
-    If the language model fails for any reason, rules are used. Read the user's data only after
-    this call: some of it may be redacted while the model works.
+    If the language model fails for any reason, rules complete it instead. Read the user's data only
+    after this call, because some of it may be redacted while the model works.
     """
     text = asked["query"]
     limit = waiting.seconds(request, default=WAIT_SECONDS)
@@ -91,11 +92,11 @@ class _NotCompleted(Exception):
 
 
 def _ask_model(user: MemoryUser, input: dict[str, Any], limit: float) -> str:
-    """Have the language model complete the question; raises _NotCompleted."""
+    """Have the language model complete the question; raises _NotCompleted if it does not."""
     if reason := llm_budgets.why_stopped(user.workspace):
         raise _NotCompleted(reason)
     if pauses.of_user(user):
-        raise _NotCompleted("Work on this user is paused by the staff.")
+        raise _NotCompleted("The staff have paused the work for this user.")
     try:
         run = runs.queue(user, RunKind.FOLLOW_UP, RunTrigger.API, checkpoint=None, input=input)
     except usage.Exceeded as full:
@@ -105,7 +106,7 @@ def _ask_model(user: MemoryUser, input: dict[str, Any], limit: float) -> str:
         with contextlib.suppress(runs.NotToBeCancelled):
             runs.cancel(run, by="the request, which stopped waiting")
         raise _NotCompleted(f"The language model did not answer in time (limit: {limit:g} s).")
-    if run.outcome != RunOutcome.OK or run.output is None:  # a redaction may have emptied it
+    if run.outcome != RunOutcome.OK or run.output is None:  # a redaction may have emptied the run
         raise _NotCompleted(
             (run.error or {}).get("message", "The content was redacted in the meantime.")
         )

@@ -1,7 +1,7 @@
-"""Limits on responses that the web process itself computes from many records.
+"""Limits on how many large responses a web process computes at a time.
 
-Computing holds the interpreter lock, which all requests of a process share. Only a few such
-responses are computed at a time; further requests are told to try again soon, instead of keeping a
+Computing a response from many records holds the interpreter lock, which all requests of a process
+share. If all slots are taken, further requests are told to try again soon, instead of keeping a
 thread waiting. A single workspace cannot take all slots.
 """
 
@@ -16,17 +16,17 @@ from memory.api.rates import TooMuch
 
 RETRY_SECONDS = 1.0
 
-# Two at a time, one per workspace.
+# At most two responses at a time, one per workspace.
 _places = Places(2, factor=1)
-# Building a response from a whole history may take minutes, and sending it to a slow reader longer.
-# Four at a time, two per workspace or staff member.
+# At most four downloads at a time, two per workspace or staff member. Building one from a whole
+# history may take minutes, and sending it to a slow reader takes even longer.
 _downloads = Places(4, factor=1)
 DOWNLOAD_RETRY_SECONDS = 10.0
 
 
 @contextmanager
 def computing(workspace_pk: int) -> Iterator[None]:
-    """Hold a slot while the block computes a response; raises TooMuch if all slots are taken."""
+    """Hold a slot while the block computes a response; raises TooMuch if no slot is free."""
     with _places.take(workspace_pk) as admitted:
         if not admitted:
             raise TooMuch(
@@ -39,21 +39,21 @@ def computing(workspace_pk: int) -> Iterator[None]:
 
 
 def download(whose: Hashable, make: Callable[[], HttpResponseBase]) -> HttpResponseBase:
-    """Return the response that `make` builds from a whole history; raises TooMuch.
+    """Return the response that `make` builds from a whole history.
 
     `whose` identifies the workspace or staff member. The slot stays taken until the response is
-    closed, since a slow reader occupies a thread.
+    closed, since a slow reader occupies a thread. Raises TooMuch if no slot is free.
     """
     with ExitStack() as place:
         if not place.enter_context(_downloads.take(whose)):
             raise TooMuch(
-                "This server is already creating its maximum number of zips and clones: try again"
+                "This server is already creating as many zips and clones as it allows: try again"
                 " in ten seconds.",
                 "max_downloads",
                 DOWNLOAD_RETRY_SECONDS,
             )
         response = make()
-        # A response that is never sent is never closed: then the finalizer frees the slot.
+        # A response that is never sent is never closed; the finalizer then frees its slot.
         release = weakref.finalize(response, place.pop_all().close)
         response._resource_closers.append(release)  # type: ignore[attr-defined]
     return response

@@ -1,4 +1,4 @@
-"""Middleware: responses of the API have an ETag, and unchanged responses are not sent again."""
+"""Middleware that gives API responses an ETag, and does not send unchanged responses again."""
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -8,7 +8,7 @@ from memory.api.problems import CHANGED, answer
 
 
 class ConditionalGet(ConditionalGetMiddleware):
-    """Adds an ETag to responses of the API, and answers `If-None-Match` with 304."""
+    """Adds an ETag to API responses, and answers a matching `If-None-Match` with 304."""
 
     def process_response(
         self, request: HttpRequest, response: HttpResponseBase

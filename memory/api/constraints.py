@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/constraints/`: the constraints of one user's project."""
+"""`/v1/users/{user_id}/constraints/`: the constraints in one user's project."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,20 +43,22 @@ from memory.recall.retrieval import outline
 
 
 def _missing(what: str) -> dict[str, Any]:
-    """Return messages that say what a missing or empty field needs."""
+    """Return the error messages for a missing or empty field, each followed by `what`."""
     return {
         "required": f"This field is required. {what}",
         "blank": f"This field may not be blank. {what}",
     }
 
 
-# The errors for a constraint without source or tests; workspace constraints use them, too.
+# Error messages for a constraint without source or tests; also used for workspace constraints.
 NO_SOURCE = _missing(
-    "Give the source in Python: a function check that yields alerts (see docs/constraints.md)."
+    "Give the source in Python: a function named check that yields alerts (see"
+    " docs/constraints.md)."
 )
 NO_TESTS = _missing(
-    "Give the tests in Python: a function test_… that calls run_check with a state for which the"
-    " constraint fires, and one with a state for which it does not (see docs/constraints.md)."
+    "Give the tests in Python: functions named test_… that call run_check, one with a state for"
+    " which the constraint fires and one with a state for which it does not (see"
+    " docs/constraints.md)."
 )
 
 
@@ -67,34 +69,37 @@ class ConstraintFailureSerializer(serializers.Serializer[Any]):
     message = serializers.CharField(help_text="The error, and how to fix it if that is known.")
     entries = serializers.ListField(
         child=serializers.IntegerField(),
-        help_text="The log entries after which the constraint first failed, as far as known.",
+        help_text="The numbers of the log entries after which the constraint first failed, as far"
+        " as they are known.",
     )
 
 
 class ConstraintSerializer(serializers.Serializer[Any]):
-    """A constraint of the newest version, or of the workspace."""
+    """A constraint in the user's project, or a workspace constraint."""
 
     name = serializers.CharField()
     path = serializers.CharField(
         help_text="Paths of workspace constraints begin with `workspace/`."
     )
-    summary = serializers.CharField(help_text="What it watches for, in one line.")
-    applies = serializers.BooleanField(help_text="Whether it runs for this user.")
+    summary = serializers.CharField(help_text="What the constraint watches for, in one line.")
+    applies = serializers.BooleanField(help_text="Whether the constraint runs for this user.")
     reasons = serializers.ListField(
-        child=serializers.CharField(), help_text="Why it does not run, if it does not."
+        child=serializers.CharField(),
+        help_text="Why the constraint does not run for this user; empty if it does.",
     )
     notes = serializers.ListField(
         child=serializers.CharField(),
-        help_text="Which of the user's records it leaves out, and why.",
+        help_text="Which of the user's records the constraint leaves out, and why.",
     )
-    feedback = JudgedSerializer(help_text="The feedback on its alerts to this user.")
+    feedback = JudgedSerializer(help_text="The feedback on the constraint's alerts for this user.")
     paused = PausedConstraintSerializer(
-        allow_null=True, help_text="Since when and why it is paused, if it is."
+        allow_null=True,
+        help_text="Since when and why the constraint is paused; null if it is not.",
     )
     failing = ConstraintFailureSerializer(
         allow_null=True,
-        help_text="Null if it does not fail. A failing constraint raises no new alerts until it is"
-        " fixed.",
+        help_text="Null if the constraint does not fail. A failing constraint raises no new alerts"
+        " until it is fixed.",
     )
 
 
@@ -121,12 +126,12 @@ class NewConstraintSerializer(StrictSerializer):
     sources = serializers.ListField(
         child=serializers.IntegerField(min_value=1),
         default=list,
-        help_text="The log entries that it is based on, if any.",
+        help_text="The numbers of the log entries that the constraint is based on, if any.",
     )
 
 
 class Constraints(KnownView):
-    """The constraints of the newest version and of the workspace, or of an earlier version."""
+    """The newest version's constraints and the workspace's, or an earlier version's constraints."""
 
     parameters = {"GET": ["as_of", *PAGING]}
 
@@ -136,7 +141,7 @@ class Constraints(KnownView):
         parameters=[AS_OF, *PAGE],
     )
     def get(self, request: Request, user_id: str) -> Response:
-        """List the constraints of the user's project, then the workspace's current constraints."""
+        """List the constraints in the user's project, then the workspace's current constraints."""
         then = self.known()
         known = outline(then.checkpoint)
         judged = _judged(then.user, is_now=then.is_now)
@@ -151,7 +156,7 @@ class Constraints(KnownView):
 
 
 class Constraint(KnownView):
-    """One constraint."""
+    """One constraint in a user's project."""
 
     costly = ("PUT",)
     parameters = {"GET": ["as_of"], "PUT": ["wait"], "DELETE": ["wait"]}
@@ -224,21 +229,23 @@ class TriedAlertSerializer(serializers.Serializer[Any]):
 
 
 class TriedConstraintSerializer(serializers.Serializer[Any]):
-    """The findings of a constraint for a state and an evaluation time."""
+    """What a constraint finds in a given state at a given evaluation time."""
 
     id = serializers.UUIDField(help_text="The id of the run.")
     status = serializers.ChoiceField(choices=RunStatus.choices)
     outcome = serializers.ChoiceField(choices=RunOutcome.choices)
-    constraint = serializers.CharField(help_text="Its path.")
+    constraint = serializers.CharField(help_text="The constraint's path.")
     applies = serializers.BooleanField(
-        help_text="Whether a workspace constraint applies to that state."
+        help_text="Whether the constraint applies to the state; always true for a user's own"
+        " constraint."
     )
     reasons = serializers.ListField(
-        child=serializers.CharField(), help_text="Why it does not apply."
+        child=serializers.CharField(),
+        help_text="Why the constraint does not apply; empty if it does.",
     )
     alerts = TriedAlertSerializer(many=True)
     checkpoint = serializers.IntegerField(allow_null=True)
-    as_of = AsOfSerializer(allow_null=True, help_text="Null: the current state.")
+    as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
     instant = serializers.DateTimeField(help_text="The evaluation time.")
     stdout = serializers.CharField()
     error = serializers.JSONField()
@@ -246,7 +253,7 @@ class TriedConstraintSerializer(serializers.Serializer[Any]):
 
 
 class RunConstraint(UserScopedView):
-    """The findings of a constraint on a day, now or in the past."""
+    """Run one constraint now, or as of a past moment."""
 
     costly = ("POST",)
     parameters = {"POST": ["wait"]}
@@ -263,11 +270,11 @@ class RunConstraint(UserScopedView):
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str, name: str) -> Response:
-        """Run a constraint of the user, or a live one of the workspace, on a current or past state.
+        """Run one of the user's or the workspace's live constraints on the current or a past state.
 
         The constraint is run in its current form, and opens no alert. `as_of` and `by` select the
-        state; `at` is the evaluation time, by default now. 422 with the error if the constraint
-        failed; 202 with the run if it did not finish in time.
+        state, by default the current one; `at` is the evaluation time, by default now. 422 with the
+        error if the constraint failed; 202 with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
         body = MomentSerializer(data=request.data)
@@ -315,7 +322,7 @@ def _files_of(name: str) -> tuple[str, str]:
 def _detail(
     user: MemoryUser, checkpoint: Checkpoint | None, name: str, *, is_now: bool = True
 ) -> dict[str, Any] | None:
-    """Return a description of the constraint; None if the version has none with this name."""
+    """Describe the constraint; return None if the version has no constraint with this name."""
     known = outline(checkpoint)
     if checkpoint is None or name not in known.constraints:
         return None
@@ -329,9 +336,10 @@ def _detail(
 
 
 def _expected(request: Request, user: MemoryUser, name: str) -> dict[str, str]:
-    """Return the hashes that the gate must still find in the constraint's files, if any.
+    """Return the hashes that the constraint's files must have when the gate judges the change.
 
-    Raises Changed if the constraint is no longer what `If-Match` names.
+    The hashes are keyed by path; there are none unless `If-Match` has an ETag. Raises Changed if
+    the constraint no longer matches `If-Match`.
     """
     if "If-Match" not in request.headers or not require_match(
         request, _detail(user, user.head, name)
@@ -343,7 +351,7 @@ def _expected(request: Request, user: MemoryUser, name: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Judged:
-    """The feedback, pauses and failures of the user's constraints, each keyed by path."""
+    """The feedback on a user's constraints, their pauses and their failures, each keyed by path."""
 
     verdicts: Mapping[str, feedback.Precision]
     paused: Mapping[str, PausedConstraint]
@@ -351,7 +359,7 @@ class Judged:
 
 
 def _judged(user: MemoryUser, *, is_now: bool) -> Judged:
-    """Return the state of the user's constraints, including failures only if `is_now`."""
+    """Return the feedback on the user's constraints, their pauses and, if `is_now`, failures."""
     paused = PausedConstraint.objects.filter(user=user, resumed_at=None).select_related("user")
     return Judged(
         feedback.by_constraint(AlertFeedback.objects.filter(alert__user=user)),

@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/context/`: the context of a user for an agent's prompt."""
+"""`/v1/users/{user_id}/context/`: a user's context for an agent's prompt."""
 
 from typing import Any
 
@@ -26,13 +26,14 @@ MAX_QUERY = 10_000
 
 
 class ContextRequestSerializer(StrictSerializer):
-    """What the agent is about to answer, and the size of the block."""
+    """The message that an agent is about to answer, and how large the context may be."""
 
     query = serializers.CharField(
         default="",
         allow_blank=True,
         max_length=MAX_QUERY,
-        help_text="The last message, or the topic. If empty, the block has what always matters.",
+        help_text="The last message, or the topic. If empty, the context consists of the manifest"
+        " and the open alerts only.",
     )
     messages = TurnsField()
     complete_by = CompleteByField()
@@ -40,35 +41,36 @@ class ContextRequestSerializer(StrictSerializer):
         default=2000,
         min_value=1,
         max_value=context.MAX_TOKENS,
-        help_text="The maximum size of the block in tokens, estimated as four characters each.",
+        help_text="The maximum size of the context in tokens, estimated as four characters each.",
     )
     as_of = MomentField(
         required=False,
-        help_text="Use what was known as of an entry's number (120), a version (v7) or a moment;"
-        " alerts, which are always current, are then left out.",
+        help_text="Use what was known as of an entry (its number, such as 120), a version (v7) or a"
+        " moment. Alerts are then left out, because they are always current.",
     )
 
 
 class PartSerializer(serializers.Serializer[context.ContextPart]):
-    """A part of the block."""
+    """A part of the context."""
 
     name = serializers.ChoiceField(choices=["manifest", "alerts", "state", "facts", "archive"])
     tokens = serializers.IntegerField()
     lines = serializers.IntegerField()
-    left_out = serializers.IntegerField(help_text="Lines that did not fit.")
+    left_out = serializers.IntegerField(help_text="The number of lines that did not fit.")
     entries = serializers.ListField(
-        child=serializers.IntegerField(), help_text="The entries that the lines cite."
+        child=serializers.IntegerField(),
+        help_text="The numbers of the entries that this part cites.",
     )
 
 
 class ContextSerializer(serializers.Serializer[context.Context]):
-    """One block of text, ready for a prompt."""
+    """The context: one block of text, ready for a prompt."""
 
     text = serializers.CharField()
-    tokens = serializers.IntegerField(help_text="Its estimated size in tokens.")
+    tokens = serializers.IntegerField(help_text="The estimated size of `text` in tokens.")
     stable_characters = serializers.IntegerField(
-        help_text="The number of leading characters that do not depend on the query and can be"
-        " kept in a provider's prompt cache."
+        help_text="The number of characters at the beginning of `text` that do not depend on the"
+        " query, so that a provider can keep them in its prompt cache."
     )
     taken_as = serializers.CharField(
         source="question.taken_as", allow_null=True, help_text=TAKEN_AS
@@ -76,20 +78,21 @@ class ContextSerializer(serializers.Serializer[context.Context]):
     completion = CompletionSerializer(source="question")
     parts = PartSerializer(many=True)
     entries = serializers.ListField(
-        child=serializers.IntegerField(), help_text="The cited entries."
+        child=serializers.IntegerField(), help_text="The numbers of all cited entries."
     )
     meaning = MeaningSerializer(
         allow_null=True,
-        help_text="How vectors contributed to the results, as in search; null without a query.",
+        help_text="How the search by meaning contributed, as in a search response; null without a"
+        " query.",
     )
     checkpoint = serializers.IntegerField(source="known.version", allow_null=True)
     as_of = AsOfSerializer(
-        source="known.to_json", allow_null=True, help_text="Null: the current state."
+        source="known.to_json", allow_null=True, help_text="Null means the current state."
     )
 
 
 class Context(UserScopedView):
-    """Get what an agent should know about a user before it answers."""
+    """Get what an agent should know about a user before answering."""
 
     costly = ("POST",)
     parameters = {"POST": ["wait"]}

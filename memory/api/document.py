@@ -1,6 +1,6 @@
 """`/v1/openapi.json`: the OpenAPI document, which each process builds once.
 
-It is public and needs no key, and building it takes half a second of CPU time.
+The document is public, so no key is needed. Building it takes half a second of CPU time.
 """
 
 import functools
@@ -23,14 +23,14 @@ class Document(SpectacularJSONAPIView):
     @extend_schema(exclude=True)
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
         """Return the document."""
-        with _lock:  # so that only one thread builds it
+        with _lock:  # so that only one thread builds the document
             document = made()
         return HttpResponse(document, content_type=OpenApiJsonRenderer.media_type)
 
 
 @functools.cache
 def made() -> bytes:
-    """Return the document as JSON; cached."""
+    """Return the document as JSON, which is cached after the first call."""
     document = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     rendered: bytes = OpenApiJsonRenderer().render(document, renderer_context={})
     return rendered

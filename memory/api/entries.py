@@ -47,16 +47,16 @@ from memory.users import WITHOUT_HEAD, UserExists, create_user, find_user
 from memory.workspace_settings import quotas
 
 MAX_ENTRIES = 1000
-# Created once: creating their fields takes longer than using them, and using them does not change
-# them.
+# Created once and shared, because creating a serializer's fields takes longer than using them, and
+# use does not change them.
 _NEW_ENTRY = NewEntrySerializer()
 _ENTRY = EntrySerializer()
 
 
 class EntryFilter(django_filters.FilterSet):
-    """The filters of a log."""
+    """Filters for log entries."""
 
-    after = WholeNumberFilter("seq", "gt", min_value=0, label="Only entries after this seq.")
+    after = WholeNumberFilter("seq", "gt", min_value=0, label="Only entries with higher numbers.")
     kind = django_filters.ChoiceFilter(choices=EntryKind.choices)
     session_id = django_filters.CharFilter()
 
@@ -66,7 +66,7 @@ class EntryFilter(django_filters.FilterSet):
 
 
 class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
-    """List the entries of the log, in order."""
+    """List the entries in a user's log, in order."""
 
     serializer_class = EntrySerializer
     parameters = {"POST": ["wait"]}
@@ -106,15 +106,15 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
     def post(self, request: Request, user_id: str) -> Response:
         """Append one or more entries, all or none; the response is 202 once they are in the log.
 
-        With `?wait=`, the response is sent when the typed records among them are settled, or after
-        that time.
+        With `?wait=`, the server responds when the typed entries among them are settled, or after
+        that many seconds.
         """
         limit = waiting.seconds(request, default=0)
         found, workspace = self._found(), principal_of(request).workspace
         with timezone.override(ZoneInfo(found.time_zone if found else workspace.time_zone)):
             drafts = read_drafts(request.data)
         rates.take(request, quotas.ENTRIES, len(drafts))
-        # The user and the first entry are created together or not at all.
+        # A new user and their first entries are created together or not at all.
         with nullcontext() if found else transaction.atomic():
             user = found or _first_of(workspace, user_id)
             written = _append(request, user, drafts)
@@ -123,7 +123,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         if limit and records:
             decided = partial(log.all_decided, user, records)
             waiting.until(decided, limit, workspace_pk=user.workspace_id)
-        # New entries have no outcome yet.
+        # Entries that this request has just appended have no outcomes yet.
         if limit or written.headers or any(draft.idempotency_key for draft in drafts):
             _look_up(user, entries)
         serialized = [_ENTRY.to_representation(entry) for entry in entries]
@@ -137,7 +137,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         return accepted(answer, location, written.headers)
 
     def _found(self) -> MemoryUser | None:
-        """Return the addressed user, or None if the first entry may create one; raises Http404."""
+        """Return the user in the URL, None if a first entry may create them, or raise Http404."""
         try:
             return self.memory_user(WITHOUT_HEAD)
         except Http404:
@@ -151,7 +151,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
 def _append(
     request: Request, user: MemoryUser, drafts: Sequence[log.Draft]
 ) -> idempotency.Written[list[LogEntry]]:
-    """Append the drafts, or find the entries that an earlier request appended."""
+    """Append the drafts, or return the entries that an earlier request with this key appended."""
 
     def append() -> list[LogEntry]:
         usage.check_entries(principal_of(request).workspace, user, len(drafts))
@@ -170,7 +170,7 @@ def _append(
 
 
 def _first_of(workspace: Workspace, user_id: str) -> MemoryUser:
-    """Create the user of a first entry, or find the user if another request has just created it."""
+    """Create the user for a first entry; return the user if another request just created them."""
     try:
         return create_user(workspace, user_id, metadata=None)
     except UserExists:
@@ -214,7 +214,7 @@ def _widened(user: MemoryUser, records: Collection[int]) -> dict[str, Any]:
 
 
 def _look_up(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
-    """Set the outcomes of a user's entries."""
+    """Look up the outcomes of a user's entries, and set each entry's `outcome`."""
     found = log.outcomes(user, [entry.seq for entry in entries])
     for entry in entries:
         entry.outcome = found.get(entry.seq)
@@ -260,9 +260,9 @@ def read_drafts(body: Any) -> list[log.Draft]:
 
 
 class Entry(UserScopedView):
-    """One entry."""
+    """One entry in a user's log."""
 
-    # The content cannot be restored.
+    # Needs `manage`, because redacted content cannot be restored.
     scopes = {"DELETE": Scope.MANAGE}
     of_merged = ["DELETE"]
     parameters = {"DELETE": ["reason"]}
@@ -274,7 +274,8 @@ class Entry(UserScopedView):
             OpenApiParameter(
                 "reason",
                 str,
-                description="The reason, which stays on record. At most 2000 characters.",
+                description="The reason for the redaction, which stays on record; at most 2000"
+                " characters.",
             ),
         ],
     )
@@ -326,7 +327,7 @@ class Entry(UserScopedView):
 
 
 class OneRedaction(UserScopedView):
-    """One redaction, by the `seq` from the 202 response."""
+    """One redaction, identified by the `seq` from the 202 response."""
 
     @extend_schema(responses=RedactionSerializer)
     def get(self, request: Request, user_id: str, seq: int) -> Response:

@@ -1,4 +1,4 @@
-"""Serializers of log entries, and of their redactions."""
+"""Serializers for log entries, and for their redactions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -38,12 +38,12 @@ class NewEntrySerializer(StrictSerializer):
 
     kind = serializers.ChoiceField(
         choices=APPENDED_KINDS,
-        help_text="Only the server writes redactions.",
+        help_text="The kind of the entry; redactions are written only by the server.",
     )
     occurred_at = serializers.DateTimeField(
         required=False,
-        help_text="When it was true or said; without an offset, in the user's time zone; default:"
-        " now.",
+        help_text="When the content was said or was true; a time without a UTC offset is read in"
+        " the user's time zone. Default: now.",
         error_messages=dict.fromkeys(("invalid", "overflow"), IMPOSSIBLE_TIME),
     )
     content = serializers.CharField(required=False, max_length=MAX_TEXT)
@@ -59,7 +59,9 @@ class NewEntrySerializer(StrictSerializer):
     idempotency_key = serializers.CharField(required=False, max_length=255)
 
     domain = serializers.CharField(
-        required=False, max_length=names.MAX_LENGTH, help_text="Default: general."
+        required=False,
+        max_length=names.MAX_LENGTH,
+        help_text="The domain of the record. Default: general.",
     )
     type = serializers.CharField(
         required=False,
@@ -67,16 +69,20 @@ class NewEntrySerializer(StrictSerializer):
         help_text="The name of the class, such as Trip.",
     )
     collection = serializers.CharField(
-        required=False, max_length=names.MAX_LENGTH, help_text="Default: the plural of the type."
+        required=False,
+        max_length=names.MAX_LENGTH,
+        help_text="The collection of the record. Default: the plural of the type.",
     )
-    key = serializers.CharField(required=False, max_length=200, help_text="The name of the record.")
+    key = serializers.CharField(
+        required=False, max_length=200, help_text="The name of the record in its collection."
+    )
     data = ObjectField(  # type: ignore[assignment]
         required=False, help_text="The record's fields."
     )
-    retired = serializers.BooleanField(required=False, help_text="True: retire the record.")
+    retired = serializers.BooleanField(required=False, help_text="True retires the record.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Check the fields that each kind requires and excludes."""
+        """Check that the entry has all fields that its kind requires, and none that it excludes."""
         is_record = attrs["kind"] == EntryKind.RECORD
         foreign = ["content"] if is_record else list(RECORD_FIELDS)
         errors = {
@@ -114,7 +120,7 @@ class NewEntrySerializer(StrictSerializer):
         return errors
 
     def draft(self, entry: Any) -> log.Draft:
-        """Validate an entry and return it as a draft for the log; raises ValidationError."""
+        """Return an entry as a draft for the log; raises ValidationError if it is invalid."""
         try:
             values = self.run_validation(entry)
         except serializers.ValidationError as error:
@@ -123,7 +129,7 @@ class NewEntrySerializer(StrictSerializer):
         return log.Draft(data=record or None, **values)
 
     def _advised(self, errors: Any, entry: Any) -> Any:
-        """Add the nearest correct entry to an entry's errors, and the right address for an edit."""
+        """Add advice to an entry's errors: the nearest valid entry, or the URL for an edit."""
         if not isinstance(entry, dict):
             return errors
         advice = []
@@ -146,13 +152,15 @@ class NewEntrySerializer(StrictSerializer):
 
 
 class EntrySerializer(serializers.ModelSerializer[LogEntry]):
-    """An entry with its `outcome`."""
+    """A log entry with its outcome; the entry's `outcome` must be set."""
 
     state = serializers.SerializerMethodField(
-        help_text="pending, covered, dismissed or rejected, as in the counts of a user."
+        help_text="The state of the entry: pending, covered, dismissed or rejected."
     )
-    reason = serializers.SerializerMethodField(help_text="Why it was dismissed or rejected.")
-    checkpoint = serializers.SerializerMethodField(help_text="The version that settled it.")
+    reason = serializers.SerializerMethodField(help_text="Why the entry was dismissed or rejected.")
+    checkpoint = serializers.SerializerMethodField(
+        help_text="The version of the project that settled the entry."
+    )
 
     class Meta:
         model = LogEntry
@@ -193,7 +201,7 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
 
 
 class RejectedSerializer(serializers.Serializer[Any]):
-    """An entry that the project cannot hold, with the reason and the fix."""
+    """An entry that the project cannot hold, with the reason and how to fix it."""
 
     seq = serializers.IntegerField()
     reason = serializers.CharField()
@@ -210,7 +218,9 @@ WIDENED = inline_serializer(
         "to": serializers.CharField(
             help_text="The new type; with `| None`, the field may be empty."
         ),
-        "seq": serializers.IntegerField(help_text="The entry that required the change."),
+        "seq": serializers.IntegerField(
+            help_text="The number of the entry that required the change."
+        ),
     },
     many=True,
     required=False,
@@ -222,11 +232,17 @@ class AppendedSerializer(serializers.Serializer[Any]):
     """The appended entries and their state."""
 
     entries = EntrySerializer(
-        many=True, help_text="The entries, which are now in the log permanently."
+        many=True, help_text="The appended entries, which are now in the log permanently."
     )
-    pending = serializers.IntegerField(help_text="Entries that are not settled yet.")
-    covered = serializers.IntegerField(help_text="Entries that are already in the project.")
-    rejected = RejectedSerializer(many=True, help_text="Entries that the project cannot hold.")
+    pending = serializers.IntegerField(
+        help_text="The number of these entries that are not settled yet."
+    )
+    covered = serializers.IntegerField(
+        help_text="The number of these entries that are already in the project."
+    )
+    rejected = RejectedSerializer(
+        many=True, help_text="Which of these entries the project cannot hold, and why."
+    )
     widened = WIDENED
     constraints_to_check = serializers.ListField(
         child=serializers.CharField(),
@@ -253,7 +269,7 @@ class RedactionSerializer(serializers.ModelSerializer[Redaction]):
 
     state = serializers.SerializerMethodField(
         help_text="under_way: the entries are empty; the project may still contain content that"
-        " was derived from them, which is not returned. done: this content is deleted, too."
+        " was derived from them, which is not returned. done: that content is deleted, too."
     )
 
     class Meta:

@@ -1,4 +1,4 @@
-"""`/v1/erasures/{id}/`: the progress of a user's erasure, and its record afterwards."""
+"""`/v1/erasures/{id}/`: the progress of a user's erasure and, once it is done, its record."""
 
 from django.db.models import QuerySet
 from rest_framework import generics, serializers
@@ -21,7 +21,7 @@ class ReasonSerializer(StrictSerializer):
 
 
 class ErasureSerializer(serializers.ModelSerializer[UserErasure]):
-    """An erasure, under way or done. Once it is done, nothing else remains of the user."""
+    """An erasure, under way or done; afterwards, this record is all that remains of the user."""
 
     state = serializers.SerializerMethodField(
         help_text="under_way: data about the user is no longer returned, but not all of it is"
@@ -29,14 +29,14 @@ class ErasureSerializer(serializers.ModelSerializer[UserErasure]):
     )
     user = serializers.UUIDField(
         source="user.public_id",
-        help_text="The id that names the erased user, also in backups.",
+        help_text="The id by which the erased user can be identified, also in backups.",
     )
     entries = serializers.IntegerField(
         source="user.last_seq",
-        help_text="The number of entries in the log, whose content is deleted.",
+        help_text="The number of entries in the user's log; their content is deleted.",
     )
     last_hash = serializers.SerializerMethodField(
-        help_text="The hash of the newest entry, with which the log is verified."
+        help_text="The hash of the log's newest entry, against which the log can be verified."
     )
     counts = serializers.DictField(
         child=serializers.IntegerField(), help_text="Kind → number of rows erased so far."
@@ -54,7 +54,7 @@ class ErasureSerializer(serializers.ModelSerializer[UserErasure]):
         return "done" if row.due_at is None else "under_way"
 
     def get_last_hash(self, row: UserErasure) -> str:
-        """Return the hash in hexadecimal."""
+        """Return the hash of the newest entry in hexadecimal."""
         return bytes(row.user.last_hash).hex()
 
 
@@ -66,7 +66,7 @@ class OneErasure(generics.RetrieveAPIView[UserErasure]):
     lookup_url_kwarg = "erasure_id"
 
     def get_queryset(self) -> QuerySet[UserErasure]:
-        """Return the erasures of the caller's workspace."""
+        """Return the erasures in the caller's workspace."""
         if getattr(self, "swagger_fake_view", False):
             return UserErasure.objects.none()
         reach = principal_of(self.request).reach("user")

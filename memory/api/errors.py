@@ -1,4 +1,4 @@
-"""The errors of the API, all in the form of `memory.api.problems`, naming invalid fields."""
+"""The API's errors, returned as problem details (`memory.api.problems`) that name bad fields."""
 
 import sys
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ from memory.temporal.history import BeingRedacted
 from memory.temporal.states import CannotBeTold
 from memory.users import UserMerged, is_erased
 
-ERASED = "There is no such user in this workspace any more."
+ERASED = "This user no longer exists in this workspace."
 logger = structlog.get_logger(__name__)
 
 
 class Conflict(exceptions.APIException):
-    """The request contradicts the current state (409)."""
+    """The request conflicts with the current state (409)."""
 
     status_code = status.HTTP_409_CONFLICT
     default_code = "conflict"
@@ -44,7 +44,7 @@ class Unprocessable(exceptions.APIException):
 
 
 class Incompatible(Unprocessable):
-    """A field is valid, but cannot be combined with another one in the request (422)."""
+    """A field is valid, but cannot be combined with another field of the request (422)."""
 
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(detail)
@@ -64,7 +64,7 @@ class Unavailable(exceptions.APIException):
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
     default_code = "unavailable"
     problem = ""
-    # The framework turns it into `Retry-After`.
+    # In seconds; the framework sends it as `Retry-After`.
     wait = 1
 
 
@@ -88,7 +88,7 @@ class NamesNothing(exceptions.NotFound):
 
 
 class Changed(exceptions.APIException):
-    """The content is no longer what `If-Match` names (412)."""
+    """The content no longer matches `If-Match` (412)."""
 
     status_code = status.HTTP_412_PRECONDITION_FAILED
     default_code = "changed"
@@ -99,12 +99,12 @@ class ProblemSerializer(serializers.Serializer[Any]):
     """Problem details (RFC 9457): what is wrong, and how to fix it."""
 
     type = serializers.ChoiceField(choices=[f"{NAMESPACE}{one.name}" for one in PROBLEMS])
-    title = serializers.CharField(help_text="The meaning of the status.")
+    title = serializers.CharField(help_text="The name of the HTTP status.")
     status = serializers.IntegerField()
     detail = serializers.CharField(help_text="What is wrong, and how to fix it.")
     request_id = serializers.CharField(
         required=False,
-        help_text="The same as in the header `X-Request-Id` and in the server's log.",
+        help_text="The id of the request, as in the header `X-Request-Id` and the server's log.",
     )
     errors = serializers.JSONField(  # type: ignore[assignment]
         required=False, help_text="Field → what is wrong with it."
@@ -115,7 +115,7 @@ class ProblemSerializer(serializers.Serializer[Any]):
 
 
 def _kind_of(error: Exception) -> str:
-    """Return the kind of problem if the status does not determine it."""
+    """Return the kind of problem, or an empty string if the status alone determines it."""
     match error:
         case exceptions.ValidationError():
             return "invalid-fields"
@@ -125,7 +125,7 @@ def _kind_of(error: Exception) -> str:
 
 
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """Turn an exception raised by a view into problem details; None leaves it to Django (500)."""
+    """Turn a view's exception into problem details, or return None to leave it to Django (500)."""
     match error:
         case RequestDataTooBig():
             error = PayloadTooLarge()
@@ -148,7 +148,8 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
             error = exceptions.NotFound(ERASED)
         case Error() if timeouts.is_unavailable(error):
             error = Unavailable(of_database(error))
-    # Imported late: through the settings, it imports modules that import this one.
+    # Imported here because, through the settings, `rest_framework.views` imports modules that
+    # import this one.
     from rest_framework.views import exception_handler
 
     response = exception_handler(error, dict(context))
@@ -177,18 +178,18 @@ def of_database(error: Error) -> str:
         seconds = settings.UAC_WEB_STATEMENT_SECONDS
         return (
             f"The database took more than {seconds:g} s for this request, and nothing was changed:"
-            " request less data, with other filters or smaller pages, or try again."
+            " narrow the filters, request smaller pages, or try again."
         )
     if timeouts.was_in_the_way(error):
         return "Another request is writing the same data, and nothing was changed: try again."
     return (
-        "The database does not answer. Try again; a write with an Idempotency-Key can be"
+        "The database is not responding. Try again; a write with an Idempotency-Key can be"
         " repeated safely."
     )
 
 
 def _detail(error: Exception, context: Mapping[str, Any]) -> str:
-    """Return what is wrong and how to fix it."""
+    """Return what is wrong and how to fix it, as the `detail` of the problem."""
     match error:
         case exceptions.ValidationError():
             return "Request validation failed."
@@ -212,21 +213,21 @@ def _detail(error: Exception, context: Mapping[str, Any]) -> str:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer requests that Django refuses before a view sees them (400)."""
+    """Answer a request that Django refuses before a view sees it (400)."""
     if _is_page(request):
         return defaults.bad_request(request, exception)
     return answer(400, "The request's URL or headers are invalid.")
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer requests for an unknown URL (404)."""
+    """Answer a request for an unknown URL (404)."""
     if _is_page(request):
         return defaults.page_not_found(request, exception)
     return answer(404, 'Endpoint not found; the API is below /v1/, and paths end with "/".')
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Answer a server error (500); its details are in the server's log."""
+    """Answer a server error: 503 if the database is unavailable, otherwise 500."""
     error = sys.exc_info()[1]
     if isinstance(error, Error) and timeouts.is_unavailable(error):
         detail = of_database(error)
@@ -243,5 +244,5 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def _is_page(request: HttpRequest) -> bool:
-    """Return whether the response is shown in a browser."""
+    """Return whether the request is for a page of the admin, which is shown in a browser."""
     return request.path_info.startswith("/admin/")

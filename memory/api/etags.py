@@ -22,8 +22,8 @@ IF_MATCH = OpenApiParameter(
     "If-Match",
     str,
     OpenApiParameter.HEADER,
-    description="The ETag from the response to a GET of this URL: if that response would be"
-    " different now, nothing is done (412). `*`: any content.",
+    description="The ETag from the response to a GET of this URL. If a GET would return different"
+    " content now, nothing is done (412). `*` matches any content.",
 )
 CHANGED: Mapping[Any, OpenApiResponse] = {
     (412, CONTENT_TYPE): OpenApiResponse(
@@ -34,9 +34,10 @@ CHANGED: Mapping[Any, OpenApiResponse] = {
 
 @contextmanager
 def unchanged(request: Request, row: Model, representation: Callable[[], Any]) -> Iterator[None]:
-    """Lock the row for the block and check `If-Match`, if the request has it; raises Changed.
+    """If the request has `If-Match`, lock the row during the block and check the header.
 
-    `representation` returns what a GET of the address would return at this moment.
+    `representation` returns what a GET of the URL would return at this moment. Raises Changed if
+    that does not match.
     """
     if "If-Match" not in request.headers:
         yield
@@ -48,9 +49,9 @@ def unchanged(request: Request, row: Model, representation: Callable[[], Any]) -
 
 
 def require_match(request: Request, representation: Any) -> bool:
-    """Raise Changed unless `If-Match` names this representation, which is None if nothing exists.
+    """Raise Changed if `If-Match` does not match this representation (None if nothing exists).
 
-    Return whether it names the existing content, rather than any content (`*`).
+    Return whether the header names the existing content: False if it is missing or `*`.
     """
     wanted = request.headers.get("If-Match")
     if wanted is None:

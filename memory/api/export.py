@@ -1,4 +1,4 @@
-"""`export/`, `git/` and `subject-access/`: a user's project, and all data about the person."""
+"""`export/`, `git/` and `subject-access/`: a user's project, and all data about the user."""
 
 import functools
 import zlib
@@ -38,13 +38,13 @@ class AnyAccepted(DefaultContentNegotiation):
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
-        """Return the first renderer, which serves errors."""
+        """Return the first renderer, which is used for errors."""
         first = next(iter(renderers))
         return first, first.media_type
 
 
 class Export(KnownView):
-    """The project as a zip."""
+    """A user's project, as a zip."""
 
     costly = ("GET",)
     parameters = {"GET": ["as_of"], "HEAD": ["as_of"]}
@@ -70,9 +70,10 @@ class Export(KnownView):
 
 
 class SubjectAccess(UserScopedView):
-    """All stored data about the person, as a zip."""
+    """All stored data about the user, as a zip."""
 
-    # It reveals more than any other request: prompts, deliveries, the reasons for redactions.
+    # Needs `manage`, because it reveals more than any other request: prompts, deliveries, and the
+    # reasons for redactions.
     scopes = dict.fromkeys(("GET", "HEAD"), Scope.MANAGE)
     costly = ("GET",)
     content_negotiation_class = AnyAccepted
@@ -80,13 +81,13 @@ class SubjectAccess(UserScopedView):
     @extend_schema(
         responses={
             (200, "application/zip"): OpenApiResponse(
-                bytes, "JSON lines with a README; see docs/subject-access.md."
+                bytes, "JSON Lines files with a README; see docs/subject-access.md."
             ),
             503: OpenApiResponse(description="A redaction is under way: try again."),
         },
     )
     def get(self, request: Request, user_id: str) -> HttpResponseBase:
-        """Return all stored data about the person, as of one moment.
+        """Return all stored data about the user, as of one moment.
 
         Requires the scope `manage`. For a long log, the first byte may take minutes.
         """
@@ -97,7 +98,7 @@ class SubjectAccess(UserScopedView):
 
 
 class _GitView(UserScopedView):
-    """The base of the endpoints for git. Errors are plain text, which git shows."""
+    """Base class for git's endpoints. Errors are plain text, because git shows them to its user."""
 
     authentication_classes = [PasswordAuthentication]
     content_negotiation_class = AnyAccepted
@@ -116,9 +117,9 @@ class _GitView(UserScopedView):
     def sent(
         self, form: str, answer: Callable[[git.History, fetching.Write], None]
     ) -> HttpResponseBase:
-        """Stream what `answer` writes from the addressed user's history.
+        """Return a response with what `answer` writes from the history of the user's project.
 
-        Raises BeingRedacted while the history is withheld.
+        Raises BeingRedacted while a redaction is under way.
         """
         user = self.memory_user()
         refuse_being_redacted(user)
@@ -132,7 +133,7 @@ class _GitView(UserScopedView):
 
 @extend_schema(exclude=True)
 class GitRefs(_GitView):
-    """The refs of the repository."""
+    """The refs of a user's git repository."""
 
     costly = ("GET",)
     parameters = {"GET": ["service"], "HEAD": ["service"]}
@@ -150,7 +151,7 @@ class GitRefs(_GitView):
 
 @extend_schema(exclude=True)
 class GitUploadPack(_GitView):
-    """The objects of the repository that a client lacks."""
+    """The objects of a user's git repository that a client does not have yet."""
 
     costly = ("POST",)
 
@@ -171,7 +172,7 @@ class GitUploadPack(_GitView):
 
 @extend_schema(exclude=True)
 class GitReceivePack(_GitView):
-    """The URL of a push, which is refused."""
+    """The URL to which git pushes; pushes are refused."""
 
     def post(self, request: Request, user_id: str) -> HttpResponseBase:
         """Refuse the push."""
@@ -195,7 +196,11 @@ def _sent(form: str, write: Callable[[fetching.Write], None]) -> FileResponse:
 
 
 def _body(request: Request) -> bytes:
-    """Return the body, decompressed; raises PayloadTooLarge if the result is too large."""
+    """Return the decompressed body.
+
+    Raises ParseError if it is compressed with anything but gzip, PayloadTooLarge if the result is
+    too large.
+    """
     body: bytes = request.body
     if request.headers.get("Content-Encoding", "identity") == "identity":
         return body

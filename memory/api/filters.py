@@ -1,4 +1,4 @@
-"""Filtering of lists by query parameters; a misspelt parameter is refused, not ignored."""
+"""Filters for lists, given as query parameters; misspelt parameters are refused, not ignored."""
 
 from collections.abc import Collection
 from typing import Any
@@ -19,38 +19,38 @@ PAGING = (Pagination.cursor_query_param, Pagination.page_size_query_param)
 
 
 def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:
-    """Raise ValidationError with each unknown query parameter."""
+    """Raise ValidationError with the names of the unknown query parameters, if there are any."""
     if unknown := sorted(set(given) - set(known)):
         message = f"Unknown parameter; this endpoint accepts {', '.join(known) or 'no parameters'}."
         raise ValidationError({name[:100]: [message] for name in unknown[:MAX_NAMED]})
 
 
 class StrictFilterBackend(DjangoFilterBackend):
-    """Filters a list, and refuses parameters that the list does not have.
+    """Filters a list, and refuses parameters that the list does not accept.
 
-    Besides the list's filters, the view's `list_parameters` are allowed. By default, these are the
-    parameters of paging.
+    Besides the list's filters, the view's `list_parameters` are accepted; by default, those are the
+    parameters for paging.
     """
 
     def filter_queryset(
         self, request: HttpRequest, queryset: QuerySet[Any], view: APIView
     ) -> QuerySet[Any]:
-        """Return the matching rows; raises ValidationError with each invalid parameter."""
+        """Return the matching rows; raises ValidationError with the names of invalid parameters."""
         filterset_class = self.get_filterset_class(view, queryset)
         known = [
             *(filterset_class.base_filters if filterset_class else ()),
             *getattr(view, "list_parameters", PAGING),
         ]
-        # A single object cannot be filtered.
+        # Views of a single object have no filters.
         if isinstance(view, ListModelMixin):
             refuse_unknown(request.GET, known)
         return super().filter_queryset(request, queryset, view)
 
     def get_filterset(self, request: HttpRequest, queryset: QuerySet[Any], view: APIView) -> Any:
-        """Return the filters, whose errors list the valid choices."""
+        """Return the list's filters, whose error messages name the valid choices."""
         filterset = super().get_filterset(request, queryset, view)
         for field in filterset.form.fields.values() if filterset else ():
-            # A foreign key's choices would be all rows.
+            # The valid choices of a foreign key would be all rows of its table.
             if isinstance(field, forms.ChoiceField) and not isinstance(
                 field, forms.ModelChoiceField
             ):

@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/forecast/`: the alerts that will change if nothing happens."""
+"""`/v1/users/{user_id}/forecast/`: how alerts will change if nothing but the clock changes."""
 
 from typing import Any
 
@@ -21,26 +21,26 @@ class ForeseenCauseSerializer(serializers.Serializer[Any]):
     """A constraint behind a forecast event."""
 
     constraint = serializers.CharField()
-    fingerprint = serializers.CharField(help_text="The fingerprint of the cause in the alert.")
+    fingerprint = serializers.CharField(help_text="The fingerprint of the constraint's own alert.")
     key = serializers.CharField(allow_null=True)
 
 
 class ForeseenEventSerializer(serializers.Serializer[Any]):
-    """A forecast event of one alert, or of a constraint that will fail."""
+    """A forecast event for one alert, or for a constraint that will fail."""
 
-    at = serializers.DateTimeField(help_text="When the constraints run because of this event.")
+    at = serializers.DateTimeField(help_text="When the constraints will run because of this event.")
     day = serializers.DateField(
         allow_null=True,
-        help_text="The date in the user's time zone; null for an event that depends on the time of"
-        " day.",
+        help_text="The date of the event in the user's time zone; null if the event depends on the"
+        " time of day.",
     )
     kind = serializers.ChoiceField(choices=EVENT_KINDS)
     constraint = serializers.CharField()
     causes = ForeseenCauseSerializer(
         many=True,
-        help_text="The constraints behind the event: this one first, then others with the same"
-        " finding in the same records at the same moment. Like an alert, such an event is"
-        " listed once.",
+        help_text="The constraints behind the event: `constraint` first, then others that report"
+        " the same finding about the same records at the same moment. Such a shared event is listed"
+        " only once, like a shared alert.",
     )
     severity = serializers.ChoiceField(
         choices=Severity.choices,
@@ -53,16 +53,16 @@ class ForeseenEventSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(), help_text="The evidence: domain.collection:key."
     )
     error = serializers.CharField(
-        allow_null=True, help_text="The error with which the constraint fails."
+        allow_null=True, help_text="The error with which the constraint will fail."
     )
 
 
 class UnforeseenSerializer(serializers.Serializer[Any]):
-    """A constraint without a forecast, or with one that ends early."""
+    """A constraint without a forecast, or with a forecast that ends early."""
 
     constraint = serializers.CharField()
     known_until = serializers.DateTimeField(
-        allow_null=True, help_text="Null: there is no forecast."
+        allow_null=True, help_text="The end of the constraint's forecast; null if there is none."
     )
     error = serializers.JSONField(allow_null=True)
 
@@ -71,7 +71,9 @@ class ForecastSerializer(serializers.Serializer[Any]):
     """The alerts that will open, change and resolve if nothing changes but the clock."""
 
     version = serializers.IntegerField(
-        allow_null=True, help_text="The project's version; null: no forecast yet."
+        allow_null=True,
+        help_text="The project version on which the forecast is based; null if there is no forecast"
+        " yet.",
     )
     current = serializers.BooleanField(
         help_text="Whether the forecast is based on the newest version, the current time zone and"
@@ -81,20 +83,22 @@ class ForecastSerializer(serializers.Serializer[Any]):
     start = serializers.DateTimeField(allow_null=True)
     horizon_days = serializers.IntegerField()
     known_until = serializers.DateTimeField(
-        allow_null=True, help_text="Until when the forecast covers all constraints."
+        allow_null=True, help_text="The time until which the forecast covers all constraints."
     )
     next_change = serializers.DateTimeField(allow_null=True)
     wakes_at = serializers.DateTimeField(
-        allow_null=True, help_text="When the constraints run next because of the forecast."
+        allow_null=True,
+        help_text="When the constraints will run next because of the forecast.",
     )
     events = ForeseenEventSerializer(
-        many=True, help_text="From the start of the forecast, in chronological order."
+        many=True,
+        help_text="The events since the start of the forecast, in chronological order.",
     )
     unforeseen = UnforeseenSerializer(many=True)
 
 
 class UserForecast(UserScopedView):
-    """The forecast of a user."""
+    """The forecast for a user."""
 
     @extend_schema(responses=ForecastSerializer)
     def get(self, request: Request, user_id: str) -> Response:

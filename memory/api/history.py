@@ -27,13 +27,17 @@ MAX_REASON = 500
 
 
 class RecordChangeSerializer(serializers.Serializer[Any]):
-    """The change of one record, with the entries that caused it."""
+    """A change to one record, with the numbers of the entries that caused it."""
 
     domain = serializers.CharField(source="record.domain")
     collection = serializers.CharField(source="record.collection")
     key = serializers.CharField(source="record.key")
-    before = serializers.JSONField(help_text="In typed JSON; null: the record did not exist.")
-    after = serializers.JSONField(help_text="In typed JSON; null: the record was retired.")
+    before = serializers.JSONField(
+        help_text="The record before the change, in typed JSON; null if it did not exist."
+    )
+    after = serializers.JSONField(
+        help_text="The record after the change, in typed JSON; null if it was retired."
+    )
     entries = serializers.ListField(child=serializers.IntegerField())
 
 
@@ -41,12 +45,13 @@ class DifferenceSerializer(serializers.Serializer[Any]):
     """What changed between two moments."""
 
     since = AsOfSerializer()
-    until = AsOfSerializer(allow_null=True, help_text="Null: now.")
+    until = AsOfSerializer(allow_null=True, help_text="Null means now.")
     added = RecordChangeSerializer(many=True)
     changed = RecordChangeSerializer(many=True)
     retired = RecordChangeSerializer(many=True)
     files = serializers.ListField(
-        child=serializers.CharField(), help_text="Schemas, constraints and tests that differ."
+        child=serializers.CharField(),
+        help_text="The paths of schemas, constraints and tests that differ.",
     )
 
 
@@ -62,12 +67,13 @@ class Difference(UserScopedView):
                 "since",
                 str,
                 required=True,
-                description="The same values as for `as_of` at other endpoints.",
+                description="The earlier moment; accepts the same values as `as_of` elsewhere.",
             ),
             OpenApiParameter(
                 "until",
                 str,
-                description="The same values as for `as_of` at other endpoints; default: now.",
+                description="The later moment; accepts the same values as `as_of` elsewhere."
+                " Default: now.",
             ),
             BY,
         ],
@@ -100,7 +106,7 @@ class Difference(UserScopedView):
 
 
 class RestoreSerializer(StrictSerializer):
-    """The reason for a rollback, and what happens to later entries."""
+    """The reason for a rollback, and what happens to the entries that later versions settled."""
 
     reason = serializers.CharField(default="", allow_blank=True, max_length=MAX_REASON)
     reopen = serializers.BooleanField(
@@ -111,7 +117,7 @@ class RestoreSerializer(StrictSerializer):
 
 
 class ResolvingAlertSerializer(serializers.ModelSerializer[Alert]):
-    """An alert that will or may resolve."""
+    """An alert that a rollback will or may resolve."""
 
     class Meta:
         model = Alert
@@ -119,7 +125,7 @@ class ResolvingAlertSerializer(serializers.ModelSerializer[Alert]):
 
 
 class ExcludedRecordSerializer(serializers.Serializer[Any]):
-    """A record that the version does not contain."""
+    """A record that a rollback would exclude."""
 
     domain = serializers.CharField()
     collection = serializers.CharField()
@@ -134,17 +140,19 @@ class ExcludedSerializer(serializers.Serializer[Any]):
     )
     alerts = ResolvingAlertSerializer(
         many=True,
-        help_text="Live alerts based on these records, or on a constraint that this version does"
-        " not have: they will resolve.",
+        help_text="Live alerts that will resolve, because they are based on these records or come"
+        " from a constraint that this version does not have.",
     )
     may_resolve = ResolvingAlertSerializer(
         many=True,
-        help_text="Live alerts based on records that have different values in this version. Further"
-        " alerts may resolve when the constraints run on the restored version.",
+        help_text="Live alerts that may resolve, because they are based on records that have"
+        " different values in this version. Further alerts may resolve when the constraints run on"
+        " the restored version.",
     )
     entries = serializers.ListField(
         child=serializers.IntegerField(),
-        help_text="Entries that later versions settled: they will be pending or dismissed.",
+        help_text="The numbers of the entries that later versions settled, which will become"
+        " pending again or be dismissed.",
     )
 
 

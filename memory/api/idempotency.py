@@ -1,8 +1,8 @@
 """The request header `Idempotency-Key`: a repeated write is answered but not carried out again.
 
-It follows draft-ietf-httpapi-idempotency-key-header. The stored result names what the write
-created, and every response is built from that: the response to a repeated request shows the current
-state of the same entries, run or user.
+It follows draft-ietf-httpapi-idempotency-key-header. What is stored identifies the objects that the
+write created, and every response is built from these: the response to a repeated request shows the
+current state of the same entries, run or user.
 """
 
 import re
@@ -26,8 +26,8 @@ HEADER = OpenApiParameter(
     "Idempotency-Key",
     str,
     OpenApiParameter.HEADER,
-    description="Identifies this write, so that it can be repeated if its response was lost: the"
-    " same request is not carried out again, and its response has the header"
+    description="Identifies this write, so that the request can be repeated if its response is"
+    " lost: a repeated request is not carried out again, and its response has the header"
     " `Idempotent-Replayed: true`. 1 to 255 printable ASCII characters, remembered for"
     f" {idempotency.KEPT.days}"
     " days.",
@@ -39,7 +39,7 @@ RESPONSES: Mapping[Any, OpenApiResponse] = {
         " `Idempotency-Key` is still being processed (then with `Retry-After`).",
     ),
     (422, CONTENT_TYPE): OpenApiResponse(
-        ProblemSerializer, "The `Idempotency-Key` belongs to another request."
+        ProblemSerializer, "The `Idempotency-Key` was used for a different request."
     ),
 }
 
@@ -53,7 +53,7 @@ class InProgress(Conflict):
     """The same request is still being carried out (409)."""
 
     problem = "in-progress"
-    # The framework turns it into `Retry-After`.
+    # In seconds; the framework sends it as `Retry-After`.
     wait = RETRY_SECONDS
 
 
@@ -82,11 +82,12 @@ def once(
 ) -> Written[Result]:
     """Carry out a request's write, or return the result of an earlier request with this key.
 
-    `refer` turns the result into JSON, and `recall` turns that back into the result. Checks that
-    depend on the current state belong in `do`: a repeated request must not fail because of its own
-    effect.
-    `nameless`: the write erases the user concerned. Raises ValidationError for a malformed key,
-    InProgress (409) and KeyReused (422).
+    `refer` turns the result into a JSON value to store, and `recall` restores the result from the
+    stored row. Checks that depend on the current state belong in `do`: a repeated request must not
+    fail because of its own effect. `nameless` means that the write erases the user concerned.
+
+    Raises ValidationError for a malformed key, InProgress (409) while the first request is still
+    being processed, KeyReused (422) if the key was used for a different request.
     """
     key = request.headers.get("Idempotency-Key")
     if key is None:
@@ -100,7 +101,7 @@ def once(
         try:
             return recall(row)
         except (Run.DoesNotExist, MemoryUser.DoesNotExist):
-            raise  # the API's own errors say more
+            raise  # the API has more specific errors for these
         except ObjectDoesNotExist:
             raise NotFound("The result of this request is no longer kept.") from None
 
@@ -117,7 +118,7 @@ def once(
 
 
 def _fingerprint(request: Request) -> str:
-    """Return the hash that identifies a request; its `wait` parameter does not count."""
+    """Return the hash that identifies a request; the `wait` parameter is ignored."""
     asked = [request.method, request.path, request.data]
     parameters = {name: text for name, text in request.query_params.items() if name != "wait"}
     # A key limited to certain users sees only their data. If these users change, the same request

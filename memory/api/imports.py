@@ -29,7 +29,7 @@ class ImportSerializer(StrictSerializer):
     )
 
     def validate_files(self, files: dict[str, str]) -> dict[str, str]:
-        """Check paths and sizes; raises ValidationError."""
+        """Check the files' paths and sizes; raises ValidationError if they are not allowed."""
         try:
             imports.check_files(files)
         except ImportRefused as error:
@@ -41,8 +41,8 @@ class ImportDecisionSerializer(DecisionSerializer):
     """The result of an import."""
 
     report = serializers.JSONField(
-        help_text="Repairs, and everything whose name or form in the project differs from that in"
-        " the files."
+        help_text="The repairs that were made, and everything whose name or form in the project"
+        " differs from that in the files."
     )
 
 
@@ -74,8 +74,8 @@ class Import(UserScopedView):
 
         A project that this server exported, as a zip or a clone, is imported unchanged.
 
-        200 with the new version; 422 with the verdict if the files cannot be imported, which leaves
-        the head unchanged; 202 with the run if it did not finish in time.
+        200 with the new version; 422 with the verdict if the files cannot be imported, in which
+        case the head stays unchanged; 202 with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
         body = ImportSerializer(data=request.data)

@@ -15,30 +15,30 @@ from memory.constraints.constraint_library import LibraryConstraint
 
 
 class LibraryConstraintSerializer(serializers.Serializer[LibraryConstraint]):
-    """A constraint of the library."""
+    """A constraint in the constraint library."""
 
     name = serializers.CharField()
     summary = serializers.CharField()
     doc = serializers.CharField(
-        help_text="What it alerts on, what it requires, and what it does not detect."
+        help_text="What the constraint alerts on, what it requires, and what it does not detect."
     )
 
 
 class LibraryPageSerializer(PageSerializer):
-    """A page of the library."""
+    """A page of constraints in the constraint library."""
 
     results = LibraryConstraintSerializer(many=True)
 
 
 class LibraryConstraintDetailSerializer(LibraryConstraintSerializer):
-    """A constraint of the library with its source."""
+    """A constraint in the constraint library, with its source and tests."""
 
     source = serializers.CharField()  # type: ignore[assignment]
     tests = serializers.CharField()
 
 
 class ConstraintLibrary(WorkspaceView):
-    """The constraints that are shipped with the server."""
+    """The constraint library, which is shipped with the server."""
 
     certain_users = True
     parameters = {"GET": PAGING}
@@ -49,7 +49,7 @@ class ConstraintLibrary(WorkspaceView):
         parameters=PAGE,
     )
     def get(self, request: Request) -> Response:
-        """List the constraints of the library."""
+        """List the constraints in the library that is shipped with the server."""
         page = page_of(request, constraint_library.names(), lambda name: (name,))
         found = map(constraint_library.read, page["results"])
         results = [LibraryConstraintSerializer(one).data for one in found]
@@ -57,13 +57,13 @@ class ConstraintLibrary(WorkspaceView):
 
 
 class OneLibraryConstraint(WorkspaceView):
-    """One constraint of the library."""
+    """One constraint in the constraint library."""
 
     certain_users = True
 
     @extend_schema(responses=LibraryConstraintDetailSerializer)
     def get(self, request: Request, name: str) -> Response:
-        """Return the constraint with its source."""
+        """Return the library constraint with its source and tests."""
         try:
             found = constraint_library.read(name)
         except KeyError:

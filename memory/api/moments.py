@@ -18,22 +18,22 @@ from memory.temporal.history import Known
 AS_OF = OpenApiParameter(
     "as_of",
     str,
-    description="Use what was known as of an entry's number (120), a version (v7), a day"
-    " (2026-03-01: at noon) or a moment (2026-03-01T09:00, in the user's time zone unless it"
-    " has an offset), instead of now.",
+    description="Use what was known as of an entry (its number, such as 120), a version (v7), a day"
+    " (2026-03-01: at noon) or a moment (2026-03-01T09:00, read in the user's time zone unless it"
+    " has a UTC offset), instead of what is known now.",
 )
 BY = OpenApiParameter(
     "by",
     str,
     enum=[one.value for one in By],
     description="`recorded` (default): what was known at that time. `occurred`: what was true at"
-    " that time according to the typed entries' own times; `as_of` must then be a day or a"
-    " moment, by default now.",
+    " that time according to the typed entries' own times (`occurred_at`); `as_of` must then be a"
+    " day or a moment, by default now.",
 )
 
 
 class ByField(serializers.ChoiceField):
-    """The clock by which the past is read, as a field of a body."""
+    """A body field that selects the clock by which the past is read."""
 
     def __init__(self, **options: Any) -> None:
         described: dict[str, Any] = {"help_text": BY.description, "required": False}
@@ -44,45 +44,45 @@ class AsOfSerializer(serializers.Serializer[Known]):
     """The state that an answer is based on: its newest entry, its version, and the entries that
     were pending."""
 
-    seq = serializers.IntegerField(help_text="The newest entry that was known.")
+    seq = serializers.IntegerField(help_text="The number of the newest entry that was known.")
     version = serializers.IntegerField(allow_null=True)
     by = serializers.ChoiceField(
         choices=By.choices,
         help_text="`recorded`: what was known. `occurred`: what was true according to the entries'"
-        " own times.",
+        " own times (`occurred_at`).",
     )
     moment = serializers.DateTimeField(
-        allow_null=True, help_text="The requested moment, if there was one."
+        allow_null=True, help_text="The requested moment, if a moment was requested."
     )
     computed = serializers.BooleanField(
-        help_text="Whether the state is computed rather than stored as a version: from the entries"
-        " up to `seq`, or in the order of the entries' own times."
+        help_text="Whether the state was computed for this request (from the entries up to `seq`,"
+        " or from the entries ordered by their own times) rather than stored as a version."
     )
     pending_count = serializers.IntegerField(
-        help_text="Entries that the version did not contain yet."
+        help_text="The number of entries that the version did not contain yet."
     )
     pending = serializers.ListField(
         child=serializers.IntegerField(),
-        help_text="The numbers of the first 1000 of these entries.",
+        help_text="The numbers of the first 1000 entries that the version did not contain yet.",
     )
     left_out = serializers.ListField(
         child=serializers.IntegerField(),
-        help_text="Entries that are left out because, in the order in which the entries occurred,"
-        " they contradict other entries.",
+        help_text="The numbers of the entries that are left out because, when entries are ordered"
+        " by their own times, they contradict other entries.",
     )
 
 
 class KnownView(UserScopedView):
-    """A view of what is, or was, known about a user."""
+    """Base class for views of what is, or was, known about a user."""
 
     def known(self) -> Known:
-        """Return the state that `?as_of=` and `?by=` ask for, by default the present one."""
+        """Return the state that `?as_of=` and `?by=` ask for, by default the current one."""
         by_of(self.request.query_params)
         return known_of(self.memory_user(), self.request.query_params)
 
 
 def by_of(asked: Mapping[str, Any]) -> By:
-    """Return the clock that `?by=` names; raises ValidationError if it names no clock."""
+    """Return the clock that `?by=` names; raises ValidationError if there is no such clock."""
     try:
         return By(asked.get("by", By.RECORDED))
     except ValueError:
@@ -90,7 +90,7 @@ def by_of(asked: Mapping[str, Any]) -> By:
 
 
 def known_of(user: MemoryUser, asked: Mapping[str, Any]) -> Known:
-    """Return the state that `as_of` and `by` in `asked` name; without them, the present one."""
+    """Return the state that `as_of` and `by` in `asked` name; without them, the current one."""
     if asked.get("by") == By.OCCURRED:
         return known_as_of(user, asked.get("as_of"), "as_of", By.OCCURRED)
     return known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else history.now(user)
@@ -99,7 +99,8 @@ def known_of(user: MemoryUser, asked: Mapping[str, Any]) -> Known:
 def known_as_of(user: MemoryUser, text: str | None, parameter: str, by: str = By.RECORDED) -> Known:
     """Return what was known, or what was true, at a moment.
 
-    Raises ValidationError, NamesNothing or Incompatible, each naming the parameter.
+    Each error names the parameter: ValidationError if the value is malformed, NamesNothing if there
+    is no such entry, version or moment, and Incompatible if the value cannot be used with `by`.
     """
     try:
         if by == By.OCCURRED:
@@ -119,7 +120,7 @@ def known_as_of(user: MemoryUser, text: str | None, parameter: str, by: str = By
 
 
 def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
-    """Return the moment that `at` names; for a day, noon in the user's time zone."""
+    """Return the moment that `at` names; a day means noon in the user's time zone."""
     try:
         return instants.instant_of(user, text)
     except instants.BadMoment as error:

@@ -1,4 +1,4 @@
-"""Suggestions for entries with wrong names: the nearest correct entry."""
+"""Suggestions for entries with wrong field names: the nearest valid entry."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from memory.texts import shortened
 
 KINDS = frozenset(EntryKind.values) - {EntryKind.REDACTION}
 RECORD_FIELDS = ("domain", "type", "collection", "key", "data", "retired")
-# Names in other APIs and in edits → our names.
+# Field names in other APIs and in edits → our field names.
 OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("op", "event", "action", "entry_type"), "kind"),
     **dict.fromkeys(("class", "class_name", "record_type", "schema"), "type"),
@@ -23,7 +23,7 @@ OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("session", "conversation_id", "thread_id"), "session_id"),
     **dict.fromkeys(("deleted", "removed"), "retired"),
 }
-# These describe an entry, and are never fields of a record.
+# These fields describe an entry as a whole, and are never fields of its record.
 _FRAME = ("kind", "type", "data")
 MAX_SHOWN = 200
 
@@ -31,9 +31,9 @@ MAX_SHOWN = 200
 def entry_meant(body: Mapping[str, Any], meant: Mapping[str, str | None]) -> dict[str, Any] | None:
     """Return the entry that a body most resembles; None if it resembles none.
 
-    `meant` maps the unknown names in the body to the right names, if known. The values are those of
-    the body, right or wrong. A record without data is assumed to have its fields alongside its
-    type.
+    `meant` maps each unknown field name in the body to the right name, or to None if that is
+    unclear. Values are taken from the body, valid or not. A record without `data` is assumed to
+    have its fields alongside its `type`.
     """
     entry = {name: value for name, value in body.items() if name not in meant}
     for name, ours in meant.items():

@@ -1,6 +1,6 @@
 """The OpenAPI document: the parts common to all operations, and examples.
 
-The document is generated from the code; `docs/openapi.yaml` is a copy that a test compares.
+The document is generated from the code; a test checks that `docs/openapi.yaml` is a current copy.
 """
 
 import json
@@ -18,15 +18,15 @@ from memory.models.users import USER_ID_PATTERN
 EXAMPLES = Path(__file__).with_name("examples.json")
 BODIES = Path(__file__).with_name("bodies.json")
 
-# Matches up to the end of the first sentence, or of its first clause.
+# Matches the first sentence of a text, or only the first clause of that sentence.
 _SENTENCE = re.compile(r".*?[.;:](?= |$)")
 
 READ = ("get", "head")
-# The errors in addition to those that an operation declares.
+# Status → description of the error, for operations that do not declare this error.
 ERRORS: Mapping[str, str] = {
     "400": "The URL, a parameter, a header or the body is invalid: `errors` names the field.",
     "401": "The API key is missing or invalid.",
-    "403": "The key lacks the scope, or a quota is exceeded (then with `limit`).",
+    "403": "The key lacks the required scope, or a quota is exceeded (then with `limit`).",
     "404": "The resource does not exist, or this key cannot access it.",
     "405": "The endpoint does not allow the method.",
     "406": "The `Accept` header allows none of the available formats.",
@@ -49,8 +49,8 @@ _TEXT = {"type": "string"}
 LOWER_NAME = {"pattern": "^[a-z][a-z0-9_]{0,99}$", "format": "lower-name"}
 HEADERS: Mapping[str, Any] = {
     "X-Request-Id": {
-        "description": "Identifies the request: the value of the request's own `X-Request-Id`, if"
-        " it had 1 to 128 of the characters A-Z a-z 0-9 . _ : -, otherwise a new id.",
+        "description": "Identifies the request: the value of the request's own `X-Request-Id` if"
+        " that has 1 to 128 of the characters A-Z a-z 0-9 . _ : -, otherwise a new id.",
         "schema": _TEXT,
         "required": True,
     },
@@ -66,7 +66,10 @@ HEADERS: Mapping[str, Any] = {
         "schema": _TEXT,
     },
     "ETag": {"description": "For `If-None-Match` and `If-Match`.", "schema": _TEXT},
-    "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}},
+    "Retry-After": {
+        "description": "Seconds to wait before the next attempt.",
+        "schema": {"type": "integer"},
+    },
     "Location": {
         "description": "The URL of the created resource, or of its progress.",
         "schema": _TEXT,
@@ -75,14 +78,14 @@ HEADERS: Mapping[str, Any] = {
         "description": "`true`: the request was carried out earlier, and was not repeated.",
         "schema": {"type": "string", "enum": ["true"]},
     },
-    "WWW-Authenticate": {"description": "How to send the key.", "schema": _TEXT},
+    "WWW-Authenticate": {"description": "How to send the API key.", "schema": _TEXT},
 }
 
 
 def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, Any]:
     """Add the common parts of all operations to the document: errors, headers, limits and examples.
 
-    Constraints on bodies that their serializers do not express are in `bodies.json`, which is
+    Schema rules for bodies that the serializers do not express are in `bodies.json`, which is
     merged into the components by name.
     """
     components = result["components"]
@@ -93,7 +96,8 @@ def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, A
         if name.endswith("Request") and schema.get("type") == "object":
             schema["additionalProperties"] = False
         if "oneOf" in schema and not name.endswith("Request"):
-            # A response may match several: an empty page of alerts looks the same with `as_of`.
+            # A response may match several of the schemas: an empty page of alerts looks the same
+            # with and without `as_of`.
             schema["anyOf"] = schema.pop("oneOf")
     _merge(schemas, json.loads(BODIES.read_text()))
     _anything(result)
@@ -115,7 +119,7 @@ def _anything(schema: Any) -> None:
     if isinstance(schema, dict):
         if {} in schema.get("oneOf", ()):
             del schema["oneOf"]
-        if schema.pop("nullable", None) is True:  # from the framework, which generates OpenAPI 3.0
+        if schema.pop("nullable", None) is True:  # a keyword of OpenAPI 3.0
             schema["type"] = [schema["type"], "null"]
         for inner in schema.values():
             _anything(inner)
@@ -125,7 +129,7 @@ def _anything(schema: Any) -> None:
 
 
 def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Merge objects recursively; null removes a value."""
+    """Merge `more` into `into` recursively; a null in `more` removes the value."""
     for name, value in more.items():
         if value is None:
             del into[name]
@@ -136,7 +140,7 @@ def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield path, method and operation."""
+    """Yield the path and the method of each operation, together with the operation."""
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
@@ -152,7 +156,7 @@ def _summary(operation: dict[str, Any]) -> None:
 def _body(operation: dict[str, Any], schemas: Mapping[str, Any]) -> None:
     """Mark a body as required if it has several forms or required fields.
 
-    The generator does that only for bodies of a single form.
+    The generator does so only for bodies with a single form.
     """
     if (body := operation.get("requestBody")) is None:
         return
@@ -164,7 +168,7 @@ def _body(operation: dict[str, Any], schemas: Mapping[str, Any]) -> None:
 
 
 def _errors(method: str, operation: dict[str, Any]) -> None:
-    """Add the errors that an operation does not declare, or declares only by a description."""
+    """Add the errors that an operation does not declare, or declares with a description only."""
     responses = operation["responses"]
     for code in [*ALWAYS, *(WITH_BODY if "requestBody" in operation else ())]:
         response = responses.setdefault(code, {"$ref": f"#/components/responses/{code}"})
@@ -206,7 +210,7 @@ def _headers(method: str, code: str, response: dict[str, Any]) -> None:
 
 
 def _narrow(parameter: dict[str, Any]) -> None:
-    """Describe the values of parameters that many operations share."""
+    """Add limits, patterns and formats to the schema of a parameter that many operations share."""
     schema = parameter["schema"]
     match parameter["in"], parameter["name"]:
         case "path", "user_id":

@@ -14,6 +14,6 @@ RETRY_SECONDS = 1
 
 
 def accepted(answer: Any, location: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a 202 with the URL of the progress, and the seconds to wait before polling it."""
+    """Return a 202 with the URL that shows the progress, and the seconds to wait between polls."""
     told = {"Location": location, "Retry-After": str(RETRY_SECONDS), **(headers or {})}
     return Response(answer, status=status.HTTP_202_ACCEPTED, headers=told)

@@ -1,4 +1,4 @@
-"""Pages of lists that do not come from database queries, with a cursor as in all other lists."""
+"""Paging for lists that do not come from database queries, with cursors as in all other lists."""
 
 import base64
 import bisect
@@ -18,7 +18,7 @@ PAGE = [
     OpenApiParameter(
         "cursor",
         {"type": "string", "format": "key-cursor"},
-        description="Taken from `next` or `previous` of a page.",
+        description="The cursor from the `next` or `previous` link of another page.",
     ),
     OpenApiParameter("page_size", int, description="The number of results per page."),
 ]
@@ -34,7 +34,7 @@ class PageSerializer(serializers.Serializer[Any]):
 def page_of(
     request: Request, rows: Sequence[Row], key: Callable[[Row], Sequence[str | float]]
 ) -> dict[str, Any]:
-    """Return a page of rows in memory, with links to the adjacent pages.
+    """Return a page of the rows, which are all in memory, with links to the adjacent pages.
 
     Rows are sorted by their keys, which are unique; a cursor is the key of the last row before its
     page, so that adding or removing rows does not move others to a different page.
@@ -64,7 +64,7 @@ def page_of(
 
 
 def _place(keys: Sequence[tuple[str | float, ...]], text: str) -> int:
-    """Return the position after the key that a cursor names, even if that row is gone."""
+    """Return the position after the cursor's key, even if the row with that key is gone."""
     try:
         named = tuple(json.loads(base64.urlsafe_b64decode(text.encode())))
         return bisect.bisect_right(keys, named)

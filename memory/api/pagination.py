@@ -12,25 +12,29 @@ from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.pagination import CursorPagination
 
 if TYPE_CHECKING:
-    # `rest_framework.views` imports this module through the settings.
+    # Imported for type checking only, because at run time `rest_framework.views` imports this
+    # module through the settings.
     from django.db.models import QuerySet
     from rest_framework.pagination import Cursor
     from rest_framework.request import Request
     from rest_framework.views import APIView
 
 
-# The limit on the size of a page's content: several copies of it are held in memory.
+# Maximum size of a page's content; several copies of it are held in memory at a time.
 PAGE_BYTES = 8 * 1024 * 1024
 _DIGITS = re.compile(r"[0-9]{1,9}")
 
 
 class Pagination(CursorPagination):
-    """Pages of 50, up to 500 with `?page_size=`. A view's `ordering` must end in a unique field."""
+    """Pages of 50 rows, or of up to 500 with `?page_size=`.
+
+    A view's `ordering` must end in a unique field.
+    """
 
     page_size = 50
     page_size_query_param = "page_size"
     max_page_size = 500
-    # Any number of rows may share a time; the framework would stop counting them at 1,000.
+    # Any number of rows may have the same time; the framework would stop counting them at 1,000.
     offset_cutoff = 2**31
 
     def paginate_queryset(
@@ -43,7 +47,7 @@ class Pagination(CursorPagination):
             raise bad_cursor() from None
 
     def get_page_size(self, request: Request) -> int:
-        """Parse `?page_size=`; raises ValidationError unless it is from 1 to the maximum."""
+        """Parse `?page_size=`; raises ValidationError unless it is between 1 and the maximum."""
         text = request.query_params.get(self.page_size_query_param)
         if text is None:
             return self.page_size
@@ -84,7 +88,7 @@ class BoundedPagination(Pagination):
     def paginate_queryset(
         self, queryset: Any, request: Request, view: APIView | None = None
     ) -> list[Any] | None:
-        """Return a page; if rows may be too large, read the sizes first, then the rows that fit."""
+        """Return a page; if rows may be too large, read their sizes first, then those that fit."""
         if view.all_bytes > PAGE_BYTES:  # type: ignore[union-attr]
             narrow = queryset.annotate(row_bytes=view.row_bytes).only(*view.ordering)  # type: ignore[union-attr]
             rows = super().paginate_queryset(narrow, request, view) or []
@@ -98,5 +102,5 @@ class BoundedPagination(Pagination):
 def bad_cursor() -> ValidationError:
     """Return the error for an invalid cursor."""
     return ValidationError(
-        {"cursor": ["Invalid cursor for this list: follow `next` or `previous` of a page."]}
+        {"cursor": ["Invalid cursor for this list: follow a page's `next` or `previous` link."]}
     )

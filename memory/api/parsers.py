@@ -17,19 +17,20 @@ from memory.api.errors import PayloadTooLarge
 from memory.api.rates import TooMuch
 
 MAX_DEPTH = 32
-# About 300 digits: such an integer also fits a float.
+# About 300 digits, so that the integer also fits in a float.
 MAX_INTEGER_BITS = 1000
-# A proxy buffers smaller bodies completely (deploy/haproxy.cfg). A slow sender of a larger body
-# occupies a thread; one workspace may occupy at most eight threads in this way.
+# The proxy buffers bodies up to this size completely (deploy/haproxy.cfg). With a larger body, a
+# slow sender occupies a thread; one workspace may occupy at most eight threads in this way.
 BUFFERED_BYTES = 15_000
 _readers = Places(12, factor=2)
 RETRY_SECONDS = 1.0
 
 
 class StrictJSONParser(JSONParser):
-    """JSON in UTF-8: no NaN, duplicate keys, NUL characters, lone surrogates or deep nesting.
+    """Parses a JSON object in UTF-8.
 
-    The error for a body that is not an object includes the view's `body_example`.
+    Refuses NaN, duplicate keys, NUL characters, lone surrogates and deep nesting. The error for a
+    body that is not an object includes the view's `body_example`.
     """
 
     def parse(
@@ -38,7 +39,7 @@ class StrictJSONParser(JSONParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the body's object; raises ParseError with the fault and its place."""
+        """Return the body's object; raises a ParseError that says what is wrong, and where."""
         body = _read(stream, parser_context or {})
         try:
             value = json.loads(
@@ -65,7 +66,7 @@ class StrictJSONParser(JSONParser):
 
 
 class ZipParser(BaseParser):
-    """A zip with the Python files of a project, parsed like the equivalent JSON."""
+    """Parses a zip of a project's Python files into the same form as the equivalent JSON body."""
 
     media_type = "application/zip"
 
@@ -75,7 +76,7 @@ class ZipParser(BaseParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the files, keyed by path; raises ParseError with the fault."""
+        """Return the files, keyed by path; raises a ParseError that says what is wrong."""
         body = _read(stream, parser_context or {})
         try:
             return {"files": imports.read_zip(body)}
@@ -84,9 +85,10 @@ class ZipParser(BaseParser):
 
 
 def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
-    """Return the body; raises PayloadTooLarge, or TooMuch if too many bodies are being read.
+    """Return the body.
 
-    Raises ParseError for a body that ends too soon: the web server passes on the part it received.
+    Raises PayloadTooLarge if it is too large, TooMuch if too many bodies are being read, and
+    ParseError if it ends too soon (the web server then passes on the part that it received).
     """
     most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     request = context.get("request")
@@ -96,8 +98,8 @@ def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
         with _readers.take(principal.workspace.pk) as admitted:
             if not admitted:
                 raise TooMuch(
-                    "Too many large request bodies of this workspace are being read at the same"
-                    " time: try again in a second, and send each body without a pause.",
+                    "Too many large request bodies from this workspace are being read at the same"
+                    " time: try again in a second, and send each body without pausing.",
                     "max_bodies",
                     RETRY_SECONDS,
                 )
@@ -106,7 +108,7 @@ def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
         body = stream.read(most + 1)
     if len(body) > most:
         raise PayloadTooLarge()
-    # The length of a chunked body is unknown (uac_site/wsgi.py); its end is marked.
+    # A chunked body does not state its length (uac_site/wsgi.py), but its end is marked.
     chunked = request is not None and "HTTP_TRANSFER_ENCODING" in request.META
     if told.isdecimal() and len(body) < int(told) and not chunked:
         raise ParseError(
@@ -116,9 +118,9 @@ def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
 
 
 class _Fault(Exception):
-    """A fault in a value; its path is built while the exception propagates.
+    """A fault in a value, whose path is built while the exception propagates.
 
-    Building the path while descending would cost time for every value of a valid body.
+    Building the path on the way down would take time for every value of a valid body.
     """
 
     def __init__(self, what: str) -> None:

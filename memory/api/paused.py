@@ -1,4 +1,4 @@
-"""`/v1/paused-constraints/` and `/v1/constraint-precision/`: pauses and precision."""
+"""`/v1/paused-constraints/` and `/v1/constraint-precision/`: paused constraints, and precision."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ class PausedConstraintSerializer(serializers.ModelSerializer[PausedConstraint]):
 
 
 class PausedConstraintFilter(django_filters.FilterSet):
-    """The filters of paused constraints."""
+    """Filters for paused constraints."""
 
     user_id = django_filters.CharFilter(field_name="user__user_id")
     # A boolean filter would ignore an invalid value.
@@ -51,7 +51,7 @@ class PausedConstraintFilter(django_filters.FilterSet):
         field_name="resumed_at",
         lookup_expr="isnull",
         exclude=True,
-        help_text="true for constraints that were resumed, false for constraints that are paused.",
+        help_text="true for constraints that were resumed, false for those that are still paused.",
     )
 
     class Meta:
@@ -67,7 +67,7 @@ def _visible(view: generics.GenericAPIView[PausedConstraint]) -> QuerySet[Paused
 
 
 class PausedConstraints(generics.ListAPIView[PausedConstraint]):
-    """List the constraints that were paused because they were too noisy, newest first."""
+    """List the constraints that were paused because they were too noisy, most recent first."""
 
     certain_users = True
     serializer_class = PausedConstraintSerializer
@@ -75,7 +75,7 @@ class PausedConstraints(generics.ListAPIView[PausedConstraint]):
     ordering = ["-paused_at", "id"]
 
     def get_queryset(self) -> QuerySet[PausedConstraint]:
-        """Return the paused constraints of the caller's workspace."""
+        """Return the paused constraints in the caller's workspace."""
         return _visible(self)
 
 
@@ -87,7 +87,7 @@ class Resume(generics.GenericAPIView[PausedConstraint]):
     lookup_url_kwarg = "paused_id"
 
     def get_queryset(self) -> QuerySet[PausedConstraint]:
-        """Return the paused constraints of the caller's workspace."""
+        """Return the paused constraints in the caller's workspace."""
         return _visible(self)
 
     @extend_schema(
@@ -119,10 +119,10 @@ class Resume(generics.GenericAPIView[PausedConstraint]):
 
 
 class JudgedSerializer(serializers.Serializer[Any]):
-    """The counts of the feedback on a constraint's alerts."""
+    """How many of a constraint's alerts were judged useful or wrong."""
 
-    useful = serializers.IntegerField(help_text="Verdicts that an alert was useful.")
-    wrong = serializers.IntegerField(help_text="Verdicts that an alert was wrong.")
+    useful = serializers.IntegerField(help_text="The number of verdicts that an alert was useful.")
+    wrong = serializers.IntegerField(help_text="The number of verdicts that an alert was wrong.")
     precision = serializers.FloatField(
         allow_null=True, help_text="useful / (useful + wrong); null without feedback."
     )
@@ -131,7 +131,7 @@ class JudgedSerializer(serializers.Serializer[Any]):
 class PrecisionSerializer(JudgedSerializer):
     """The precision of a constraint."""
 
-    constraint = serializers.CharField(help_text="Its path.")
+    constraint = serializers.CharField(help_text="The constraint's path.")
 
 
 class PrecisionsSerializer(PageSerializer):
@@ -141,13 +141,13 @@ class PrecisionsSerializer(PageSerializer):
 
 
 class Precisions(APIView):
-    """The precision of each constraint, over all users of the workspace."""
+    """The precision of each constraint, across all users in the workspace."""
 
     @extend_schema(responses=PrecisionsSerializer, parameters=PAGE)
     def get(self, request: Request) -> Response:
-        """List the constraints that have feedback, the least precise first.
+        """List the constraints that have feedback, least precise first.
 
-        Constraints of several users at the same path are counted together.
+        Different users' constraints with the same path are counted together.
         """
         refuse_unknown(request.query_params, PAGING)
         workspace = principal_of(request).workspace

@@ -1,6 +1,6 @@
-"""The form of all errors: problem details (RFC 9457).
+"""The form of all API errors: problem details (RFC 9457).
 
-`PROBLEMS` lists all kinds; docs/api.md has the same table.
+`PROBLEMS` lists all kinds of errors; docs/api.md has the same table.
 """
 
 import re
@@ -26,7 +26,7 @@ _IN_A_LINE = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 @dataclass(frozen=True)
 class Problem:
-    """A kind of error: the last part of its `type`, its status, and the client's remedy."""
+    """A kind of error: the last part of its `type`, its status, and what it means to the client."""
 
     name: str
     status: int
@@ -38,7 +38,9 @@ PROBLEMS = (
     Problem("malformed-request", 400, "The URL, a header or the body cannot be parsed."),
     Problem("invalid-fields", 400, "`errors` names each invalid field and how to fix it."),
     Problem("no-key", 401, "The API key is missing, unknown, expired or revoked."),
-    Problem("not-allowed", 403, "The key lacks the scope, or the request is never allowed."),
+    Problem(
+        "not-allowed", 403, "The key lacks the required scope, or the request is never allowed."
+    ),
     Problem("no-room", 403, "A quota of the workspace is exceeded: `limit` names it."),
     Problem(
         "not-found", 404, "The resource or endpoint does not exist, or this key cannot access it."
@@ -51,7 +53,7 @@ PROBLEMS = (
         409,
         "The first request with this `Idempotency-Key` is still being processed.",
     ),
-    Problem("user-merged", 409, "The user was merged into another one: use that user."),
+    Problem("user-merged", 409, "The user was merged into another user: use that one instead."),
     Problem(
         "cannot-be-told",
         409,
@@ -60,13 +62,15 @@ PROBLEMS = (
     Problem(
         "redacted",
         410,
-        "The content was redacted or is based on redacted content, and is not returned any more.",
+        "The content was redacted or is based on redacted content, and is no longer returned.",
     ),
     Problem("changed", 412, "The content no longer matches `If-Match`: read it again."),
     Problem("too-large", 413, "The body is larger than the server accepts: send it in parts."),
     Problem("unsupported-media-type", 415, "The `Content-Type` is not supported here."),
     Problem(
-        "wrong-host", 421, "The server does not answer requests for this host (the process `mcp`)."
+        "wrong-host",
+        421,
+        "The server does not answer requests for this host (sent by the process `mcp` only).",
     ),
     Problem("unprocessable", 422, "The request is well formed but cannot be carried out."),
     Problem("code-failed", 422, "The code of a query or constraint failed: see `error`."),
@@ -75,8 +79,8 @@ PROBLEMS = (
         422,
         "The gate refused the change: `verdict` has the findings of each check.",
     ),
-    Problem("no-answer", 422, "The language model reached no answer: see `error`."),
-    Problem("key-reused", 422, "The `Idempotency-Key` belongs to another request."),
+    Problem("no-answer", 422, "The language model did not reach an answer: see `error`."),
+    Problem("key-reused", 422, "The `Idempotency-Key` was used for a different request."),
     Problem(
         "too-many-requests", 429, "A rate limit is exceeded: `limit` names it; see `Retry-After`."
     ),
@@ -100,7 +104,7 @@ def request_id(given: str) -> str:
 
 
 def problem(status_code: int, detail: str, name: str = "") -> dict[str, Any]:
-    """Return problem details: of the kind `name`, or of the default kind for the status."""
+    """Return problem details of the kind `name`, or of the default kind for the status."""
     found = {
         "type": NAMESPACE + (name or _BY_STATUS[status_code]),
         "title": HTTPStatus(status_code).phrase,
@@ -112,7 +116,7 @@ def problem(status_code: int, detail: str, name: str = "") -> dict[str, Any]:
 
 
 def answer(status_code: int, detail: str, **more: Any) -> HttpResponse:
-    """Return an error response with problem details and further members."""
+    """Return an error response with problem details and the further members `more`."""
     return JsonResponse(
         {**problem(status_code, detail), **more}, status=status_code, content_type=CONTENT_TYPE
     )

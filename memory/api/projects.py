@@ -13,14 +13,15 @@ from memory.recall import retrieval
 
 
 class ManifestSerializer(serializers.Serializer[Any]):
-    """A summary of the project, small enough for every prompt of an agent."""
+    """A summary of the project, small enough to go into every prompt of an agent."""
 
     version = serializers.IntegerField(allow_null=True)
     text = serializers.CharField()
-    as_of = AsOfSerializer(allow_null=True, help_text="Null: the current state.")
+    as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
     warning = serializers.CharField(
         allow_null=True,
-        help_text="A warning about the sandboxes in which the alerts were raised, if there is one.",
+        help_text="A warning if an alert was raised in a sandbox meant for development only;"
+        " otherwise null.",
     )
 
 
@@ -28,7 +29,7 @@ class StateSerializer(serializers.Serializer[Any]):
     """The classes and collections of the newest version, without the records."""
 
     version = serializers.IntegerField(allow_null=True)
-    as_of = AsOfSerializer(allow_null=True, help_text="Null: the current state.")
+    as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
     domains = serializers.JSONField()
 
 
@@ -36,16 +37,16 @@ class RecordsSerializer(serializers.Serializer[Any]):
     """A page of a collection's records, in typed JSON, in the order in which they were added."""
 
     version = serializers.IntegerField()
-    as_of = AsOfSerializer(allow_null=True, help_text="Null: the current state.")
+    as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
     count = serializers.IntegerField(help_text="The number of records in the whole collection.")
     records = serializers.JSONField()
     next = serializers.IntegerField(
-        allow_null=True, help_text="The value of ?page= for the next page."
+        allow_null=True, help_text="The ?page= value that fetches the next page; null at the end."
     )
 
 
 class Manifest(KnownView):
-    """The manifest of the newest version with open alerts, or of an earlier version without."""
+    """The manifest of the newest version with open alerts, or of an earlier one without alerts."""
 
     parameters = {"GET": ["as_of", "by"]}
 
@@ -76,7 +77,7 @@ class State(KnownView):
         operation_id="users_state_overview", responses=StateSerializer, parameters=[AS_OF, BY]
     )
     def get(self, request: Request, user_id: str) -> Response:
-        """Return the schema and the counts."""
+        """Return the project's schema, and the number of records in each collection."""
         known = self.known()
         return Response(
             {
@@ -88,7 +89,7 @@ class State(KnownView):
 
 
 class Collection(KnownView):
-    """The records of one collection, or the one record of a singleton."""
+    """The records of one collection, or the single record of a singleton."""
 
     parameters = {"GET": ["page", "as_of", "by"]}
 
@@ -96,17 +97,21 @@ class Collection(KnownView):
         operation_id="users_state_records",
         responses=RecordsSerializer,
         parameters=[
-            OpenApiParameter("page", int, description="Starting at 1; each page is one file."),
+            OpenApiParameter(
+                "page",
+                int,
+                description="The page number, starting at 1; each page is one file of the project.",
+            ),
             AS_OF,
             BY,
         ],
     )
     def get(self, request: Request, user_id: str, domain: str, collection: str) -> Response:
-        """Return one page of records."""
+        """Return one page of the collection's records."""
         text = request.query_params.get("page", "1")
         if not (text.isascii() and text.isdigit() and len(text) < 10):
             raise serializers.ValidationError(
-                {"page": [f"Give a whole number from 1, not {text!r}."]}
+                {"page": [f"Give a whole number of at least 1, not {text!r}."]}
             )
         known = self.known()
         try:

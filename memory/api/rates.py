@@ -1,4 +1,4 @@
-"""The rates of a workspace, applied to requests.
+"""Apply the rate limits of a workspace to its requests.
 
 Responses report them in `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers).
 """
@@ -17,7 +17,8 @@ from memory.models.workspaces import Scope
 from memory.workspace_settings import quotas
 
 if TYPE_CHECKING:
-    # `rest_framework.views` imports this module through the settings.
+    # Imported for type checking only, because at run time `rest_framework.views` imports this
+    # module through the settings.
     from collections.abc import Callable
 
     from django.http import HttpRequest
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class TooMuch(exceptions.APIException):
-    """A limit of the workspace is exceeded: for a moment (429), or permanently (403)."""
+    """A limit is exceeded: a temporary one, so that waiting helps (429), or a quota (403)."""
 
     def __init__(self, detail: str, limit: str, wait: float | None) -> None:
         super().__init__(detail)
@@ -37,29 +38,29 @@ class TooMuch(exceptions.APIException):
         self.status_code = status.HTTP_403_FORBIDDEN
         if wait is not None:
             self.status_code = status.HTTP_429_TOO_MANY_REQUESTS
-            # The framework turns it into `Retry-After`.
+            # In seconds; the framework sends it as `Retry-After`.
             self.wait = math.ceil(wait)
 
 
 class Rates(BaseThrottle):
-    """Counts every request made with a key against the matching rate of its workspace."""
+    """Counts every request made with an API key against a rate limit of the key's workspace."""
 
     def allow_request(self, request: Request, view: APIView) -> bool:
-        """Return True, or raise TooMuch."""
+        """Return True, or raise TooMuch if the rate limit is exceeded."""
         if isinstance(request.user, Principal):
             take(request, rate_of(request, view))
         return True
 
 
 def rate_of(request: Request, view: APIView) -> str:
-    """Return the name of the rate for a request. A view lists its costly methods in `costly`."""
+    """Return the name of a request's rate limit; views list their costly methods in `costly`."""
     if request.method in getattr(view, "costly", ()):
         return quotas.COSTLY
     return quotas.READS if scope_of(request, view) == Scope.READ else quotas.WRITES
 
 
 def take(request: Request, name: str, cost: int = 1) -> None:
-    """Take `cost` from a rate of the caller's workspace, or raise TooMuch and take nothing."""
+    """Count `cost` against the caller's rate limit `name`, or raise TooMuch and count nothing."""
     workspace = principal_of(request).workspace
     standing = rates.take(workspace, name, cost)
     told: list[RateStatus] = vars(request._request).setdefault("rates", [])
@@ -78,7 +79,7 @@ def take(request: Request, name: str, cost: int = 1) -> None:
 def tell_rates(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Return a middleware that adds the state of the rates used by a request to its response."""
+    """Return middleware that reports, in each response, the rate limits that its request used."""
 
     def respond(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)

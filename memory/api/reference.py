@@ -1,6 +1,6 @@
-"""`/docs/`: the reference of the API as a page, generated from the OpenAPI document.
+"""`/docs/`: the API reference as a web page, generated from the OpenAPI document.
 
-It has no script and needs no other server, so it opens wherever this server can be reached.
+The page has no scripts and needs no other server, so it works wherever this server can be reached.
 """
 
 import functools
@@ -20,7 +20,7 @@ MAX_DEPTH = 4
 
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """Return the page; it is public."""
+    """Return the reference page, which is public."""
     return HttpResponse(_rendered())
 
 
@@ -62,9 +62,9 @@ def _operation(
 def _response(
     document: Mapping[str, Any], response: Mapping[str, Any]
 ) -> tuple[str, list[tuple[int, str, str, str]], str]:
-    """Return the description of a response, its fields and an example.
+    """Return a response's description, its fields and an example.
 
-    Common errors have a description only.
+    For common errors, there is only a description.
     """
     if "$ref" in response:
         return _resolved(document, response)["description"], [], ""
@@ -96,7 +96,7 @@ def _resolved(document: Mapping[str, Any], schema: Any) -> Mapping[str, Any]:
 def _fields(
     document: Mapping[str, Any], schema: Any, depth: int = 0
 ) -> Iterator[tuple[int, str, str, str]]:
-    """Yield depth, name, type and description of the fields of a schema and of nested objects."""
+    """Yield the depth, name, type and description of a schema's fields, including nested ones."""
     schema = _resolved(document, schema)
     for one in [*schema.get("oneOf", ()), *schema.get("allOf", ()), *schema.get("anyOf", ())]:
         if depth < MAX_DEPTH:

@@ -10,9 +10,9 @@ PIECE = 200
 
 
 class PiecewiseJSONRenderer(JSONRenderer):
-    """The framework's JSON, rendered so that other requests can be answered in between.
+    """Renders the framework's JSON in pieces, so that other requests can be answered in between.
 
-    Python's encoder holds the interpreter's lock until it is done, which takes a tenth of a second
+    Python's encoder holds the interpreter lock until it is done, which takes a tenth of a second
     for ten thousand records.
     """
 
@@ -22,7 +22,7 @@ class PiecewiseJSONRenderer(JSONRenderer):
         accepted_media_type: str | None = None,
         renderer_context: Mapping[str, Any] | None = None,
     ) -> bytes:
-        """Return the bytes that the framework would return."""
+        """Return the same bytes as the framework's renderer."""
         context = renderer_context or {}
 
         def rendered(value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Reopening of entries that were settled wrongly."""
+"""Reopen entries that were settled wrongly."""
 
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -24,31 +24,35 @@ MAX_ENTRIES = 1000
 
 
 class SelectionSerializer(StrictSerializer):
-    """The outcomes to reopen: those that meet all conditions; `outcomes` alone is not enough."""
+    """Which entries to reopen: those that meet all conditions; `outcomes` alone is not enough."""
 
     entries = serializers.ListField(
         child=serializers.IntegerField(min_value=1),
         required=False,
         max_length=MAX_ENTRIES,
-        help_text="The numbers of the entries.",
+        help_text="The numbers of the entries to reopen.",
     )
     session_id = serializers.CharField(required=False, max_length=200)
     since = serializers.DateTimeField(
         required=False,
-        help_text="Settled at this moment or later; without an offset, in the user's time zone.",
+        help_text="Only entries settled at or after this time; a time without a UTC offset is read"
+        " in the user's time zone.",
     )
     until = serializers.DateTimeField(
         required=False,
-        help_text="Settled before this moment; without an offset, in the user's time zone.",
+        help_text="Only entries settled before this time; a time without a UTC offset is read in"
+        " the user's time zone.",
     )
     model = serializers.CharField(
         required=False,
         max_length=220,
-        help_text="The language model that settled the entries, as named in the log of model calls,"
+        help_text="Only entries settled by this language model, named as in the log of model calls,"
         " such as openai:gpt-5.",
     )
     outcomes = serializers.ListField(
-        child=serializers.ChoiceField(Outcome.choices), required=False, help_text="Default: all."
+        child=serializers.ChoiceField(Outcome.choices),
+        required=False,
+        help_text="Only entries with these outcomes; default: all.",
     )
     reason = serializers.CharField(default="", allow_blank=True, max_length=MAX_REASON)
 
@@ -58,7 +62,8 @@ class SelectionSerializer(StrictSerializer):
             raise serializers.ValidationError(
                 {
                     "entries": [
-                        "Select the entries: give entries, session_id, since, until or model."
+                        "Select the entries: give at least one of entries, session_id, since, until"
+                        " and model."
                     ]
                 }
             )
@@ -70,23 +75,24 @@ class ReopeningSerializer(serializers.Serializer[Any]):
 
     entries = serializers.ListField(
         child=serializers.IntegerField(),
-        help_text="The entries that are pending again and will be processed again.",
+        help_text="The numbers of the entries that are pending again and will be processed again.",
     )
     dismissed = serializers.ListField(
         child=serializers.IntegerField(),
-        help_text="Facts that were derived from reopened messages and will be derived again.",
+        help_text="The numbers of the facts that were dismissed because they will be derived again"
+        " from the reopened messages.",
     )
     version = serializers.IntegerField(
         source="checkpoint.version",
         allow_null=True,
         default=None,
-        help_text="The version that records the reopening. Restoring an earlier version undoes"
-        " the reopening. Null: the project has no version yet.",
+        help_text="The version that records the reopening; null if the project has no version yet."
+        " Restoring an earlier version undoes the reopening.",
     )
 
 
 class Reopen(UserScopedView):
-    """Reopen entries."""
+    """Reopen entries in a user's log."""
 
     scopes = {"POST": Scope.MANAGE}
     costly = ("POST",)
@@ -99,8 +105,8 @@ class Reopen(UserScopedView):
     def post(self, request: Request, user_id: str) -> Response:
         """Make wrongly settled entries pending again, whatever their outcome.
 
-        The records derived from them stay until they are changed. Typed entries are not reopened.
-        Requires the scope `manage`; 409 if nothing matches.
+        Records derived from the entries stay until they are changed. Typed entries are not
+        reopened. Requires the scope `manage`; 409 if no entry matches.
         """
         user = self.memory_user()
         body = SelectionSerializer(data=request.data)

@@ -1,4 +1,4 @@
-"""`/v1/runs/`: all runs, and the queries that start one."""
+"""`/v1/runs/`: runs of all kinds, and the queries that start runs."""
 
 import datetime
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ class RunSerializer(serializers.ModelSerializer[Run]):
     )
 
     warning = serializers.SerializerMethodField(
-        help_text="A warning about the sandbox that executed the run, if there is one."
+        help_text="A warning if the run used a sandbox meant for development only; otherwise null."
     )
 
     class Meta:
@@ -71,12 +71,12 @@ class RunSerializer(serializers.ModelSerializer[Run]):
         ]
 
     def get_warning(self, run: Run) -> str | None:
-        """Return a warning if the sandbox is meant for development only."""
+        """Return a warning if the run's sandbox is meant for development only."""
         return warning_of(run.runner)
 
 
 class RunFilter(django_filters.FilterSet):
-    """The filters of runs."""
+    """Filters for runs."""
 
     class Meta:
         model = Run
@@ -84,14 +84,14 @@ class RunFilter(django_filters.FilterSet):
 
 
 class RunSummarySerializer(RunSerializer):
-    """A run in a list: without its input and output."""
+    """A run, as shown in lists: without its input and output."""
 
     class Meta(RunSerializer.Meta):
         fields = [name for name in RunSerializer.Meta.fields if name not in ("input", "output")]
 
 
 def with_version(found: QuerySet[Run]) -> QuerySet[Run]:
-    """Join the users, and those columns of the checkpoints that a response needs."""
+    """Join the users, and the columns of the checkpoints that a response needs."""
     return found.select_related("user", "checkpoint").defer(
         "checkpoint__tree",
         "checkpoint__outline",
@@ -123,7 +123,7 @@ class OneRun(generics.RetrieveAPIView[Run]):
     lookup_url_kwarg = "run_id"
 
     def get_queryset(self) -> QuerySet[Run]:
-        """Return the runs of the caller's workspace."""
+        """Return the runs in the caller's workspace."""
         if getattr(self, "swagger_fake_view", False):
             return Run.objects.none()
         return with_version(
@@ -132,12 +132,12 @@ class OneRun(generics.RetrieveAPIView[Run]):
 
 
 class _ChangedRun(OneRun):
-    """An action on one run."""
+    """Base class for views that carry out an action on a run."""
 
     http_method_names = ["post", "options"]
 
     def change(self, step: Callable[[Run], None]) -> Response:
-        """Apply an action, and return the run."""
+        """Apply `step` to the run; return a response with the run."""
         refuse_unknown(self.request.query_params, ())
 
         def do() -> Run:
@@ -162,7 +162,7 @@ class _ChangedRun(OneRun):
 
 
 class CancelRun(_ChangedRun):
-    """Cancel a run that somebody asked for."""
+    """Cancel a run that a caller asked for."""
 
     @extend_schema(
         operation_id="runs_cancel",
@@ -197,38 +197,38 @@ class MomentSerializer(StrictSerializer):
 
     as_of = MomentField(
         required=False,
-        help_text="Use what was known as of an entry's number (120), a version (v7), a day"
-        " (2026-03-01: at noon) or a moment (2026-03-01T09:00, in the user's time zone unless"
-        " it has an offset).",
+        help_text="Use what was known as of an entry (its number, such as 120), a version (v7), a"
+        " day (2026-03-01: at noon) or a moment (2026-03-01T09:00, read in the user's time zone"
+        " unless it has a UTC offset).",
     )
     by = ByField()
     at = serializers.CharField(
         required=False,
         max_length=100,
-        help_text="The evaluation time of the code: a day (2026-03-01: at noon) or a moment, in"
-        " the user's time zone unless it has an offset. It does not filter records.",
+        help_text="The evaluation time for the code: a day (2026-03-01: at noon) or a moment, read"
+        " in the user's time zone unless it has a UTC offset. It does not filter records.",
     )
 
 
 class QuerySerializer(MomentSerializer):
-    """Python over the user's state: an expression, or statements whose last is an expression."""
+    """Python code over the user's state: an expression, or statements that end with one."""
 
     code = serializers.CharField(max_length=queries.MAX_CODE)
 
 
 class EvidenceColumnsSerializer(serializers.Serializer[Any]):
-    """Evidence of an answer: records of one class and collection, with their entries."""
+    """Evidence for an answer: records of one class and collection, with their entries."""
 
     domain = serializers.CharField()
     collection = serializers.CharField()
     keys = serializers.ListField(child=serializers.CharField())
     sources = serializers.ListField(
         child=serializers.ListField(child=serializers.IntegerField()),
-        help_text="For each key, the numbers of the record's entries.",
+        help_text="For each of `keys`, the numbers of the entries that the record comes from.",
     )
 
     def get_fields(self) -> dict[str, Any]:
-        """Return the fields with `class`, which is a Python keyword."""
+        """Return the fields with `class`, whose name is a Python keyword."""
         return {"class": serializers.CharField(), **super().get_fields()}
 
 
@@ -237,41 +237,43 @@ class CollectionReadSerializer(serializers.Serializer[Any]):
 
     domain = serializers.CharField()
     collection = serializers.CharField()
-    count = serializers.IntegerField(help_text="The number of its records.")
+    count = serializers.IntegerField(help_text="The number of records in the collection.")
 
 
 class RestsOnSerializer(serializers.Serializer[Any]):
-    """The evidence of an answer."""
+    """The evidence for an answer."""
 
     scope = serializers.ChoiceField(
         choices=["value", "selected", "read"],
         help_text="`value`: the records in the value; `selected`: the records that the code's only"
         " comprehension selects; `read`: all records that the code reads.",
     )
-    count = serializers.IntegerField(help_text="The number of records.")
+    count = serializers.IntegerField(help_text="The number of records in the evidence.")
     records = EvidenceColumnsSerializer(
         many=True,
-        help_text="Records by class and collection: the first 1000, or 100 for the scope `read`.",
+        help_text="These records by class and collection: the first 1000, or the first 100 if"
+        " `scope` is `read`.",
     )
     collections = CollectionReadSerializer(many=True)
 
 
 class AnswerSerializer(serializers.Serializer[Any]):
-    """The value exactly as computed, in typed JSON, with its evidence."""
+    """The answer to a query: the value exactly as computed, in typed JSON, with its evidence."""
 
-    id = serializers.UUIDField(help_text="The id of the run.")
+    id = serializers.UUIDField(help_text="The id of the run that computed the value.")
     status = serializers.ChoiceField(choices=RunStatus.choices)
     outcome = serializers.ChoiceField(choices=RunOutcome.choices)
     value = serializers.JSONField()
     type = serializers.CharField(allow_null=True, help_text="The name of the value's Python type.")
     evidence = RestsOnSerializer(allow_null=True)
     cached = serializers.BooleanField(
-        help_text="Whether the value was computed for an earlier request, whose run `id` names."
+        help_text="Whether the value was computed for an earlier request, in which case `id` is the"
+        " id of that request's run."
     )
     stdout = serializers.CharField()
     code = serializers.CharField()
     checkpoint = serializers.IntegerField(allow_null=True)
-    as_of = AsOfSerializer(allow_null=True, help_text="Null: the current state.")
+    as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
     instant = serializers.DateTimeField()
     runner = serializers.CharField()
     warning = serializers.CharField(allow_null=True)
@@ -280,28 +282,28 @@ class AnswerSerializer(serializers.Serializer[Any]):
 
 
 class FailedRunSerializer(ProblemSerializer):
-    """The error of a run that did not succeed, with its verdict and output."""
+    """Problem details for a run that did not succeed, with the run's error and verdict."""
 
     id = serializers.UUIDField(required=False, help_text="The id of the run.")
     outcome = serializers.ChoiceField(choices=RunOutcome.choices, required=False)
     error = serializers.JSONField(
         required=False,
-        help_text="`type`, `message`, and where: `path` and `line`. For a question,"
-        " `provider_said`: the error message of the language model's provider, if it sent"
-        " one.",
+        help_text="The `type` and `message` of the error, and its place: `path` and `line`. For a"
+        " question, also `provider_said`: the error message of the language model's provider, if"
+        " the provider sent one.",
     )
     verdict = serializers.JSONField(
         required=False,
-        help_text="The gate's verdict, if the gate judged it: every check with its findings.",
+        help_text="The gate's verdict, if the run reached the gate: every check with its findings.",
     )
 
 
-# The responses for a run that did not succeed.
+# The documented responses for runs that did not succeed.
 FAILURES: Mapping[Any, OpenApiResponse] = {
     (422, CONTENT_TYPE): OpenApiResponse(
         FailedRunSerializer,
-        "The code failed, the gate refused, or the model reached no answer; or the"
-        " `Idempotency-Key` belongs to another request.",
+        "The code failed, the gate refused the change, or the model did not reach an answer; or the"
+        " `Idempotency-Key` was used for a different request.",
     ),
     (503, CONTENT_TYPE): OpenApiResponse(
         FailedRunSerializer, "The server failed or is temporarily unavailable: try again."
@@ -310,7 +312,7 @@ FAILURES: Mapping[Any, OpenApiResponse] = {
 
 
 class Query(UserScopedView):
-    """Ask the state a question in Python."""
+    """Query a user's state with Python code."""
 
     costly = ("POST",)
     parameters = {"POST": ["wait"]}
@@ -326,12 +328,12 @@ class Query(UserScopedView):
         parameters=[waiting.WAIT],
     )
     def post(self, request: Request, user_id: str) -> Response:
-        """Run the code on the user's newest version and return the value.
+        """Run the code on the newest version of the user's project, and return the value.
 
-        200 with the value, which may be cached: for one version, the same code always has the same
-        value if it does not use the time, and the same value all day if it uses `today`. 422 with
-        the outcome and the error if the code failed or hit a limit; 503 if the server failed; 202
-        with the run if it did not finish in time.
+        200 with the value, which may come from a cache: on the same version, code that does not use
+        the time always has the same value, and code that uses `today` has the same value all day.
+        422 with the outcome and the error if the code failed or hit a limit; 503 if the server
+        failed; 202 with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
         body = QuerySerializer(data=request.data)
@@ -376,7 +378,7 @@ def asked_once(
 
 
 def wait_for(run: Run, limit: float) -> Run:
-    """Wait up to `limit` seconds for a run; later log lines of the request name the run."""
+    """Wait up to `limit` seconds for a run; the request's later log lines name the run."""
     structlog.contextvars.bind_contextvars(run=str(run.pk))
     return waiting.for_run(run, limit)
 
@@ -396,14 +398,14 @@ def known_state(user: MemoryUser, asked: Mapping[str, Any]) -> tuple[Known, Chec
 
 
 def instant_asked(user: MemoryUser, asked: Mapping[str, Any]) -> datetime.datetime:
-    """Return the requested moment; raises ValidationError if it is invalid."""
+    """Return the requested evaluation time; raises ValidationError if it is invalid."""
     return instant_of(user, asked["at"]) if "at" in asked else timezone.now()
 
 
 def done(run: Run, told: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     """Return the response for a finished run.
 
-    If the run did not succeed, `told` extends the problem details.
+    `told` is its content; if the run did not succeed, problem details are added to it.
     """
     code = status_of(run)
     if code == status.HTTP_200_OK:
@@ -446,7 +448,7 @@ def status_of(run: Run) -> int:
 
 
 def answer(run: Run) -> dict[str, Any]:
-    """Return a finished query's answer."""
+    """Return the answer to a query whose run has finished."""
     output = run.output or {}
     return {
         "id": run.pk,

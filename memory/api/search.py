@@ -35,7 +35,7 @@ MAX_WORDS = 100_000
 
 
 class SearchSerializer(StrictSerializer):
-    """What to look for, and where."""
+    """What to search for, and where."""
 
     query = serializers.CharField(max_length=MAX_QUERY, help_text="A question, or search terms.")
     messages = TurnsField()
@@ -48,26 +48,27 @@ class SearchSerializer(StrictSerializer):
         min_value=1,
         max_value=MAX_WORDS,
         help_text="The maximum number of words in the texts of all hits together. A hit that does"
-        " not fit is left out in favour of later hits that do. Combine it with a large top_k.",
+        " not fit is left out in favour of later hits that do. Combine `words` with a large"
+        " `top_k`.",
     )
     filters = serializers.DictField(
         required=False,
         help_text=f"Keys: {', '.join(filters.KEYS)}; operators: {', '.join(filters.OPERATORS)};"
         ' groups: AND and OR with a list, NOT with an object. {"speaker": "Ada", "occurred_at":'
-        ' {"gte": "2026-03-01"}} means both.',
+        ' {"gte": "2026-03-01"}} requires both conditions.',
     )
     threshold = serializers.FloatField(
         default=0.0, min_value=0, max_value=1, help_text="Hits with a lower score are left out."
     )
     as_of = MomentField(
         required=False,
-        help_text="Search what was known as of an entry's number (120), a version (v7) or a"
-        " moment.",
+        help_text="Search what was known as of an entry (its number, such as 120), a version (v7)"
+        " or a moment.",
     )
     explain = serializers.BooleanField(default=False, help_text="Explain the rank of each hit.")
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the fields; the name of one is a Python keyword."""
+        """Return the fields with `in`, whose name is a Python keyword."""
         fields = super().get_fields()
         corpora = serializers.ListField(
             child=serializers.ChoiceField(choices=[name.value for name in CorpusName]),
@@ -80,27 +81,29 @@ class SearchSerializer(StrictSerializer):
 
 
 class NamedEntrySerializer(serializers.Serializer[LogEntry]):
-    """An entry by its number and id."""
+    """An entry, identified by its number and id."""
 
     seq = serializers.IntegerField()
     id = serializers.UUIDField()
 
 
 class TermSerializer(serializers.Serializer[Any]):
-    """What a term of the query contributes to a hit."""
+    """What a term of the query contributes to a hit's score."""
 
     term = serializers.CharField()
     heard = serializers.FloatField(
         help_text="How often the term occurs in the entry, plus a share (a half, a quarter, …) of"
         " its occurrences in neighbouring entries of the same session."
     )
-    score = serializers.FloatField(help_text="The term's part of the score.")
+    score = serializers.FloatField(help_text="The part of the score that comes from the term.")
 
 
 class ExplanationSerializer(serializers.Serializer[Explanation]):
     """The explanation of a hit's rank."""
 
-    rank = serializers.IntegerField(help_text="The rank by score among all entries of the corpus.")
+    rank = serializers.IntegerField(
+        help_text="The hit's rank by score among all entries in the corpus."
+    )
     of = serializers.IntegerField(help_text="The number of entries in the corpus.")
     speaker_named = serializers.BooleanField(
         help_text="Whether the query names the speaker of this entry. If it names other speakers,"
@@ -108,8 +111,8 @@ class ExplanationSerializer(serializers.Serializer[Explanation]):
     )
     terms = TermSerializer(many=True)
     meaning = serializers.FloatField(
-        help_text="The part of the score for similarity of meaning between the passage and the"
-        " query."
+        help_text="The part of the score that comes from the similarity in meaning between the"
+        " passage and the query."
     )
 
 
@@ -125,7 +128,7 @@ class HitSerializer(serializers.Serializer[Hit]):
         help_text="For a record, its fields; for a long text, the passages that match."
     )
     is_cut = serializers.BooleanField(
-        help_text="Whether the text is only a part of the entry's text."
+        help_text="Whether `text` is only a part of the entry's text."
     )
     seq = serializers.IntegerField(source="entry.seq")
     id = serializers.UUIDField(source="entry.id")
@@ -153,17 +156,20 @@ class MeaningSerializer(serializers.Serializer[Meaning]):
 
     model = serializers.CharField(
         allow_null=True,
-        help_text="The embedding model, or two while logs are being re-embedded; null: results"
-        " are based on words alone.",
+        help_text="The embedding model, or two while logs are being re-embedded; null if the"
+        " results are based on words alone.",
     )
-    compared = serializers.IntegerField(help_text="The number of passages compared.")
+    compared = serializers.IntegerField(
+        help_text="The number of passages compared with the query by meaning."
+    )
     problem = serializers.CharField(
-        allow_null=True, help_text="Why some passages were not compared; null if nothing is wrong."
+        allow_null=True,
+        help_text="Why some passages were not compared by meaning; null if nothing is wrong.",
     )
 
 
 class FoundSerializer(serializers.Serializer[Any]):
-    """The results, best first."""
+    """The results of a search, best first."""
 
     hits = HitSerializer(many=True)
     terms = serializers.ListField(
@@ -173,10 +179,10 @@ class FoundSerializer(serializers.Serializer[Any]):
     taken_as = serializers.CharField(allow_null=True, help_text=TAKEN_AS)
     completion = CompletionSerializer()
     searched = serializers.DictField(
-        child=serializers.IntegerField(), help_text="Corpus → number of entries."
+        child=serializers.IntegerField(), help_text="Corpus → number of entries searched."
     )
     meaning = MeaningSerializer()
-    as_of = AsOfSerializer(allow_null=True, help_text="Null: the current state.")
+    as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
 
 
 class Search(UserScopedView):
@@ -188,9 +194,9 @@ class Search(UserScopedView):
 
     @extend_schema(request=SearchSerializer, responses=FoundSerializer, parameters=[WAIT])
     def post(self, request: Request, user_id: str) -> Response:
-        """Return the entries that match a query best; among equal matches, the newest first.
+        """Return the entries that match a query best; equally good matches come newest first.
 
-        The current log is searched, including every acknowledged entry.
+        The search covers the current log, including all entries that earlier requests appended.
         """
         body = SearchSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -229,7 +235,7 @@ def _where(given: Any, time_zone: str) -> Any:
 
 
 def _ids(user: MemoryUser, found: Found) -> dict[int, Any]:
-    """Return the ids of the entries that the hits name, keyed by seq."""
+    """Return the ids of the entries that the hits are based on, keyed by `seq`."""
     ids = {hit.entry.seq: hit.entry.pk for hit in found.hits}
     missing = {seq for hit in found.hits for seq in hit.rests_on} - ids.keys()
     if missing:

@@ -1,4 +1,4 @@
-"""Common parts of the serializers: bodies are validated strictly, and nothing is guessed."""
+"""Common parts of the serializers, which validate bodies strictly and guess nothing."""
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping
@@ -13,7 +13,7 @@ from memory.canonical import exact_json
 MAX_OBJECT_BYTES = 256 * 1024
 # Maximum number of errors returned for a body, so that the response does not grow with the body.
 MAX_NAMED = 20
-# Maximum length of an entry's number, a version, a day or a moment, as text.
+# Maximum length, in characters, of an entry's number, a version, a day or a moment.
 MAX_MOMENT = 100
 
 
@@ -21,7 +21,7 @@ MAX_MOMENT = 100
     {"oneOf": [{"type": "string", "maxLength": MAX_MOMENT}, {"type": "integer", "minimum": 1}]}
 )
 class MomentField(serializers.Field[str, Any, str, Any]):
-    """A version, a day or a moment as text, or an entry's number, as text or a JSON number."""
+    """A version, a day or a moment as text, or an entry's number as text or as a JSON number."""
 
     def to_internal_value(self, data: Any) -> str:
         """Return the text; raises ValidationError if it is too long."""
@@ -64,14 +64,14 @@ _JSON_NAMES: Mapping[type, str] = {
 class StrictSerializer(serializers.Serializer[Any]):
     """A body that refuses unknown fields, so that a misspelt name is not ignored.
 
-    A string must be a JSON string, a boolean true or false, and so on; texts are kept unchanged.
-    `other_names` maps names of other APIs to ours.
+    A string must be a JSON string, a boolean true or false, and so on; strings are kept unchanged.
+    `other_names` maps field names in other APIs to ours.
     """
 
     other_names: ClassVar[Mapping[str, str]] = {}
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the fields, none of which trims its value; errors list the valid choices."""
+        """Return the fields, which keep whitespace and list the valid choices in their errors."""
         fields = super().get_fields()
         for field in fields.values():
             if isinstance(field, serializers.CharField):
@@ -88,7 +88,7 @@ class StrictSerializer(serializers.Serializer[Any]):
         return fields
 
     def to_internal_value(self, data: Any) -> Any:
-        """Validate the fields; raises ValidationError with each invalid field."""
+        """Validate the fields; raises ValidationError with the names of the invalid ones."""
         if not isinstance(data, dict):
             raise serializers.ValidationError(
                 {"non_field_errors": [f"Send an object, not {_json_name(data)}."]}
@@ -108,9 +108,9 @@ class StrictSerializer(serializers.Serializer[Any]):
 
 
 class ObjectField(serializers.DictField):
-    """A JSON object of the client's own, of limited size.
+    """A JSON object with content of the client's choice, limited in size.
 
-    Its values are not validated one by one: a body may have half a million of them.
+    Its values are not validated one by one, since a body may have half a million of them.
     """
 
     def to_internal_value(self, data: Any) -> dict[Any, Any]:
@@ -129,24 +129,24 @@ class ObjectField(serializers.DictField):
 
 
 def choose_one_of(choices: Iterable[str]) -> str:
-    """Return the invalid-choice message."""
+    """Return the error message for an invalid choice."""
     return f"Choose one of {', '.join(choices)}."
 
 
 def unknown_fields(
     unknown: list[str], known: list[str], other_names: Mapping[str, str] | None = None
 ) -> dict[str, list[str]]:
-    """Return errors that name a body's unknown fields, up to `MAX_NAMED` of them."""
+    """Return errors for a body's unknown fields, up to `MAX_NAMED` of them, keyed by field name."""
     errors = {}
     for name in unknown[:MAX_NAMED]:
         meant = name_meant(name, known, other_names or {})
         here = f" (did you mean {meant}?)" if meant else ""
-        errors[name[:100]] = [f"Unknown field{here}; this body has: {', '.join(known)}."]
+        errors[name[:100]] = [f"Unknown field{here}; this body accepts: {', '.join(known)}."]
     return errors
 
 
 def name_meant(name: str, known: Collection[str], other_names: Mapping[str, str]) -> str | None:
-    """Return the known name that an unknown one was probably meant to be, if that is clear."""
+    """Return the known field name that an unknown name was probably meant to be, if clear."""
     name = name[:100].strip().lower()
     if other_names.get(name) in known:
         return other_names[name]

@@ -1,4 +1,4 @@
-"""`messages`: the turns before a question, which follow-up questions refer to."""
+"""`messages`: the turns before a question, to which a follow-up question refers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -14,14 +14,14 @@ MAX_BYTES = 64 * 1024
 
 
 class TurnSerializer(StrictSerializer):
-    """What the user or the assistant said before the question."""
+    """One turn: what the user or the assistant said before the question."""
 
     role = serializers.ChoiceField(choices=[USER, ASSISTANT])
     content = serializers.CharField(allow_blank=True)
 
 
 class TurnsField(serializers.ListField):
-    """The turns before a question, oldest first, of limited number and size."""
+    """The turns before a question, oldest first, limited in number and size."""
 
     child = TurnSerializer()
 
@@ -31,33 +31,33 @@ class TurnsField(serializers.ListField):
             "help_text",
             "The conversation before the question, oldest first, without the question itself. It"
             ' completes a question such as "And in May?" or "When was she there?". At most'
-            f" {MAX_MESSAGES} messages, whose contents have at most {MAX_BYTES} bytes together.",
+            f" {MAX_MESSAGES} messages, whose contents have at most {MAX_BYTES} bytes in total.",
         )
         super().__init__(max_length=MAX_MESSAGES, **options)
 
     def to_internal_value(self, data: Any) -> list[Any]:
         """Return the turns; raises ValidationError if there are too many or they are too long."""
-        # Checked first, so that a list that is too long is not validated turn by turn.
+        # This comes first, so that the turns of a list that is too long are not validated.
         if isinstance(data, list) and len(data) > MAX_MESSAGES:
             raise serializers.ValidationError(
-                f"Send at most the newest {MAX_MESSAGES} messages, not {len(data)}."
+                f"Send only the newest {MAX_MESSAGES} messages, not {len(data)}."
             )
         turns = super().to_internal_value(data)
         size = sum(len(one["content"].encode("utf-8", "surrogatepass")) for one in turns)
         if size > MAX_BYTES:
             raise serializers.ValidationError(
-                f"The contents may have at most {MAX_BYTES} bytes together; these have {size}:"
+                f"The contents may have at most {MAX_BYTES} bytes in total; these have {size}:"
                 " leave out the oldest messages, or shorten them."
             )
         return turns
 
 
 def turns_of(asked: Mapping[str, Any]) -> Sequence[Turn]:
-    """Return the turns of a validated body."""
+    """Return the turns in a validated body."""
     return [Turn(**one) for one in asked.get("messages", [])]
 
 
 def input_of(turns: Sequence[Turn]) -> dict[str, Any]:
-    """Return the turns as the input of a language model's run."""
+    """Return the newest turns as the input for a language model's run."""
     newest = [asdict(one) for one in shortened(turns)]
     return {"messages": newest} if newest else {}

@@ -1,4 +1,4 @@
-"""The fallback for all other URLs below `/v1/`."""
+"""The fallback for URLs below `/v1/` that do not exist."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from rest_framework.views import APIView
 
 
 class Unknown(APIView):
-    """Any other URL, with any method."""
+    """Answers any method of a URL that does not exist."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Raise Http404 with a pointer to the valid URLs, once the caller is authenticated."""

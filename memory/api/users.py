@@ -1,4 +1,4 @@
-"""`/v1/users/`: the users whose memory is kept."""
+"""`/v1/users/`: creating, reading, changing and erasing users."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -45,10 +45,10 @@ from memory.workspaces import reaches
 
 
 class UserScopedView(APIView):
-    """A view under `/v1/users/{user_id}/`."""
+    """Base class for views below `/v1/users/{user_id}/`."""
 
     certain_users = True
-    # Method → the query parameters that it reads. Lists take their parameters from their filters.
+    # Method → the query parameters that it accepts. Lists take theirs from their filters.
     parameters: Mapping[str, Collection[str]] = {}
     # Methods that are allowed for a merged user, besides those that only read.
     of_merged: Collection[str] = ()
@@ -58,15 +58,17 @@ class UserScopedView(APIView):
         super().initial(request, *args, **kwargs)
         method = str(request.method)
         if method not in self.allowed_methods:
-            return  # the framework refuses the method next
+            return  # the framework will refuse the method
         if method == "GET" and isinstance(self, ListModelMixin):
             return
         refuse_unknown(request.query_params, self.parameters.get(method, ()))
 
     def memory_user(self, read: Statement[MemoryUser] = WITH_HEAD) -> MemoryUser:
-        """Return the addressed user of the caller's workspace; raises Http404, and UserMerged.
+        """Return the user in the URL.
 
-        `read` selects the columns to read; by default all except the large ones of the head.
+        `read` selects the columns to read; by default all except the large ones of the head. Raises
+        Http404 if the caller can access no such user, UserMerged if the user was merged and the
+        method is not allowed for merged users.
         """
         user_id = self.kwargs["user_id"]
         user = None
@@ -87,8 +89,8 @@ class NewUserSerializer(StrictSerializer):
 
     user_id = serializers.CharField(
         allow_blank=True,  # validate_user_id states the whole rule in one error
-        help_text="The user's id in your product: 1 to 128 of A-Z a-z 0-9 . _ : @ | + -, but not"
-        " . or ..",
+        help_text="The user's id in your product: 1 to 128 of the characters"
+        " A-Z a-z 0-9 . _ : @ | + -, but not . or ..",
     )
     time_zone = serializers.CharField(
         required=False,
@@ -106,7 +108,7 @@ class NewUserSerializer(StrictSerializer):
 
 
 class UserChangeSerializer(StrictSerializer):
-    """A change of a user."""
+    """A change to a user."""
 
     time_zone = serializers.CharField(required=False, max_length=64)
     metadata = ObjectField(required=False)
@@ -134,24 +136,26 @@ class StandingSerializer(serializers.Serializer[lanes.LaneStatus]):
     """The state of the language model's work on the user's entries."""
 
     state = serializers.ChoiceField(choices=lanes.LaneState.choices)
-    waiting = serializers.IntegerField(help_text="Entries that wait for the language model.")
+    waiting = serializers.IntegerField(
+        help_text="The number of entries waiting for the language model."
+    )
     until = serializers.DateTimeField(
-        allow_null=True, help_text="When work begins or is retried, if that is known."
+        allow_null=True, help_text="When the work will begin or be retried, if that is known."
     )
     reason = serializers.CharField(
-        help_text="Why the work is stopped or, if it is due, how many users are ahead; otherwise"
-        " empty."
+        help_text="Why the work is stopped or, if it is due, how many users are ahead in the queue;"
+        " otherwise empty."
     )
 
 
 class UserSerializer(serializers.ModelSerializer[MemoryUser]):
-    """A user in a list."""
+    """A user, as shown in lists."""
 
     head = serializers.IntegerField(
         source="head.version",
         default=None,
         allow_null=True,
-        help_text="The newest accepted version.",
+        help_text="The number of the newest accepted version.",
     )
 
     merged_into = serializers.SerializerMethodField(
@@ -168,7 +172,7 @@ class UserSerializer(serializers.ModelSerializer[MemoryUser]):
 
 
 class UserDetailSerializer(UserSerializer):
-    """A user with the state of its log."""
+    """A user with the state of the user's log."""
 
     entries = serializers.SerializerMethodField()
     structure = serializers.SerializerMethodField()
@@ -178,7 +182,7 @@ class UserDetailSerializer(UserSerializer):
 
     @extend_schema_field(CoverageSerializer)
     def get_entries(self, user: MemoryUser) -> dict[str, Any]:
-        """Return the numbers of the log's entries by outcome."""
+        """Return the number of log entries by outcome."""
         return dict(CoverageSerializer(log.coverage(user)).data)
 
     @extend_schema_field(StandingSerializer)
@@ -188,14 +192,14 @@ class UserDetailSerializer(UserSerializer):
 
 
 class Users(generics.ListAPIView[MemoryUser]):
-    """List the users of the workspace."""
+    """List the users in the workspace."""
 
     certain_users = True
     serializer_class = UserSerializer
     ordering = ["user_id"]
 
     def get_queryset(self) -> QuerySet[MemoryUser]:
-        """Return the users of the caller's workspace."""
+        """Return the users in the caller's workspace."""
         if getattr(self, "swagger_fake_view", False):
             return MemoryUser.objects.none()
         users = with_head(MemoryUser.objects.filter(principal_of(self.request).reach()))
@@ -207,7 +211,7 @@ class Users(generics.ListAPIView[MemoryUser]):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request) -> Response:
-        """Create a user; 409 if the workspace has one with this id."""
+        """Create a user; 409 if the workspace already has a user with this id."""
         if principal_of(request).key.user_pks is not None:
             raise Http404(NOT_FOR_CERTAIN_USERS)
         body = NewUserSerializer(data=request.data)
@@ -237,13 +241,13 @@ class Users(generics.ListAPIView[MemoryUser]):
 class User(UserScopedView):
     """One user."""
 
-    # The data cannot be restored.
+    # Needs `manage`, because erased data cannot be restored.
     scopes = {"DELETE": Scope.MANAGE}
     parameters = {"DELETE": ["reason"]}
 
     @extend_schema(responses=UserDetailSerializer)
     def get(self, request: Request, user_id: str) -> Response:
-        """Return the user with its head and the counts of its log."""
+        """Return the user with the head version and the number of log entries by outcome."""
         return Response(self._told())
 
     def _told(self) -> dict[str, Any]:
@@ -255,7 +259,7 @@ class User(UserScopedView):
         parameters=[idempotency.HEADER, etags.IF_MATCH],
     )
     def patch(self, request: Request, user_id: str) -> Response:
-        """Change the time zone or the metadata."""
+        """Change the user's time zone or metadata."""
         body = UserChangeSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         user = self.memory_user()
@@ -277,8 +281,8 @@ class User(UserScopedView):
                 "reason",
                 str,
                 required=True,
-                description="The reason, which stays on record. At most 2000 characters, which"
-                " must not contain the user_id.",
+                description="The reason for the erasure, which stays on record: at most 2000"
+                " characters, without the user_id.",
             ),
         ],
     )
@@ -296,7 +300,7 @@ class User(UserScopedView):
             user = self.memory_user()
             try:
                 with transaction.atomic():
-                    copies.lock_families([user.pk])  # an erasure locks in this order, too
+                    copies.lock_families([user.pk])  # the same lock order as in an erasure
                     with etags.unchanged(request, user, self._told):
                         return user_erasure.ask(user, by=by, reason=reason)
             except user_erasure.ErasureRefused as error:

@@ -23,18 +23,18 @@ from memory.models.runs import RunStatus
 from memory.work import hints
 
 WAIT = OpenApiParameter(
-    "wait", float, description="Seconds to wait for the result before answering 202."
+    "wait", float, description="Seconds to wait for the result before responding with 202."
 )
 
-# The columns of a run that its execution changes, for requests that wait for the run.
+# The columns that change while a run is executed; requests that wait for the run reload them.
 CHANGING = (
     *("status", "outcome", "output", "error", "stdout", "runner", "timings", "memory_bytes"),
     *("attempts", "started_at", "finished_at"),
 )
 _CHANGED = Statement(lambda: Run.objects.filter(pk=Parameter("pk")).order_by(), *CHANGING)
-# The interval at which a waiting request looks for events even if none is signalled.
+# Interval, in seconds, at which a waiting request looks for events even if none is signalled.
 LOOK_SECONDS = 2.0
-# A number in JSON.
+# Matches a number as JSON writes it.
 _SECONDS = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
 
 
@@ -42,7 +42,7 @@ _places = Places(settings.UAC_WAITING_REQUESTS)
 
 
 def seconds(request: Request, default: float) -> float:
-    """Parse `?wait=`; raises ValidationError unless it is from 0 to the configured maximum."""
+    """Parse `?wait=`; raises ValidationError unless it is between 0 and the configured maximum."""
     text = request.query_params.get("wait")
     if text is None:
         return min(default, float(settings.UAC_MAX_WAIT_SECONDS))
@@ -66,10 +66,10 @@ def for_events(
     rejected: QuerySet[AlertEvent] | None,
     limit: float,
 ) -> tuple[alert_events.EventPage, bool]:
-    """Wait for events of these alerts, or of `rejected` entries, after the event number `after`.
+    """Wait for events about `alerts`, or in `rejected`, with numbers higher than `after`.
 
-    The wait is at most `limit` seconds. Returns the events, and False if the request had to wait
-    but was not allowed to.
+    The wait is at most `limit` seconds. Returns the events, and False if the request would have had
+    to wait but no slot was free.
     """
     deadline = time.monotonic() + limit
     page = alert_events.read(workspace, after, alerts, rejected)
@@ -88,7 +88,7 @@ def for_events(
 
 def for_run(run: Run, limit: float) -> Run:
     """Wait until the run is done, for `limit` seconds at most, and return it refreshed."""
-    if limit > 0 and run.status != RunStatus.DONE:  # the run of an earlier request may be done
+    if limit > 0 and run.status != RunStatus.DONE:  # a repeated request's run may be done
         with _places.take(run.user.workspace_id) as admitted:
             if admitted:
                 hints.wait_done(run.pk, limit)
@@ -101,7 +101,7 @@ def for_run(run: Run, limit: float) -> Run:
 
 
 def until(settled: Callable[[], bool], limit: float, *, workspace_pk: int) -> None:
-    """Poll `settled` at growing intervals, for `limit` seconds at most."""
+    """Poll `settled` at growing intervals until it returns true, for `limit` seconds at most."""
     deadline = time.monotonic() + limit
     interval = 0.02
     with _places.take(workspace_pk) as admitted:

@@ -1,6 +1,6 @@
 """`/v1/webhooks/`: webhook endpoints, and the state of their messages.
 
-All requests need a key with the scope `manage`, since an endpoint receives events of all users.
+All requests need a key with the scope `manage`, since an endpoint receives events about all users.
 """
 
 import datetime
@@ -35,13 +35,13 @@ from memory.models.webhooks import DeliveryStanding, DeliveryState, validate_pri
 from memory.models.workspaces import Scope
 from memory.privacy.encryption import EncryptionError
 
-# Event type → kind of event.
+# Type of message → kind of event that it reports.
 KINDS = {kind.event_type: kind for kind in AlertEventKind}
 TYPES = list(KINDS)
 
 
 class EventTypesField(serializers.ListField):
-    """Kinds of events, by the type of their messages."""
+    """A list of kinds of events, given as the types of the messages that report them."""
 
     child = serializers.ChoiceField(choices=TYPES)
 
@@ -58,10 +58,12 @@ class EventTypesField(serializers.ListField):
 class EndpointSerializer(serializers.ModelSerializer[WebhookEndpoint]):
     """An endpoint and its state, without its secret, which cannot be read."""
 
-    event_types = EventTypesField(help_text="Event types that the endpoint receives; empty: all.")
+    event_types = EventTypesField(
+        help_text="Event types that the endpoint receives; empty for all."
+    )
     alert_kinds = serializers.ListField(child=serializers.ChoiceField(choices=AlertKind.choices))
-    pending = serializers.IntegerField(help_text="Messages that wait for the endpoint.")
-    given_up = serializers.IntegerField(help_text="Messages that failed permanently.")
+    pending = serializers.IntegerField(help_text="The number of messages waiting to be delivered.")
+    given_up = serializers.IntegerField(help_text="The number of messages that failed permanently.")
 
     class Meta:
         model = WebhookEndpoint
@@ -90,9 +92,9 @@ class EndpointWithSecretSerializer(EndpointSerializer):
 
     secret = serializers.CharField(
         allow_null=True,
-        help_text="Store it: it is not shown again unless the request is repeated with the same"
-        " `Idempotency-Key`. The repeated response has null if the secret was rotated in the"
-        " meantime.",
+        help_text="Store the secret: it is not shown again unless the request is repeated with the"
+        " same `Idempotency-Key`, and then only if it has not been rotated in the meantime;"
+        " otherwise null.",
     )
 
     class Meta(EndpointSerializer.Meta):
@@ -104,28 +106,31 @@ class NewEndpointSerializer(StrictSerializer):
 
     url = serializers.CharField(
         max_length=2000,
-        help_text="An https URL with a public address, on port 443 or a port from 1024 up.",
+        help_text="An https URL with a public address, on port 443 or any port from 1024 up.",
     )
     description = serializers.CharField(
         max_length=200, allow_blank=True, required=False, validators=[validate_printable]
     )
     event_types = EventTypesField(
-        required=False, help_text="Event types that the endpoint receives; empty, the default: all."
+        required=False, help_text="Event types that the endpoint receives; empty (default) for all."
     )
     alert_kinds = serializers.ListField(
         child=serializers.ChoiceField(choices=AlertKind.choices),
         allow_empty=False,
         required=False,
-        help_text="Kinds of alerts that the endpoint receives; by default alerts about your users.",
+        help_text="Kinds of alerts that the endpoint receives; by default, alerts about your"
+        " users.",
     )
     least_severity = serializers.ChoiceField(choices=Severity.choices, required=False)
 
 
 class EndpointChangeSerializer(NewEndpointSerializer):
-    """A change of an endpoint."""
+    """A change to an endpoint."""
 
     url = serializers.CharField(
-        max_length=2000, required=False, help_text="Waiting messages are sent to the new URL."
+        max_length=2000,
+        required=False,
+        help_text="The new URL, to which waiting messages are sent, too.",
     )
     enabled = serializers.BooleanField(required=False)
 
@@ -135,22 +140,22 @@ class NothingSerializer(StrictSerializer):
 
 
 class SinceSerializer(StrictSerializer):
-    """The start of a period."""
+    """The time from which messages are to be sent again."""
 
     since = serializers.DateTimeField(
-        help_text="Messages written at this moment or later; without an offset, in the workspace's"
-        " time zone."
+        help_text="Messages created at or after this time are sent again; a time without a UTC"
+        " offset is read in the workspace's time zone."
     )
 
 
 class ReplayedSerializer(serializers.Serializer[Any]):
-    """The result of a replay."""
+    """The result of sending messages again."""
 
     replayed = serializers.IntegerField(help_text="The number of messages that are sent again.")
 
 
 class AttemptSerializer(serializers.ModelSerializer[DeliveryAttempt]):
-    """One call of the endpoint."""
+    """One attempt to deliver a message to its endpoint."""
 
     class Meta:
         model = DeliveryAttempt
@@ -199,7 +204,7 @@ class DeliveryDetailSerializer(DeliverySerializer):
 
 
 class DeliveryFilter(django_filters.FilterSet):
-    """The filters of messages."""
+    """Filters for messages."""
 
     state = django_filters.ChoiceFilter(choices=DeliveryStanding.choices, method="in_state")
     type = django_filters.ChoiceFilter(
@@ -213,7 +218,7 @@ class DeliveryFilter(django_filters.FilterSet):
         fields = ["state", "type", "alert", "since"]
 
     def in_state(self, deliveries: QuerySet[Delivery], name: str, value: str) -> QuerySet[Delivery]:
-        """Keep the messages in this displayed state."""
+        """Keep the messages whose state, as shown in responses, is `value`."""
         pending = value in (DeliveryStanding.PENDING, DeliveryStanding.HELD)
         if not pending:
             return deliveries.filter(state=value)
@@ -224,43 +229,43 @@ class DeliveryFilter(django_filters.FilterSet):
     def written_since(
         self, deliveries: QuerySet[Delivery], name: str, value: datetime.datetime
     ) -> QuerySet[Delivery]:
-        """Keep messages written at this moment or later; raises ValidationError if invalid."""
+        """Keep messages created at or after this time; raises ValidationError if out of range."""
         try:
             return deliveries.filter(created_at__gte=value.astimezone(datetime.UTC))
         except OverflowError:
             raise serializers.ValidationError(
-                {name: ["Give a moment in the years 1 to 9999 in UTC."]}
+                {name: ["Give a time between the years 1 and 9999 in UTC."]}
             ) from None
 
 
 class Managed(APIView):
-    """The base of views that need the scope `manage`."""
+    """Base class for views that need the scope `manage`."""
 
     scopes = dict.fromkeys(("GET", "POST", "PATCH", "DELETE"), Scope.MANAGE)
 
     def where_the_workspace_is(self) -> AbstractContextManager[None]:
-        """Interpret moments without an offset in the workspace's time zone."""
+        """Return a context that reads times without a UTC offset in the workspace's time zone."""
         return timezone.override(ZoneInfo(principal_of(self.request).workspace.time_zone))
 
     def endpoints(self) -> QuerySet[WebhookEndpoint]:
-        """Return the endpoints of the caller's workspace."""
+        """Return the endpoints in the caller's workspace."""
         if getattr(self, "swagger_fake_view", False):
             return WebhookEndpoint.objects.none()
         workspace = principal_of(self.request).workspace
         return outbox.counts(WebhookEndpoint.objects.filter(workspace=workspace))
 
     def endpoint(self) -> WebhookEndpoint:
-        """Return the addressed endpoint; raises Http404."""
+        """Return the endpoint in the URL; raises Http404 if it does not exist."""
         return get_object_or_404(self.endpoints(), pk=self.kwargs["endpoint_id"])
 
     def deliveries(self) -> QuerySet[Delivery]:
-        """Return the messages for the addressed endpoint; raises Http404."""
+        """Return the messages for the endpoint in the URL; raises Http404 if it does not exist."""
         if getattr(self, "swagger_fake_view", False):
             return Delivery.objects.none()
         return Delivery.objects.filter(endpoint=self.endpoint()).select_related("endpoint")
 
     def _sent(self, request: Request, send: Callable[[], Delivery]) -> Response:
-        """Send a message once, and return a 202 with its address."""
+        """Send a message, though not again for a repeated request; return a 202 with its URL."""
         written: idempotency.Written[Delivery] = idempotency.once(
             request,
             lambda: _refusing(send),
@@ -272,7 +277,7 @@ class Managed(APIView):
         return accepted(DeliverySerializer(delivery).data, location, written.headers)
 
     def delivery(self) -> Delivery:
-        """Return the addressed message; raises Http404."""
+        """Return the message in the URL; raises Http404 if it does not exist."""
         return get_object_or_404(self.deliveries(), pk=self.kwargs["delivery_id"])
 
 
@@ -284,7 +289,7 @@ def _body(serializer: type[StrictSerializer], request: Request) -> dict[str, Any
 
 
 def _refusing(do: Callable[[], Any]) -> Any:
-    """Run `do`; turn errors that the caller or operator must fix into errors of the request."""
+    """Run `do`; turn errors that the caller or operator must fix into a 400 or 409."""
     try:
         return do()
     except AddressRefused as error:
@@ -321,13 +326,13 @@ def _secret_once(
 
 
 class Endpoints(Managed, generics.ListAPIView[WebhookEndpoint]):
-    """List the endpoints of the workspace, oldest first."""
+    """List the webhook endpoints in the workspace, oldest first."""
 
     serializer_class = EndpointSerializer
     ordering = ["created_at", "id"]
 
     def get_queryset(self) -> QuerySet[WebhookEndpoint]:
-        """Return the endpoints of the caller's workspace."""
+        """Return the endpoints in the caller's workspace."""
         return self.endpoints()
 
     @extend_schema(
@@ -348,7 +353,7 @@ class Endpoints(Managed, generics.ListAPIView[WebhookEndpoint]):
 
 
 class Endpoint(Managed):
-    """One endpoint."""
+    """One webhook endpoint."""
 
     @extend_schema(responses=EndpointSerializer)
     def get(self, request: Request, endpoint_id: str) -> Response:
@@ -377,7 +382,7 @@ class Endpoint(Managed):
         parameters=[idempotency.HEADER, etags.IF_MATCH],
     )
     def delete(self, request: Request, endpoint_id: str) -> Response:
-        """Delete the endpoint with its log; undelivered messages are lost."""
+        """Delete the endpoint and all its messages; undelivered ones are lost."""
 
         def delete() -> None:
             endpoint = self.endpoint()
@@ -403,7 +408,10 @@ class RotateSecret(Managed):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, endpoint_id: str) -> Response:
-        """Create a new secret, shown only once; the previous one also signs for 24 hours."""
+        """Create a new secret, which is shown only once.
+
+        For 24 hours, messages are signed with the previous secret as well.
+        """
         _body(NothingSerializer, request)
         endpoint = self.endpoint()
         written = _secret_once(
@@ -438,7 +446,7 @@ class ReplayGivenUp(Managed):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, endpoint_id: str) -> Response:
-        """Resend the permanently failed messages that were written at a moment or later."""
+        """Resend the permanently failed messages that were created at or after a given time."""
         with self.where_the_workspace_is():
             since = _body(SinceSerializer, request)["since"]
         endpoint = self.endpoint()
@@ -464,13 +472,13 @@ class Deliveries(Managed, generics.ListAPIView[Delivery]):
         return self.deliveries().defer("payload")
 
     def filter_queryset(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Apply the filters, with moments in the workspace's time zone."""
+        """Apply the filters, reading times without a UTC offset in the workspace's time zone."""
         with self.where_the_workspace_is():
             return super().filter_queryset(queryset)
 
 
 class OneDelivery(Managed):
-    """One message."""
+    """One message for an endpoint."""
 
     @extend_schema(responses=DeliveryDetailSerializer)
     def get(self, request: Request, endpoint_id: str, delivery_id: str) -> Response:

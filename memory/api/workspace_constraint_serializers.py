@@ -1,4 +1,4 @@
-"""Serializers of workspace constraints and their versions."""
+"""Serializers for workspace constraints and their versions."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ MAX_DESCRIPTION = 1000
 
 
 class VersionSerializer(serializers.ModelSerializer[WorkspaceConstraintVersion]):
-    """A version of a constraint: written once, judged once, approved or not."""
+    """A version of a workspace constraint, which is never changed and is checked only once."""
 
     reason = serializers.SerializerMethodField(
-        help_text="The first check that failed, if it was refused; otherwise empty."
+        help_text="The first check that failed, if the version was refused; otherwise empty."
     )
 
     class Meta:
@@ -29,17 +29,20 @@ class VersionSerializer(serializers.ModelSerializer[WorkspaceConstraintVersion])
         ]
 
     def get_reason(self, version: WorkspaceConstraintVersion) -> str:
-        """Return the result of the checks in one line."""
+        """Return the first check that failed, or an empty string."""
         return str((version.verdict or {}).get("reason", ""))
 
 
 class TestedSerializer(serializers.Serializer[backtest_reports.Tested]):
-    """Whether a version was backtested sufficiently for approval."""
+    """Whether a version was backtested sufficiently to be approved."""
 
     enough = serializers.BooleanField()
     detail = serializers.CharField(help_text="Why the backtest is sufficient, or why not.")
     backtest = serializers.UUIDField(
-        source="backtest.pk", default=None, allow_null=True, help_text="The backtest in question."
+        source="backtest.pk",
+        default=None,
+        allow_null=True,
+        help_text="The id of the backtest that `detail` is about.",
     )
 
 
@@ -47,11 +50,12 @@ class VersionDetailSerializer(VersionSerializer):
     """A version with its source, and the findings of each check."""
 
     tested = serializers.SerializerMethodField(
-        help_text="Whether it was backtested sufficiently for approval."
+        help_text="Whether the version was backtested sufficiently to be approved."
     )
     tests = serializers.CharField()
     verdict = serializers.JSONField(
-        allow_null=True, help_text="Every check with its findings; null while it is being checked."
+        allow_null=True,
+        help_text="Every check with its findings; null while the version is being checked.",
     )
 
     class Meta(VersionSerializer.Meta):
@@ -59,22 +63,26 @@ class VersionDetailSerializer(VersionSerializer):
 
     @extend_schema_field(TestedSerializer)
     def get_tested(self, version: WorkspaceConstraintVersion) -> dict[str, Any]:
-        """Return whether it was backtested."""
+        """Return whether the version was backtested sufficiently."""
         return dict(TestedSerializer(backtest_reports.tested(version)).data)
 
 
 class WorkspaceConstraintSerializer(serializers.ModelSerializer[WorkspaceConstraint]):
     """A constraint for all users of the workspace whose projects have its shape."""
 
-    path = serializers.CharField(help_text="The name of the constraint in alerts and runs.")
+    path = serializers.CharField(
+        help_text="The path by which alerts and runs refer to the constraint."
+    )
     live = serializers.IntegerField(
         source="live.number",
         default=None,
         allow_null=True,
-        help_text="The approved version that runs.",
+        help_text="The number of the approved version that is live.",
     )
     newest = serializers.IntegerField(help_text="The number of the newest version.")
-    alerts = serializers.IntegerField(help_text="The number of its alerts that are not resolved.")
+    alerts = serializers.IntegerField(
+        help_text="The number of the constraint's alerts that are not resolved."
+    )
 
     class Meta:
         model = WorkspaceConstraint
@@ -85,7 +93,7 @@ class WorkspaceConstraintSerializer(serializers.ModelSerializer[WorkspaceConstra
 
 
 class WorkspaceConstraintDetailSerializer(WorkspaceConstraintSerializer):
-    """A constraint with its versions, the newest first."""
+    """A workspace constraint with its versions, newest first."""
 
     versions = VersionSerializer(many=True)
 
@@ -98,7 +106,7 @@ def _text(**options: Any) -> serializers.CharField:
 
 
 class NewVersionSerializer(StrictSerializer):
-    """The source of a constraint, with tests in which it fires and tests in which it does not."""
+    """A constraint's source, with tests in which it fires and tests in which it does not."""
 
     source = _text(  # type: ignore[assignment]
         help_text="See docs/workspace-constraints.md.", error_messages=NO_SOURCE
@@ -107,24 +115,27 @@ class NewVersionSerializer(StrictSerializer):
 
 
 class NewWorkspaceConstraintSerializer(StrictSerializer):
-    """A constraint to be created, from its source or from the library."""
+    """A workspace constraint to be created, from its source or from the library."""
 
     name = serializers.CharField(
         required=False,
         max_length=100,
-        help_text="A Python name; for a constraint from the library, its name in the library.",
+        help_text="The constraint's name, a valid Python name; for a library constraint, its name"
+        " in the library.",
     )
     description = serializers.CharField(
         required=False, default="", allow_blank=True, max_length=MAX_DESCRIPTION
     )
     library = serializers.CharField(
-        required=False, max_length=100, help_text="Start from this constraint of the library."
+        required=False,
+        max_length=100,
+        help_text="The name of a library constraint whose source and tests are used.",
     )
     source = _text(required=False, error_messages=NO_SOURCE)  # type: ignore[assignment]
     tests = _text(required=False, error_messages=NO_TESTS)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Take the text from the library, if one of its constraints is named."""
+        """Take source and tests from the library if one of its constraints is named."""
         if "library" in attrs:
             if extra := sorted({"source", "tests"} & set(attrs)):
                 raise serializers.ValidationError(
@@ -156,15 +167,17 @@ class NewWorkspaceConstraintSerializer(StrictSerializer):
 
 
 class ConstraintChangeSerializer(StrictSerializer):
-    """A change of a constraint."""
+    """A change to a workspace constraint."""
 
-    enabled = serializers.BooleanField(required=False, help_text="False: it runs for no user.")
+    enabled = serializers.BooleanField(
+        required=False, help_text="False means that the constraint runs for no user."
+    )
     percentage = serializers.IntegerField(
         required=False,
         min_value=0,
         max_value=100,
-        help_text="Rollout percentage: the share of users for whom it is enabled. Raising it only"
-        " adds users.",
+        help_text="Rollout percentage: the share of users for whom the constraint is enabled."
+        " Raising it only adds users.",
     )
     description = serializers.CharField(
         required=False, allow_blank=True, max_length=MAX_DESCRIPTION
@@ -172,22 +185,24 @@ class ConstraintChangeSerializer(StrictSerializer):
 
 
 class ConstraintCoverageSerializer(serializers.Serializer[applicability.Coverage]):
-    """To how many users with a project a version applies; up to 1000 are checked at a time."""
+    """How many users with a project a version applies to; at most 1000 are checked per request."""
 
-    users = serializers.IntegerField(help_text="Users that were checked.")
-    applies = serializers.IntegerField(help_text="Users to whom it applies.")
+    users = serializers.IntegerField(help_text="The number of users checked.")
+    applies = serializers.IntegerField(help_text="The number of users to whom the version applies.")
     within = serializers.IntegerField(
-        help_text="Users to whom it applies and who are within the rollout percentage."
+        help_text="The number of users to whom the version applies and who are within the rollout"
+        " percentage."
     )
     reasons = serializers.DictField(
         child=serializers.IntegerField(),
-        help_text="The reason why it does not apply → the number of users.",
+        help_text="Reason why the version does not apply → number of users.",
     )
     after = serializers.IntegerField(
-        allow_null=True, help_text="The value of ?after= for the next users; null at the end."
+        allow_null=True,
+        help_text="The ?after= value that checks the next users; null at the end.",
     )
 
 
 def describe_library() -> str:
-    """Return a sentence that names the constraints of the library."""
+    """Return a sentence that names the constraints in the library."""
     return f"The library has these constraints: {', '.join(constraint_library.names())}."

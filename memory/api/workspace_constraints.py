@@ -1,4 +1,4 @@
-"""`/v1/constraints/`: the constraints of a workspace for all its users."""
+"""`/v1/constraints/`: workspace constraints, which are for all users of a workspace."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -33,7 +33,7 @@ from memory.models.workspace_constraints import VersionState
 from memory.models.workspaces import Scope
 from memory.project.shapes import ShapeError
 
-# A type check and two sandboxes take a few seconds.
+# Default wait for the checks of a version: a type check and two sandboxes take a few seconds.
 JUDGING_WAIT_SECONDS = 20.0
 CONFLICT: Mapping[Any, OpenApiResponse] = {
     (409, CONTENT_TYPE): OpenApiResponse(
@@ -43,21 +43,21 @@ CONFLICT: Mapping[Any, OpenApiResponse] = {
 
 
 class WorkspaceView(APIView):
-    """The base of views of the caller's workspace."""
+    """Base class for views of the caller's workspace."""
 
-    # Method → the query parameters that it reads; method → its scope, if not the default.
+    # For each method, the query parameters that it accepts, and its scope if not the default one.
     parameters: Mapping[str, Collection[str]] = {}
     scopes: Mapping[str, Scope] = {}
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse unknown parameters."""
+        """Refuse unknown query parameters."""
         super().initial(request, *args, **kwargs)
         method = str(request.method)
-        if method in self.allowed_methods:  # if not, the framework refuses it next
+        if method in self.allowed_methods:  # otherwise the framework refuses the method
             refuse_unknown(request.query_params, self.parameters.get(method, ()))
 
     def constraint(self) -> WorkspaceConstraint:
-        """Return the addressed constraint; raises Http404."""
+        """Return the constraint in the URL; raises Http404 if it does not exist."""
         name = self.kwargs["name"]
         found = next(iter(constraints_of(self.request).filter(name=name)), None)
         if found is None:
@@ -65,7 +65,7 @@ class WorkspaceView(APIView):
         return found
 
     def version(self, number: int) -> WorkspaceConstraintVersion:
-        """Return a version of the addressed constraint; raises Http404."""
+        """Return a version of the constraint in the URL; raises Http404 if it does not exist."""
         constraint = self.constraint()
         found = constraint.versions.filter(number=number).first()
         if found is None:
@@ -74,7 +74,7 @@ class WorkspaceView(APIView):
 
 
 def constraints_of(request: Request) -> QuerySet[WorkspaceConstraint]:
-    """Return the constraints of the caller's workspace, with the columns that lists show."""
+    """Return the constraints in the caller's workspace, with the columns that lists show."""
     newest = WorkspaceConstraintVersion.objects.filter(constraint=OuterRef("pk"))
     workspace = principal_of(request).workspace
     return (
@@ -86,7 +86,7 @@ def constraints_of(request: Request) -> QuerySet[WorkspaceConstraint]:
 
 
 def with_alerts(request: Request, found: Collection[WorkspaceConstraint]) -> None:
-    """Set the number of live alerts on each of these constraints."""
+    """Set `alerts` on each of these constraints: the number of its live alerts."""
     counts = dict(
         Alert.objects.filter(
             user__workspace=principal_of(request).workspace,
@@ -102,20 +102,20 @@ def with_alerts(request: Request, found: Collection[WorkspaceConstraint]) -> Non
 
 
 class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
-    """List the constraints of the workspace."""
+    """List the workspace constraints."""
 
     costly = ("POST",)
     serializer_class = WorkspaceConstraintSerializer
     ordering = ["name"]
 
     def get_queryset(self) -> QuerySet[WorkspaceConstraint]:
-        """Return the constraints of the caller's workspace."""
+        """Return the constraints in the caller's workspace."""
         if getattr(self, "swagger_fake_view", False):
             return WorkspaceConstraint.objects.none()
         return constraints_of(self.request)
 
     def paginate_queryset(self, queryset: Any) -> Any:
-        """Return a page with the alerts of each constraint."""
+        """Return a page of constraints, each with the number of its live alerts."""
         page = super().paginate_queryset(queryset)
         with_alerts(self.request, page or [])
         return page
@@ -126,10 +126,10 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request) -> Response:
-        """Create a constraint with its first version, which is checked; it runs for no user yet.
+        """Create a constraint with its first version, which is then checked.
 
-        409 if the workspace has a different constraint with this name; an identical one is
-        returned.
+        The constraint runs for no user yet. 409 if the workspace has a different constraint with
+        this name; an identical one is returned.
         """
         refuse_unknown(request.query_params, ["wait"])
         limit = waiting.seconds(request, default=JUDGING_WAIT_SECONDS)
@@ -167,7 +167,7 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
 
 
 class OneWorkspaceConstraint(WorkspaceView):
-    """One constraint."""
+    """One workspace constraint."""
 
     scopes = {"PATCH": Scope.MANAGE}
 
@@ -189,9 +189,10 @@ class OneWorkspaceConstraint(WorkspaceView):
         parameters=[idempotency.HEADER, etags.IF_MATCH],
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Enable or disable the constraint, or change its rollout percentage; requires `manage`.
+        """Enable or disable the constraint, or change its rollout percentage or description.
 
         The alerts of the affected users are updated soon afterwards, a few users at a time.
+        Requires the scope `manage`.
         """
         body = ConstraintChangeSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -206,7 +207,7 @@ class OneWorkspaceConstraint(WorkspaceView):
 
 
 class ConstraintVersions(WorkspaceView):
-    """The versions of a constraint."""
+    """The versions of a workspace constraint."""
 
     costly = ("POST",)
     parameters = {"POST": ["wait"]}
@@ -217,7 +218,7 @@ class ConstraintVersions(WorkspaceView):
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, name: str) -> Response:
-        """Write the next version, which is checked; if nothing changed, return the newest."""
+        """Write the next version, which is then checked; if nothing changed, return the newest."""
         limit = waiting.seconds(request, default=JUDGING_WAIT_SECONDS)
         body = NewVersionSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -249,7 +250,7 @@ class ConstraintVersions(WorkspaceView):
 
 
 class ConstraintVersion(WorkspaceView):
-    """One version of a constraint."""
+    """One version of a workspace constraint."""
 
     @extend_schema(responses=VersionDetailSerializer)
     def get(self, request: Request, name: str, number: int) -> Response:
@@ -258,7 +259,7 @@ class ConstraintVersion(WorkspaceView):
 
 
 class ApproveVersion(WorkspaceView):
-    """Approve a version."""
+    """Approve a version of a workspace constraint."""
 
     scopes = {"POST": Scope.MANAGE}
 
@@ -268,11 +269,11 @@ class ApproveVersion(WorkspaceView):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, name: str, number: int) -> Response:
-        """Approve a version that passed its checks, which makes it live; requires `manage`.
+        """Approve a version that passed its checks, which makes it live.
 
         The version may be older than the live one. 409 if the version has not passed its checks, or
-        if none of its backtests has finished and there are users with a project; a version that was
-        approved before needs no backtest.
+        if there are users with a project but none of the version's backtests has finished; a
+        version that was approved before needs no backtest. Requires the scope `manage`.
         """
         by, version = str(principal_of(request)), self.version(number)
 
@@ -287,7 +288,7 @@ class ApproveVersion(WorkspaceView):
 
 
 class ConstraintCoverage(WorkspaceView):
-    """The users to whom a constraint applies."""
+    """How many users a workspace constraint applies to."""
 
     parameters = {"GET": ["version", "after"]}
 
@@ -295,17 +296,20 @@ class ConstraintCoverage(WorkspaceView):
         responses={200: ConstraintCoverageSerializer, **CONFLICT},
         parameters=[
             OpenApiParameter(
-                "version", int, description="Default: the live version, or the newest."
+                "version",
+                int,
+                description="The version to check. Default: the live version, or the newest if none"
+                " is live.",
             ),
             OpenApiParameter(
                 "after",
                 int,
-                description="The `after` of the previous response, to check the next users.",
+                description="The `after` value of the previous response, to check the next users.",
             ),
         ],
     )
     def get(self, request: Request, name: str) -> Response:
-        """Count the users to whom the constraint applies, and the reasons why it does not apply.
+        """Count the users to whom the constraint applies and, for the others, why it does not.
 
         409 if the version declares no shape that can be compared with a project.
         """

@@ -1,1 +1,1 @@
-"""The Model Context Protocol: tools and resources for agents, each a request to the API."""
+"""The Model Context Protocol: tools and resources for agents, all served through the API."""

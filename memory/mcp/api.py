@@ -1,4 +1,4 @@
-"""The tools' API client: version 1 over HTTP, or the same application in this process."""
+"""The tools' client for version 1 of the API, over HTTP or within this process."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 class RequestRefused(Exception):
-    """The API refused a request; the text says what is wrong and how to fix it."""
+    """The API refused a request or did not answer; the text says what is wrong and what to do."""
 
     def __init__(self, text: str, answer: Json | None = None) -> None:
         super().__init__(text)
@@ -34,11 +34,14 @@ class Api:
     threads: Executor
 
     async def get(self, address: str, **parameters: object) -> Json:
-        """Return the response to a GET; omits parameters that are None. Raises RequestRefused."""
+        """Return the response to a GET; omits parameters that are None.
+
+        Raises RequestRefused if the API refuses the request or does not answer.
+        """
         return await self._call("GET", address, None, parameters)
 
     async def post(self, address: str, body: Json, **parameters: object) -> Json:
-        """Return the response to a POST. Raises RequestRefused."""
+        """Return the response to a POST; raises RequestRefused as `get` does."""
         return await self._call("POST", address, body, parameters)
 
     async def _call(
@@ -53,7 +56,7 @@ class Api:
         self, method: str, address: str, body: Json | None, parameters: Mapping[str, object]
     ) -> Json:
         try:
-            # Escaped, so that a lone surrogate reaches the API, whose error names the field.
+            # Escapes lone surrogates, so that they reach the API, whose error names the field.
             content = None if body is None else json.dumps(body)
         except (RecursionError, ValueError):
             raise RequestRefused("The arguments are nested too deeply.") from None
@@ -68,7 +71,7 @@ class Api:
             )
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             raise RequestRefused(
-                f"The UaC server at {self.base_url} does not answer ({error})."
+                f"The UaC server at {self.base_url} is not responding ({error})."
             ) from None
         return _read(response)
 
@@ -76,12 +79,13 @@ class Api:
 def address(*segments: str) -> str:
     """Return the path below `/v1/` that these segments form, with a slash at the end.
 
-    Raises RequestRefused for a segment that would change the path, or is not printable.
+    Raises RequestRefused for a segment that would lead to another path, or is not printable.
     """
     for segment in segments:
         if segment in ("", ".", "..") or "/" in segment or not segment.isprintable():
             raise RequestRefused(
-                f"{segment[:100]!r} is not a valid name or id: use printable characters, no slash."
+                f"{segment[:100]!r} is not a valid name or id: use printable characters but no"
+                " slash."
             )
     return "".join(f"{quote(segment, safe='')}/" for segment in segments)
 
@@ -93,7 +97,8 @@ def _read(response: httpx2.Response) -> Json:
         answer = None
     if not isinstance(answer, dict):
         raise RequestRefused(
-            f"This is not a UaC server: its response ({response.status_code}) is not JSON."
+            "The response did not come from a UaC server: it is not a JSON object (status"
+            f" {response.status_code})."
         )
     if response.status_code >= 400:
         raise RequestRefused(_told(answer), answer)
@@ -101,7 +106,7 @@ def _read(response: httpx2.Response) -> Json:
 
 
 def _told(answer: Json) -> str:
-    """Return the text of an error: the detail and fields of the problem, or the whole response."""
+    """Return an error's text: the problem's detail and invalid fields, or the whole response."""
     if "detail" not in answer or "outcome" in answer or "verdict" in answer:
         return json.dumps(answer, ensure_ascii=False)
     return " ".join([answer["detail"], *_fields(answer.get("errors", {}), "")])

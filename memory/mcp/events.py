@@ -1,9 +1,9 @@
-"""Server-sent events: the feed as a stream, which clients resume by the number of an event.
+"""Server-sent events: the event feed as a stream, which clients can resume after any event.
 
-A stream reads the feed, so it misses nothing and repeats nothing, even if signals that wake it are
-lost. One thread listens for all streams of the process, and queries the database at intervals. A
-stream occupies no thread while it waits and, however slow its reader is, keeps only one page of the
-feed; streams at the same position share their reads.
+A stream reads the feed from the database, so it misses nothing and repeats nothing, even if signals
+that wake it are lost. One thread listens for all streams of the process, and queries the database
+at intervals. A stream occupies no thread while it waits and, however slow its reader is, keeps only
+one page of the feed in memory; streams at the same position share their reads.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ from memory.workspaces import find_key
 
 logger = structlog.get_logger(__name__)
 
-# Maximum number of events that a stream holds at a time.
+# Maximum number of events that a stream keeps in memory at a time.
 PAGE = 50
-# The interval between checks for new events, which are made even if none is signalled.
+# Seconds between checks for new events, which are made even if no event is signalled.
 LOOK_SECONDS = 2.0
 # After this many checks the listener subscribes again, in case Redis was down the first time.
 LOOKS = 30
 # A client that reads nothing for this long is considered gone.
 SEND_SECONDS = 60.0
-# The wait before a client reconnects.
+# How long a client waits before it reconnects.
 RETRY_MILLISECONDS = 2000
 
 
@@ -50,9 +50,10 @@ class Full(Exception):
 
 @dataclass(frozen=True)
 class Subscription:
-    """The key, the user (None for all users), and the event number to start after.
+    """What a client subscribes to: the events of a workspace or of one user, after a number.
 
-    The user is given by primary key: a later user with the same `user_id` is somebody else.
+    The user is identified by primary key, since a later user with the same `user_id` is somebody
+    else; None stands for all users of the workspace.
     """
 
     key: str
@@ -62,21 +63,21 @@ class Subscription:
 
 
 class Streams:
-    """The streams of this process. `threads` run the database queries."""
+    """The event streams of this process. `threads` run the database queries."""
 
     def __init__(self, threads: Executor) -> None:
         self._threads = threads
-        # By workspace: the streams to wake, and the newest event number seen.
+        # For each workspace, the streams to wake, and the newest event number seen.
         self._bells: dict[int, set[asyncio.Event]] = defaultdict(set)
         self._newest: dict[int, int] = {}
-        # Reads under way, shared by all streams at the same position.
+        # The reads of the feed that are under way, shared by all streams at the same position.
         self._reading: dict[_Place, asyncio.Future[_Page]] = {}
         self._open = 0
         self._stopping = threading.Event()
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
-        """Wake the streams until the block ends."""
+        """Wake the streams whenever there are new events, until the block ends."""
         loop = asyncio.get_running_loop()
         thread = threading.Thread(target=self._listen, args=(loop,), name="events", daemon=True)
         thread.start()
@@ -88,7 +89,10 @@ class Streams:
     async def send(
         self, subscription: Subscription, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Answer a request with events until one side disconnects. Raises Full before it begins."""
+        """Answer a request with events until one side disconnects.
+
+        Raises Full, before anything is sent, if no more streams may be open.
+        """
         with self._bell(subscription.workspace) as bell:
             headers = [
                 (b"content-type", b"text/event-stream"),
@@ -144,7 +148,7 @@ class Streams:
                 yield ": nothing new\n\n"
 
     async def _page(self, place: "_Place") -> "_Page":
-        """Read the page after a position, once for all streams at that position."""
+        """Read the page of events after a position, once for all streams at that position."""
         reading = self._reading.get(place)
         if reading is None:
             loop = asyncio.get_running_loop()
@@ -170,7 +174,7 @@ class Streams:
             bells.discard(bell)
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wake the streams of workspaces with new events. Runs in a thread of its own."""
+        """Wake the streams of workspaces that have new events. Runs in its own thread."""
         while not self._stopping.is_set():
             with hints.events_signalled() as wait:
                 for _ in range(LOOKS):
@@ -200,7 +204,7 @@ class Streams:
                     bell.set()
 
 
-# A workspace, one of its users or None for all, and the event number after which to read.
+# A workspace, one of its users (None for all users), and the event number after which to read.
 _Place: TypeAlias = tuple[int, int | None, int]
 
 
@@ -216,7 +220,7 @@ def _holds(key: str) -> bool:
 
 
 def _read(place: _Place) -> _Page:
-    """Return the next events in the form in which they are sent."""
+    """Return the next page of events after a position, in the form in which they are sent."""
     close_old_connections()
     workspace, user, after = place
     reach = Q(user__workspace=workspace) if user is None else Q(user=user)

@@ -1,4 +1,4 @@
-"""The resources: the manifest and the files of the newest version of a user's project."""
+"""MCP resources: the manifest and the files of the newest version of a user's project."""
 
 import re
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def templates(caller: Caller) -> Sequence[ResourceTemplate]:
 
 
 async def listed(caller: Caller) -> Sequence[Resource]:
-    """Return the manifest and files of the user that the caller is bound to, if there is one."""
+    """Return the manifest and files of the user that the caller is bound to, if it is bound."""
     if caller.user_id is None:
         return []
     user = f"uac://users/{quote(caller.user_id, safe='')}"
@@ -48,12 +48,12 @@ async def listed(caller: Caller) -> Sequence[Resource]:
 
 
 async def read(caller: Caller, uri: str) -> tuple[str, str]:
-    """Return the text at a URI and its type. Raises RequestRefused."""
+    """Return a resource's text and media type; raises RequestRefused if there is none at `uri`."""
     match = _URI.fullmatch(uri)
     user = unquote(match["user"]) if match else ""
     if match is None or caller.user_id not in (None, user):
         known = ", ".join(template.uri_template for template in templates(caller))
-        raise RequestRefused(f"No such resource; the available ones are: {known}.")
+        raise RequestRefused(f"No such resource. The available resources are: {known}.")
     if match["path"] is None:
         return str((await caller.api.get(address("users", user, "manifest")))["text"]), TEXT
     version = await _head(caller, user)
@@ -64,6 +64,6 @@ async def read(caller: Caller, uri: str) -> tuple[str, str]:
 
 
 async def _head(caller: Caller, user: str) -> str | None:
-    """Return the address of the newest version, None if there is none."""
+    """Return the API path of the newest version, or None if there is no version."""
     version = (await caller.api.get(address("users", user)))["head"]
     return None if version is None else address("users", user, "checkpoints", str(version))

@@ -1,4 +1,4 @@
-"""The HTTP interface of the process `mcp`: MCP, the stream of events and health checks.
+"""The HTTP interface of the process `mcp`: MCP, the event streams and the health checks.
 
 Every request is checked first: the host and the origin against ALLOWED_HOSTS, then the transport,
 as in the web processes, then the key. The tools' API requests go to the WSGI application in this
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-# As many threads as a web process has for requests; UAC_WAITING_REQUESTS of them may wait.
+# As many threads as a web process has for requests; up to UAC_WAITING_REQUESTS of them may wait.
 THREADS = 16
 RETRY_SECONDS = 5
 HEALTH = ("/livez", "/readyz")
@@ -56,12 +56,12 @@ NOTHING_ELSE = (
     " /users/{user_id}/events/; the API is served at another URL."
 )
 FAILED = "The server failed to process this request."
-# The keys in a request's scope for its id, for its API key, and for the text of that key.
+# The names under which an ASGI scope holds the request's id, its API key, and that key's text.
 NAME, KEY, KEY_TEXT = "uac.request_id", "uac.key", "uac.key_text"
 
 
 def application(wsgi: "WSGIApplication") -> ASGIApp:
-    """Return the ASGI application. `wsgi` is the server's application, which answers the API."""
+    """Return the ASGI application. `wsgi` is the server's application, which serves the API."""
     threads = ThreadPoolExecutor(THREADS, thread_name_prefix="api")
     client = httpx2.Client(transport=httpx2.WSGITransport(_with_path_as_bytes(wsgi)))
     streams = Streams(threads)
@@ -119,12 +119,12 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
 
 
 def _routes_of(mcp: ASGIApp, events: ASGIApp) -> list[Route]:
-    """Return the routes for all users of a workspace, and those for one of them."""
+    """Return the routes for all users of a workspace, and those for a single user."""
     return [
         route
         for user in ("", "/users/{user_id}")
         for route in (
-            # There are no sessions for a GET to listen to, or a DELETE to end.
+            # Without sessions, there is nothing for a GET to listen to, or for a DELETE to end.
             Route(f"{user}/mcp", Endpoint(mcp), methods=["POST"]),
             Route(f"{user}/events/", Endpoint(events), methods=["GET"]),
         )
@@ -164,7 +164,7 @@ class RequestIds:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request under its id."""
+        """Answer a request, with its id in all log lines and in the response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -187,7 +187,7 @@ class GateKeeper:
         self._threads = threads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
+        """Pass a request on, or refuse it."""
         try:
             if scope["type"] == "http":
                 await self._judge(scope)
@@ -218,7 +218,7 @@ class GateKeeper:
 
 
 def _check_host(headers: Headers) -> None:
-    """Refuse a host that is not ours, and browser requests from pages of other origins."""
+    """Refuse a host that is not ours, and requests that a browser sends from other origins."""
     host, _ = split_domain_port(headers.get("host", ""))
     if not host or not validate_host(host, settings.ALLOWED_HOSTS):
         raise HTTPException(
@@ -250,7 +250,7 @@ def _check_transport(scope: Scope, headers: Headers) -> None:
 
 @contextmanager
 def _database() -> Iterator[None]:
-    """Turn a failure of the database within the block into an HTTPException (503)."""
+    """If the database is unavailable in the block, raise an HTTPException (503)."""
     close_old_connections()
     try:
         yield
@@ -268,7 +268,7 @@ def _key(text: str) -> ApiKey | None:
 
 @_database()
 def _subscription(request: Request) -> Subscription:
-    """Return the requested subscription; raises HTTPException with the problem."""
+    """Return the requested subscription; raises HTTPException if the request is refused."""
     key: ApiKey = request.scope[KEY]
     if KeyScope.READ not in key.scopes:
         raise HTTPException(403, "This API key lacks the required scope `read`.")
@@ -282,7 +282,7 @@ def _subscription(request: Request) -> Subscription:
         raise HTTPException(404, NOT_FOR_CERTAIN_USERS)
     if unknown := sorted(set(request.query_params) - {"after"}):
         raise HTTPException(
-            400, f"Unknown parameter {unknown[0][:100]!r}; this endpoint only has `after`."
+            400, f"Unknown parameter {unknown[0][:100]!r}; this endpoint accepts only `after`."
         )
     asked = request.headers.get("last-event-id") or request.query_params.get("after", "now")
     try:
@@ -308,7 +308,7 @@ def _problem(error: HTTPException) -> Response:
 
 
 def _with_path_as_bytes(wsgi: "WSGIApplication") -> "WSGIApplication":
-    """Pass the path in the form that WSGI requires, which the client does not preserve."""
+    """Wrap `wsgi` to correct the path, which the client does not pass in the form WSGI requires."""
 
     def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> "Iterable[bytes]":
         environ["PATH_INFO"] = environ["PATH_INFO"].encode().decode("latin-1")

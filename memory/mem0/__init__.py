@@ -1,1 +1,1 @@
-"""The API of mem0, as its public client calls it, over our log: see docs/mem0.md."""
+"""mem0's API, as its public client calls it, on top of our log: see docs/mem0.md."""

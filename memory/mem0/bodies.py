@@ -1,4 +1,4 @@
-"""Request bodies of mem0's client, parsed strictly: errors name unknown fields."""
+"""Request bodies from mem0's client, parsed strictly: errors name unknown fields."""
 
 import datetime
 from collections.abc import Collection, Mapping
@@ -49,12 +49,12 @@ _LATEST = NotMapped(
 
 
 class Body(StrictSerializer):
-    """A body with some fields that cannot be mapped, and some that are ignored."""
+    """A request body that may have fields that cannot be mapped, and fields that are ignored."""
 
     not_mapped: Mapping[str, NotMapped] = {}
 
     def to_internal_value(self, data: Any) -> Any:
-        """Validate; raises CannotBeMapped with the reason, or ValidationError."""
+        """Validate the body; raises CannotBeMapped for a field without a meaning here."""
         if isinstance(data, dict):
             for name, field in self.not_mapped.items():
                 value = data.get(name)
@@ -73,7 +73,7 @@ class MessageSerializer(StrictSerializer):
     name = serializers.CharField(required=False, max_length=200)
 
     def to_internal_value(self, data: Any) -> Any:
-        """Validate; raises CannotBeMapped for content that is not text."""
+        """Validate the message; raises CannotBeMapped for content that is not text."""
         if isinstance(data, dict) and isinstance(data.get("content"), list | dict):
             raise CannotBeMapped("messages: The log contains text only; send content as a string.")
         return super().to_internal_value(data)
@@ -114,7 +114,7 @@ class AddSerializer(Body):
             ) from None
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Determine whose messages these are, from the top level or the filters."""
+        """Determine whose messages these are from the fields of the body or of its filters."""
         filters = attrs.pop("filters", {})
         wrong = [
             name
@@ -179,7 +179,7 @@ class SearchSerializer(Body):
     }
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the fields; the name of one would clash with an attribute of serializers."""
+        """Return the fields with `fields`, whose name would clash with a serializer's attribute."""
         fields = super().get_fields()
         fields["fields"] = fields.pop("fields_")
         return fields
@@ -209,7 +209,7 @@ class UpdateSerializer(Body):
     }
 
     def change(self, memory_id: str) -> Change:
-        """Return the change of this memory."""
+        """Return the requested change to this memory."""
         return Change(memory_id, **self.validated_data)
 
 

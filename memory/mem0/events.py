@@ -1,4 +1,4 @@
-"""Events of mem0: the results of additions to the log.
+"""mem0's events: the results of additions to a user's log.
 
 An event consists of the entries of one append, and its id is that of the first entry. The entries
 are consecutive and were recorded at the same moment; no other append to the user's log has that
@@ -33,7 +33,7 @@ class UnknownEvent(Exception):
 
 
 def one(workspace: Workspace, event_id: str) -> dict[str, Any]:
-    """Return an event in mem0's form; raises UnknownEvent."""
+    """Return an event in mem0's form; raises UnknownEvent if there is none with this id."""
     try:
         key = uuid.UUID(event_id)
     except ValueError:
@@ -50,7 +50,7 @@ def one(workspace: Workspace, event_id: str) -> dict[str, Any]:
 
 
 def newest(user: MemoryUser, number: int) -> list[dict[str, Any]]:
-    """Return the user's newest events, newest first: at most `number`, and about PAGE_BYTES."""
+    """Return a user's newest events, newest first: at most `number`, about PAGE_BYTES in total."""
     appended = _added().filter(user=user).order_by().values("recorded_at")
     seqs = appended.annotate(first=Min("seq")).order_by("-first").values_list("first", flat=True)
     events: list[dict[str, Any]] = []

@@ -31,8 +31,9 @@ _NOT_MAPPED: Mapping[str, str] = {
 def split(filters: Mapping[str, Any], also: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
     """Return the user named by the filters (None if there is none), and the other conditions.
 
-    `also` has further conditions to combine with them. The result is in the form of our search's
-    filters. Raises ValidationError, or CannotBeMapped with the reason.
+    `also` has further conditions, which are combined with the other ones. The result has the form
+    of our search's filters. Raises ValidationError for malformed filters, CannotBeMapped for those
+    that have no meaning here.
     """
     rest = dict(filters)
     named = [rest.pop(USER)] if USER in rest else []
@@ -56,7 +57,10 @@ def split(filters: Mapping[str, Any], also: Mapping[str, Any]) -> tuple[str | No
 
 
 def compiled(filters: dict[str, Any], time_zone: str) -> RawSQL | None:
-    """Return the condition of translated filters; None if empty. Raises ValidationError."""
+    """Return the condition for translated filters, or None if there are none.
+
+    Raises ValidationError for filters that the search refuses.
+    """
     if not filters:
         return None
     try:
@@ -111,7 +115,7 @@ def _translated(node: Any, place: str, depth: int) -> dict[str, Any]:
         elif key == APP:
             parts.append({f"{METADATA}{APP}": {"gte": ""} if value == "*" else _operators(value)})
         elif key in _ENTITIES and value == "*":
-            parts.append({key: {"contains": ""}})  # true of every text
+            parts.append({key: {"contains": ""}})  # matches every text
         else:
             parts.append({key: _operators(value)})
     return parts[0] if len(parts) == 1 else {"AND": parts} if parts else {}

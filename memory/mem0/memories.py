@@ -1,9 +1,9 @@
 """mem0's memories, as entries of our log.
 
-A memory is a statement: a fact, which a language model has extracted or the product has added, or a
-correction of no particular entry. Its id is the entry's. An update appends a correction that is
-derived from the entry; the newest correction is the valid one. A deletion redacts the entry, with
-everything derived from it.
+A memory is a statement: a fact that a language model extracted or the product added, or a
+correction that corrects no particular entry. A memory's id is that of this entry. An update appends
+a correction that is derived from the entry; the newest correction is the valid one. A deletion
+redacts the entry, with everything derived from it.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ from memory.recall.search.finding import find
 from memory.users import UserExists, create_user
 from memory.workspaces import reach
 
-ROW_BYTES = 500  # per correction, besides its text
+ROW_BYTES = 500  # per correction in a response, besides its text
 
 REASON = "deleted through the mem0 API"
 
@@ -52,10 +52,10 @@ _CORRECTS = Q(kind=EntryKind.CORRECTION, derived_from__len__gt=0)
 
 
 def _no_correction(**fields: Any) -> IsNull:
-    """Return the condition that no such correction exists, as an index lookup for each entry.
+    """Return the condition that no correction with these fields exists.
 
-    With EXISTS, the planner would join the whole table with itself if it has few statistics on the
-    table.
+    It is an index lookup for each entry. With EXISTS, the planner would join the whole table with
+    itself if it has few statistics on the table.
     """
     corrections = LogEntry.objects.filter(
         user=OuterRef("user"), kind=EntryKind.CORRECTION, redacted_at=None, **fields
@@ -63,7 +63,7 @@ def _no_correction(**fields: Any) -> IsNull:
     return IsNull(Subquery(corrections.order_by().values("seq")[:1]), True)
 
 
-# Entries with the current text of a memory.
+# The condition on entries that hold the current text of a memory.
 CURRENT = (
     Q(kind__in=STATEMENTS)
     & Q(_no_correction(derived_from__0=OuterRef("seq")))
@@ -123,7 +123,7 @@ class Memory:
     now: LogEntry
 
     def to_json(self) -> dict[str, Any]:
-        """Return it in mem0's form."""
+        """Return the memory in mem0's form."""
         metadata, app = _without_app(self.now.metadata)
         text = self.now.content or ""
         return {
@@ -169,12 +169,12 @@ def refuse_others(key: ApiKey, memory_ids: Iterable[str]) -> None:
 
 
 def user_to_tell(workspace: Workspace, user_id: str) -> MemoryUser:
-    """Return the user, created if need be; raises ValidationError for an invalid id."""
+    """Return the user, who is created if necessary; raises ValidationError for an invalid id."""
     if user := user_named(workspace, user_id):
         return user
     try:
         return create_user(workspace, user_id, metadata=None)
-    except UserExists:  # created by somebody else at the same time
+    except UserExists:  # created by a concurrent request
         return MemoryUser.objects.get(workspace=workspace, user_id=user_id)
 
 
@@ -186,7 +186,7 @@ def count(user: MemoryUser, where: RawSQL | None) -> int:
 def page(user: MemoryUser, where: RawSQL | None, start: int, end: int) -> list[Memory]:
     """Return the user's memories, or those that match, from `start` to `end`, newest first.
 
-    Memories match by their current state. Raises TooLarge.
+    Memories match by their current state. Raises TooLarge if their texts are too large for a page.
     """
     if where is None:
         told = list(_told(user).order_by("-seq").values_list("seq", flat=True)[start:end])
@@ -228,7 +228,7 @@ def _fitting(user: MemoryUser, where: RawSQL) -> QuerySet[LogEntry]:
 
 
 def of_seqs(user: MemoryUser, seqs: Sequence[int]) -> list[Memory]:
-    """Return the memories whose current text is in these entries, in order."""
+    """Return the memories whose current text is in these entries, in the same order."""
     read = LogEntry.objects.filter(user=user, seq__in=seqs).order_by()
     now = {entry.seq: entry for entry in read}
     elsewhere = {log.told_by(entry) for entry in now.values()} - now.keys()
@@ -252,7 +252,7 @@ def of_told(user: MemoryUser, told: Sequence[LogEntry]) -> list[Memory]:
 
 
 def one(workspace: Workspace, memory_id: str) -> Memory:
-    """Return a memory with its current text; raises UnknownMemory."""
+    """Return a memory with its current text; raises UnknownMemory if there is none."""
     told = _find(workspace, memory_id)
     if told.redacted_at is not None:
         raise UnknownMemory(memory_id)
@@ -262,9 +262,9 @@ def one(workspace: Workspace, memory_id: str) -> Memory:
 def search(
     user: MemoryUser, query: str, *, where: RawSQL | None, top_k: int, threshold: float
 ) -> list[tuple[Memory, float]]:
-    """Return the memories that answer a query best, with their scores, best first.
+    """Return the memories that match a query best, with their scores, best first.
 
-    Only as many are returned as fit into a page, but at least one if any match.
+    Only as many are returned as fit into a page, but at least one if any memory matches.
     """
     found = find(
         user,
@@ -274,7 +274,7 @@ def search(
         where=CURRENT if where is None else CURRENT & Q(where),
         threshold=threshold,
     )
-    # The entry of a hit has only the columns that a search needs.
+    # A hit's entry has only the columns that a search needs, so the memories are read again.
     scores = {hit.entry.seq: hit.score for hit in found.hits}
     sizes = _sizes(user, scores)
     so_far = itertools.accumulate(sizes.get(seq, 0) for seq in scores)
@@ -286,7 +286,8 @@ def search(
 def update(workspace: Workspace, changes: Sequence[Change], *, by: str) -> Memory:
     """Append a correction for each memory that changes, all or none.
 
-    Returns only the last memory, so that only one is loaded at a time; raises UnknownMemory.
+    Returns only the last memory, so that only one is loaded at a time. Raises UnknownMemory if one
+    of the memories does not exist.
     """
     with transaction.atomic():
         told = _lock(workspace, [change.memory_id for change in changes])
@@ -301,7 +302,10 @@ def update(workspace: Workspace, changes: Sequence[Change], *, by: str) -> Memor
 
 
 def delete(workspace: Workspace, memory_ids: Sequence[str], *, by: str) -> None:
-    """Redact the memories and everything derived from them, all or none; raises UnknownMemory."""
+    """Redact the memories and everything derived from them, all or none.
+
+    Raises UnknownMemory if one of the memories does not exist.
+    """
     with transaction.atomic():
         told = _lock(workspace, memory_ids)
         of_user: dict[int, list[LogEntry]] = {}
@@ -325,9 +329,10 @@ def delete_all(user: MemoryUser, where: RawSQL | None, *, by: str) -> int:
 
 
 def history(workspace: Workspace, memory_id: str) -> list[dict[str, Any]]:
-    """Return the history of a memory, oldest first, in mem0's form; raises UnknownMemory.
+    """Return the history of a memory, oldest first, in mem0's form.
 
-    The history of a deleted memory has the time of the deletion, but no text. Raises TooLarge.
+    The history of a deleted memory has the time of the deletion, but no text. Raises UnknownMemory
+    if the memory never existed, TooLarge if its texts do not fit into a page.
     """
     told = _find(workspace, memory_id)
     corrections = _corrections(told).order_by().annotate(bytes=log.BYTES + ROW_BYTES)
@@ -379,7 +384,7 @@ def counts(users: Iterable[MemoryUser]) -> dict[int, int]:
 
 
 def metadata_with(metadata: Mapping[str, Any] | None, app: str | None) -> dict[str, Any] | None:
-    """Return the metadata of an entry: the caller's own, and the app."""
+    """Return an entry's metadata: the caller's own, and the id of the app."""
     return {**(metadata or {}), **({} if app is None else {APP: app})} or None
 
 
@@ -390,7 +395,10 @@ def _without_app(metadata: Mapping[str, Any] | None) -> tuple[dict[str, Any] | N
 
 
 def _find(workspace: Workspace, memory_id: str) -> LogEntry:
-    """Return the entry that created a memory, which may be redacted; raises UnknownMemory."""
+    """Return the entry that created a memory; it may be redacted.
+
+    Raises UnknownMemory if there is no such entry.
+    """
     return _find_all(workspace, [memory_id])[memory_id]
 
 
@@ -418,9 +426,10 @@ def _find_all(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, Lo
 
 
 def _lock(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, LogEntry]:
-    """Return the memories' entries with their users' families locked; raises UnknownMemory.
+    """Lock the memories' users, and all users connected to them by merges; return the entries.
 
-    A redaction locks families: locking one member first would deadlock with whoever locks the rest.
+    A redaction locks the same users. Locking only one of them first could deadlock with a
+    transaction that locks all of them. Raises UnknownMemory if one of the memories does not exist.
     """
     users = {entry.user_id for entry in _find_all(workspace, memory_ids).values()}
     try:
@@ -449,7 +458,7 @@ def _as_it_reads(told: LogEntry) -> Memory:
 
 
 def _correction(memory: Memory, change: Change) -> log.Draft | None:
-    """Return the correction that makes this change of a memory; None if it changes nothing."""
+    """Return the correction that makes this change to a memory; None if it changes nothing."""
     now = memory.now
     own, app = _without_app(now.metadata)
     text = now.content if change.text is None else change.text

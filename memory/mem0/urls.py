@@ -9,7 +9,7 @@ MEMORY = "v1/memories/<path:memory_id>/"
 _PROFILE = (
     "Use the user's project as the profile: GET /v1/users/{user_id}/manifest/, outside of /mem0/."
 )
-# URLs of mem0 that this server does not have, or has elsewhere: pattern → the remedy.
+# mem0's URLs that this server does not have, or has elsewhere: pattern → what to use instead.
 NOT_HERE = {
     "v2/entities/.+/profile/": _PROFILE,
     "v1/feedback/": "Give feedback on alerts instead: POST /v1/alerts/{id}/feedback/, outside of"
@@ -19,7 +19,7 @@ NOT_HERE = {
     "v1/summary/": "Use POST /v1/users/{user_id}/context/, outside of /mem0/, which returns what"
     " is relevant within a token budget.",
     "v2/profiles/": _PROFILE,
-    "api/v1/webhooks/": "Webhooks report alerts: POST /v1/webhooks/ outside of /mem0/.",
+    "api/v1/webhooks/": "Webhooks report alerts: use POST /v1/webhooks/, outside of /mem0/.",
     "api/v1/orgs/": "A workspace is both organization and project; its settings and keys are"
     " managed in the admin.",
 }

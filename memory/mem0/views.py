@@ -37,22 +37,22 @@ PAGING = ("page", "page_size")
 
 
 class TokenAuthentication(ApiKeyAuthentication):
-    """API key authentication under mem0's name for the scheme."""
+    """API key authentication, under the scheme name that mem0's client sends."""
 
     scheme = "Token"
 
 
 class Mem0View(APIView):
-    """The base class of mem0's views: authentication, errors, and strict query parameters."""
+    """Base class for mem0's views: authentication, errors, and strict query parameters."""
 
     authentication_classes = [TokenAuthentication]
     certain_users = True
     schema = None  # the OpenAPI document describes our own API
-    # Method → the query parameters that it reads.
+    # Method → the query parameters that it accepts.
     parameters: Mapping[str, Collection[str]] = {}
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse unknown parameters."""
+        """Refuse unknown query parameters."""
         super().initial(request, *args, **kwargs)
         known = self.parameters.get(str(request.method), ())
         given = [name for name in request.query_params if name not in bodies.IGNORED]
@@ -86,8 +86,8 @@ class Mem0View(APIView):
     ) -> tuple[MemoryUser | None, RawSQL | None]:
         """Return the user named in `asked`, if they exist, and the condition on their memories.
 
-        The condition combines the filters and `also`. Raises ValidationError, or CannotBeMapped for
-        filters that are not about one user.
+        The condition combines the filters and `also`. Raises ValidationError if no user is named or
+        a filter is invalid, CannotBeMapped if the filters are not about exactly one user.
         """
         user_id, rest = filters.split(asked, also or {})
         if user_id is None:
@@ -119,9 +119,9 @@ class Add(Mem0View):
         drafts = body.drafts()
         restricted = principal_of(request).key.user_pks is not None
         if restricted and self.user_named(body.validated_data["user_id"]) is None:
-            raise Http404("This API key is limited to certain users, and not valid for this user.")
+            raise Http404("This API key is limited to certain users; this user is not one of them.")
         rates.take(request, quotas.ENTRIES, len(drafts))
-        # The client sends no Idempotency-Key; other callers of this address may.
+        # mem0's client sends no Idempotency-Key, but other callers of this URL may.
         written = idempotency.once(
             request,
             lambda: self._append(body.validated_data["user_id"], drafts),
@@ -137,7 +137,7 @@ class Add(Mem0View):
             answer: dict[str, Any] = {
                 "message": "The messages are in the log; a language model will process them."
                 if waits is None
-                else f"The messages are in the log and wait for a language model: {waits}",
+                else f"The messages are in the log, waiting for a language model: {waits}",
                 "status": "PENDING",
                 "event_id": str(entries[0].pk),
             }
@@ -163,13 +163,13 @@ class Add(Mem0View):
 
 
 class Search(Mem0View):
-    """Memories by words and by meaning."""
+    """Search a user's memories by words and by meaning."""
 
     costly = ("POST",)
     reads_only = True
 
     def post(self, request: Request) -> Response:
-        """Return the memories of one user that answer a query best."""
+        """Return those of a user's memories that match a query best."""
         body = bodies.SearchSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         asked = body.validated_data
@@ -187,7 +187,7 @@ class Search(Mem0View):
 
 
 class Memories(Mem0View):
-    """The memories of a user, without a question."""
+    """List a user's memories."""
 
     reads_only = True
     parameters = {"POST": PAGING}
@@ -208,7 +208,7 @@ class Memories(Mem0View):
 
 
 class AllMemories(Mem0View):
-    """All memories of a user together."""
+    """Delete all of a user's memories together."""
 
     parameters = {"DELETE": (*bodies.ENTITIES, "filters")}
 
@@ -223,12 +223,12 @@ class AllMemories(Mem0View):
 
 
 class OneMemory(Mem0View):
-    """A memory."""
+    """One memory."""
 
     parameters = {"DELETE": ("delete_linked",)}
 
     def get(self, request: Request, memory_id: str) -> Response:
-        """Return the memory's current text."""
+        """Return the memory with its current text."""
         self.refuse_others(memory_id)
         return Response(memories.one(self.workspace, memory_id).to_json())
 
@@ -255,13 +255,13 @@ class History(Mem0View):
     """The history of a memory."""
 
     def get(self, request: Request, memory_id: str) -> Response:
-        """Return each text that the memory had, and whether it was deleted."""
+        """Return each text that the memory has had, and its deletion, if it was deleted."""
         self.refuse_others(memory_id)
         return Response(memories.history(self.workspace, memory_id))
 
 
 class Batch(Mem0View):
-    """Several memories, all or none."""
+    """Update or delete several memories, all or none."""
 
     def put(self, request: Request) -> Response:
         """Update the memories."""
@@ -289,12 +289,12 @@ class Batch(Mem0View):
 
 
 class Entities(Mem0View):
-    """The users of the workspace."""
+    """The users in the workspace."""
 
     parameters = {"GET": PAGING}
 
     def get(self, request: Request) -> Response:
-        """Return the users with the numbers of their memories."""
+        """Return the users, each with the number of their memories."""
         users = MemoryUser.objects.filter(principal_of(request).reach()).order_by("user_id")
 
         def rows(start: int, end: int) -> list[dict[str, Any]]:
@@ -315,18 +315,18 @@ class Entities(Mem0View):
                 for user in page
             ]
 
-        # The client does not ask for a second page.
+        # mem0's client never asks for a second page, so the first one is as large as allowed.
         return Response(_page(request, users.count(), rows, size=MAX_PAGE_SIZE))
 
 
 class Entity(Mem0View):
-    """A user of the workspace."""
+    """One user in the workspace."""
 
-    # The data cannot be restored.
+    # Needs `manage`, because erased data cannot be restored.
     scopes = {"DELETE": Scope.MANAGE}
 
     def delete(self, request: Request, kind: str, name: str) -> Response:
-        """Erase the user, irreversibly; agents, runs and apps are only labels of memories."""
+        """Erase the user, irreversibly; agents, runs and apps are only labels on memories."""
         if kind != "user":
             raise CannotBeMapped(
                 "Only users are entities. To redact the memories of an agent, a run or an app, use"
@@ -340,7 +340,7 @@ class Entity(Mem0View):
 
 
 class Event(Mem0View):
-    """The progress of an addition."""
+    """The progress of adding messages or memories."""
 
     def get(self, request: Request, event_id: str) -> Response:
         """Return the status of the addition, and the memories that resulted from it."""
@@ -360,8 +360,8 @@ class Events(Mem0View):
         """Return the events, newest first."""
         if "user_id" not in request.query_params:
             raise CannotBeMapped(
-                "user_id: Send the user whose events to list, or get a single event with GET"
-                " /v1/event/{event_id}/."
+                "user_id: Send the id of the user whose events you want, or get a single event with"
+                " GET /v1/event/{event_id}/."
             )
         user = self.user_named(request.query_params["user_id"])
         size = _number(request, "page_size", default=50, most=100)
@@ -381,7 +381,7 @@ class NotHere(Mem0View):
 
 
 class Unknown(Mem0View):
-    """The fallback for unknown URLs, with any method."""
+    """Answers any method of a URL that does not exist."""
 
     reads_only = True
 
@@ -392,14 +392,14 @@ class Unknown(Mem0View):
 
 
 def _told_before(known: IdempotencyKey) -> list[LogEntry]:
-    """Return the entries that an earlier request has appended."""
+    """Return the entries that an earlier request with this key appended."""
     if known.user is None:
-        raise Http404("There is no such user in this workspace any more.")
+        raise Http404("This user no longer exists in this workspace.")
     return log.read(known.user, known.reference)
 
 
 def _created(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `start_date` and `end_date`, both included, as filters."""
+    """Return `start_date` and `end_date`, both inclusive, as filters."""
     operators: dict[str, str] = {}
     if start := asked.get("start_date"):
         operators["gte"] = start
@@ -424,7 +424,7 @@ def _page(
     *,
     size: int = PAGE_SIZE,
 ) -> dict[str, Any]:
-    """Return the requested page of `count` rows in mem0's form, with links to its neighbours."""
+    """Return the requested page of `count` rows in mem0's form, with links to adjacent pages."""
     number = _number(request, "page", default=1, most=10**8)
     size = _number(request, "page_size", default=size, most=MAX_PAGE_SIZE)
     start = (number - 1) * size

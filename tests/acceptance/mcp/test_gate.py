@@ -125,7 +125,7 @@ def test_without_its_database_it_says_so_and_when_to_come_again(
             for _ in range(2):  # whose connection has ended, and who gets none
                 status, headers, problem = ask(system, method, path, Authorization=bearer(client))
                 assert (status, headers["retry-after"]) == (503, "1"), problem
-                assert "The database does not answer" in problem["detail"]
+                assert "The database is not responding" in problem["detail"]
     finally:
         system.start("postgres")
 

@@ -180,8 +180,8 @@ def test_a_constraint_without_text_is_told_what_belongs_there(
 ) -> None:
     errors = api.put("/v1/users/ada/constraints/budget/", body).data["errors"]
 
-    assert "function test_…" in errors["tests"][0]
-    assert "function check" in errors["source"][0]
+    assert "functions named test_…" in errors["tests"][0]
+    assert "function named check" in errors["source"][0]
     assert not Run.objects.exists()
 
 
@@ -190,5 +190,5 @@ def test_so_is_one_of_the_workspace(kind: type[StrictSerializer]) -> None:
     body = kind(data={"source": "", "tests": ""})
 
     assert not body.is_valid()
-    assert "function test_…" in body.errors["tests"][0]
-    assert "function check" in body.errors["source"][0]
+    assert "functions named test_…" in body.errors["tests"][0]
+    assert "function named check" in body.errors["source"][0]

@@ -151,7 +151,7 @@ def test_a_search_whose_filter_takes_too_long_is_refused_with_what_to_do(
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
     assert answer["Content-Type"] == "application/problem+json"
     assert "more than 0.3 s" in answer.json()["detail"]
-    assert "request less data, with other filters" in answer.json()["detail"]
+    assert "narrow the filters, request smaller pages" in answer.json()["detail"]
     released()
     monkeypatch.undo()
     assert api.post("/v1/users/ada/search/", body).status_code == 200
@@ -214,7 +214,7 @@ def test_a_database_that_is_gone_is_not_taken_for_a_fault_of_ours(
     answer = client.get("/v1/users/", HTTP_AUTHORIZATION="Bearer uac_123456789012_secret")
 
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
-    assert answer.json()["detail"].startswith("The database does not answer.")
+    assert answer.json()["detail"].startswith("The database is not responding.")
     connection.close()
 
 

@@ -536,7 +536,7 @@ class TestApi:
             ([{"role": "user", "content": None}], "Send a string, not null."),
             ([{"role": "user", "content": ["hi"]}], "Send a string, not a list."),
             ([{"role": "user", "content": "hi", "name": "x"}], "Unknown field"),
-            ([{"role": "user", "content": ""}] * (MAX_MESSAGES + 1), "Send at most the newest 50"),
+            ([{"role": "user", "content": ""}] * (MAX_MESSAGES + 1), "Send only the newest 50"),
             (
                 [{"role": "user", "content": "é" * (MAX_BYTES // 4)}] * 3,
                 "leave out the oldest messages",

@@ -327,7 +327,7 @@ def test_a_pause_is_named(ask: Ask, model: Model, told: MemoryUser) -> None:
 
     assert answer["completion"] == {
         "by": "words",
-        "problem": "Work on this user is paused by the staff.",
+        "problem": "The staff have paused the work for this user.",
     }
     assert (server.requests, runs_of_kind()) == ([], [])
 
