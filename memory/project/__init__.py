@@ -1,12 +1,12 @@
-"""The user project as pure Python: a person's memory, kept as typed Python source.
+"""A user's project as pure Python: the user's memory, kept as typed Python source.
 
     project = Project.open(outline, read, locate)      # nothing is read yet
     for edit in compile_record(project, entry):        # or edits from JSON: edit_from_json
-        apply(project, edit)                           # EditError: refused, nothing changed
+        apply(project, edit)                           # EditError: the edit was refused
     change = project.change()                          # new files, records, and outline
 
-Files are parsed, never executed. `render` writes the one canonical text of a project, and
-`Project.from_files` reads it back as an equal project.
+Files are parsed, never executed. `render` produces the canonical text of a project's files, and
+`Project.from_files` parses that text into an equal project.
 """
 
 from typing import Any
@@ -59,7 +59,7 @@ from memory.project.values import (
 
 
 def to_typed_json(value: Value | Record, project: Project, domain: str) -> Any:
-    """Return a value or record of a domain as typed JSON, as a sandbox would dump it."""
+    """Return a value or record in a domain as typed JSON, in the form of a sandbox's dump."""
     return encode(value, project.outline.domains[domain])
 
 

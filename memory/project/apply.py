@@ -1,4 +1,4 @@
-"""Applying edits to a project. Everything is checked before anything is changed."""
+"""Applying edits to a project. Each edit is checked in full before it changes anything."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -45,18 +45,19 @@ from memory.project.schema_edits import (
 from memory.project.values import Record, RecordId
 from memory.texts import parse_python
 
-# The maximum length of `about`, which becomes the text of an alert.
+# The maximum length in characters of a conflict's `about`, which becomes part of an alert's
+# message.
 MAX_ABOUT = 200
 
 
 def apply(project: Project, edit: Edit) -> None:
-    """Apply an edit. A refused edit raises EditError and leaves the project as it was."""
+    """Apply an edit; raises EditError and leaves the project unchanged if the edit is refused."""
     check_sources(edit)
     _APPLY[type(edit)](project, edit)
 
 
 def free_key(project: Project, domain: str, collection: str, class_name: str, seq: int) -> str:
-    """Return an unused key for a record without one: `trip-41`, or `trip-41-2` and so on."""
+    """Return an unused key for a record that has none: `trip-41`, then `trip-41-2` and so on."""
     key = base = key_of_entry(class_name, seq)
     number = 1
     while project.find(RecordId(domain, collection, key)):
@@ -66,7 +67,7 @@ def free_key(project: Project, domain: str, collection: str, class_name: str, se
 
 
 def collection_for(domain: Domain, class_name: str) -> str:
-    """Return the default collection for a class's records."""
+    """Return the name of the collection that holds a class's records by default."""
     existing = domain.collections_of(class_name)
     if existing:
         return existing[0]
@@ -82,7 +83,7 @@ def _add(project: Project, edit: Add) -> None:
     if not class_.is_record:
         raise EditError(
             "not_a_record",
-            f"{where} is not a record class: add a record that contains such an object",
+            f"{where} is not a record class: add its objects as parts of a record",
         )
     name = edit.collection
     if name is None:
@@ -140,8 +141,8 @@ def _check_derived(edit: Add | Update, where: str) -> None:
             known = ", ".join(edit.fields) or "none"
             raise EditError(
                 "unknown_field",
-                f"{edit.op}.derived names {name!r} of {where}, which this edit does not set: it"
-                f" sets {known}",
+                f"{edit.op}.derived names the field {name!r} of {where}, which this edit does not"
+                f" set: it sets {known}",
             )
 
 
@@ -203,8 +204,8 @@ def _conflict(project: Project, edit: Conflict) -> None:
         conflicts.DOMAIN,
         conflicts.CLASS,
         {"about": about, "records": names},
-        # The conflict also cites the records' sources, so that an alert about it leads to all of
-        # the conflicting statements.
+        # The `Conflict` record also cites the sources of the conflicting records, so that its alert
+        # leads to all of the conflicting statements.
         tuple({*edit.sources, *(seq for record in records for seq in record.sources)}),
         collection=conflicts.COLLECTION,
         derived=(("records", "names of records"),),
@@ -222,7 +223,7 @@ def _existing_record(project: Project, record_id: RecordId) -> Record:
     location = project.find(record_id)
     if location and location.retired:
         raise EditError(
-            "key_retired", f"{'.'.join(record_id)} is retired: add a new record with another key"
+            "key_retired", f"{'.'.join(record_id)} was retired: add a new record with another key"
         )
     holders = [*domain.collections, *domain.singletons]
     where = f"{record_id.domain}.{record_id.collection}"
@@ -235,7 +236,9 @@ def _existing_record(project: Project, record_id: RecordId) -> Record:
         )
     record = project.record(record_id)
     if record is None:
-        raise EditError("unknown_key", f"{where} has no record {record_id.key!r}: add it with add")
+        raise EditError(
+            "unknown_key", f"{where} has no record {record_id.key!r}: create it with add"
+        )
     return record
 
 
@@ -244,7 +247,7 @@ def _check_unused(project: Project, record_id: RecordId) -> None:
     if location and location.retired:
         raise EditError(
             "key_retired",
-            f"{'.'.join(record_id)} was retired; a key is never used again: choose another key",
+            f"{'.'.join(record_id)} was retired, and keys are never reused: choose another key",
         )
     if location:
         raise EditError(

@@ -1,4 +1,4 @@
-"""Fitting JSON and values to declared types, and inferring types that are not declared."""
+"""Converting JSON and Python values to declared types, and inferring undeclared types."""
 
 import datetime
 import math
@@ -33,16 +33,16 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _CLOCK = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
 _DATETIME = re.compile(rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_CLOCK}")
 _TIME = re.compile(_CLOCK)
-# Every integer with at most this many bits also fits in a float.
+# The maximum number of bits in an integer; every integer within this limit also fits in a float.
 _MAX_BITS = 1000
 
 
 def conform(value: object, type_: Type, domain: Domain, where: str) -> Value:
-    """Return `value` as a value of the given type.
+    """Convert `value` to the given type.
 
     Accepts JSON (a date as text, an object for a dataclass, a key for a reference) as well as a
-    value that already has the type. If the value does not fit, raises EditError, which names
-    `where`.
+    value that already has the type. Raises EditError, which names `where`, if the value does not
+    fit.
     """
     match type_:
         case Scalar(name):
@@ -78,9 +78,9 @@ def conform(value: object, type_: Type, domain: Domain, where: str) -> Value:
 def conform_fields(
     data: Mapping[str, object], class_: Class, domain: Domain, where: str
 ) -> dict[str, Value]:
-    """Return all fields of a new object of a class, in order and without defaults.
+    """Return a new object's fields in declared order, leaving out those equal to their default.
 
-    Raises EditError if a field is unknown or missing, or if its value does not fit.
+    Raises EditError if a field is unknown, a required field is missing or a value does not fit.
     """
     fields = conform_some_fields(data, class_, domain, where)
     for field in class_.fields:
@@ -96,7 +96,7 @@ def conform_fields(
 def conform_some_fields(
     data: Mapping[str, object], class_: Class, domain: Domain, where: str
 ) -> dict[str, Value]:
-    """Return the given fields as values of their types, including those that equal the default."""
+    """Convert the given fields to their declared types, keeping those equal to their default."""
     fields: dict[str, Value] = {}
     for name, value in data.items():
         field = class_.field(name)
@@ -111,7 +111,7 @@ def conform_some_fields(
 
 
 def normal_fields(fields: Mapping[str, Value], class_: Class) -> dict[str, Value]:
-    """Return fields in the order that their class declares, without those equal to the default."""
+    """Return fields in the order their class declares, leaving out those equal to their default."""
     return {
         field.name: fields[field.name]
         for field in class_.fields
@@ -120,7 +120,7 @@ def normal_fields(fields: Mapping[str, Value], class_: Class) -> dict[str, Value
 
 
 def infer_scalar(value: object, where: str) -> Type:
-    """Return the type of a JSON scalar. Raises EditError for a date that does not exist."""
+    """Return the type of a JSON scalar; raises EditError for a date that does not exist."""
     match value:
         case None:
             return NONE
@@ -151,7 +151,7 @@ def looks_like_date(text: str) -> bool:
 
 
 def shown(value: object) -> str:
-    """Return the text that represents a value in an error message."""
+    """Return a value as text for an error message, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}..."
 
@@ -163,7 +163,7 @@ def _conform_union(value: object, type_: Union, domain: Domain, where: str) -> V
     alternatives = members_of(core)
     if len(alternatives) == 1:
         return conform(value, core, domain, where)
-    # Read text as a date, an enum member or a key if possible, otherwise as a string.
+    # Try `str` last, so that text is read as a date, an enum member or a key if possible.
     for alternative in sorted(alternatives, key=lambda member: member == Scalar("str")):
         try:
             return conform(value, alternative, domain, where)
@@ -240,7 +240,7 @@ def _decimal(value: object) -> Decimal | None:
     if type(value) not in (int, float, str, Decimal):
         return None
     try:
-        # Convert by way of text, so that 0.1 does not become 0.1000000000000000055511151231...
+        # Convert via text, so that 0.1 does not become 0.1000000000000000055511151231...
         found = Decimal(str(value))
     except InvalidOperation:
         return None

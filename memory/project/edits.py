@@ -1,8 +1,8 @@
-"""The edits: all ways in which a project can change, and their strict JSON form.
+"""Edits: all the ways in which a project can be changed, and their strict JSON form.
 
 In JSON, an edit is an object whose `op` is the class's name in snake case and whose other keys are
-the class's attributes. Values are plain or typed JSON; they get their types when the edit is
-applied.
+the class's attributes. Field values are plain or typed JSON; they are converted to the fields'
+types when the edit is applied.
 """
 
 import dataclasses
@@ -17,8 +17,8 @@ from memory.project.values import RecordId
 
 Kind = Literal["record", "object", "enum"]
 
-# The maximum length, in characters, of a constraint or its tests: both are parsed and repaired
-# repeatedly.
+# The maximum length, in characters, of a constraint's source or its tests, which are parsed and
+# repaired repeatedly.
 MAX_SOURCE = 64 * 1024
 
 
@@ -33,10 +33,11 @@ class FieldSpec:
 
 @dataclass(frozen=True)
 class DefineClass:
-    """Define a class of records, of objects within records, or an enum.
+    """Define a record class, a class of objects within records, or an enum.
 
-    A domain is created along with its first class. `collection` creates an empty collection for the
-    class. An existing enum is extended: give both its old members and the new ones.
+    A domain is created along with its first class. If `collection` is given, an empty collection of
+    that name is created for the class. To extend an existing enum, give both its old and its new
+    members.
     """
 
     op: ClassVar = "define_class"
@@ -76,7 +77,7 @@ class WidenField:
 
     @property
     def call(self) -> str:
-        """The edit written as a call, for messages that recommend it."""
+        """The edit written as a function call, for messages that recommend this edit."""
         return (
             f'{self.op}(domain="{self.domain}", class_name="{self.class_name}",'
             f' name="{self.name}", type="{self.type}")'
@@ -85,7 +86,7 @@ class WidenField:
 
 @dataclass(frozen=True)
 class RenameField:
-    """Rename a field of a class and of all its records."""
+    """Rename a field in a class and in all of the class's records."""
 
     op: ClassVar = "rename_field"
     domain: str
@@ -99,10 +100,11 @@ class RenameField:
 class Add:
     """Add a record.
 
-    Without `key`, its key is `<class>-<newest source>[-n]`. Without `collection`, it is added to
-    the first collection of its class, which is created if need be. If `singleton` is set,
-    `collection` is the name of this one record. `derived` pairs each field whose dates or numbers
-    occur in no cited entry with the reason: "nights" with "from check-in and check-out".
+    If `key` is None, the record's key is `<class>-<newest source>[-n]`. If `collection` is None,
+    the record is added to its class's first collection, which is created if necessary. If
+    `singleton` is set, `collection` is the name of the singleton. `derived` names each field with
+    dates or numbers that occur in no cited entry, and says where they come from: ("nights", "from
+    check-in and check-out").
     """
 
     op: ClassVar = "add"
@@ -118,7 +120,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Update:
-    """Change some fields of a record and add to its sources. For `derived`, see `Add`."""
+    """Change some of a record's fields, and add sources to it. For `derived`, see `Add`."""
 
     op: ClassVar = "update"
     domain: str
@@ -163,7 +165,7 @@ class DeleteConstraint:
 
 @dataclass(frozen=True)
 class Note:
-    """Keep text for which there is no class as a record of `notes`. For `derived`, see `Add`."""
+    """Keep text that fits no class as a record in the domain `notes`. For `derived`, see `Add`."""
 
     op: ClassVar = "note"
     text: str
@@ -173,9 +175,9 @@ class Note:
 
 @dataclass(frozen=True)
 class Conflict:
-    """Mark records that contradict each other: they stay, and a constraint fires for them.
+    """Mark records that contradict each other: the records stay, and a constraint fires for them.
 
-    `about` says in a few words what they disagree on. The mark is a record in the collection
+    `about` says in a few words what the records disagree on. The mark is a record in the collection
     `conflicts` of the domain `conflicts`; retiring that record resolves the conflict.
     """
 
@@ -188,7 +190,10 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Dismiss:
-    """Declare, with a reason, that entries contain nothing to remember; nothing changes."""
+    """Declare, with a reason, that entries contain nothing to remember.
+
+    The project does not change.
+    """
 
     op: ClassVar = "dismiss"
     reason: str
@@ -216,7 +221,7 @@ _NEED_SOURCES = (Add, Update, Retire, Note, Conflict, Dismiss)
 
 
 def edit_from_json(data: object) -> Edit:
-    """Parse an edit. If it is invalid, raises EditError, which names the field and the fix."""
+    """Parse an edit; raises EditError, which names the field and the fix, if it is invalid."""
     if not isinstance(data, dict):
         raise _malformed("an edit", "an object with `op`", data)
     op = data.get("op")
@@ -233,7 +238,7 @@ def edit_to_json(edit: Edit) -> dict[str, Any]:
 
 
 def check_sources(edit: Edit) -> None:
-    """Refuse sources that are not entry numbers, and edits of records that cite no sources."""
+    """Refuse an edit whose sources are not entry numbers, or that needs sources but cites none."""
     _sources(list(edit.sources), f"{edit.op}.sources")
     if isinstance(edit, _NEED_SOURCES) and not edit.sources:
         raise EditError(

@@ -2,9 +2,9 @@
 
 
 class EditError(Exception):
-    """An edit or a record that the project refuses; the message names the field and the fix.
+    """The project refuses an edit or a record; the message names the field and the fix.
 
-    `code` is stable and meant for programs, `message` for people and models.
+    `code` is stable and meant for programs; `message` is meant for people and models.
     """
 
     def __init__(self, code: str, message: str) -> None:

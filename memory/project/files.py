@@ -1,8 +1,8 @@
 """Changes given as whole files: edited files of a project, or an entire project to import.
 
-The files are in the project's own format. They are compared with the project as it is, and every
-difference becomes an edit; a difference that no edit can express is refused, never dropped. So a
-file from which a record is missing by accident does not retire that record.
+The files are in the project's own format. They are compared with the current project, and every
+difference becomes an edit; a difference that no edit can express is refused, never ignored. So a
+file that omits a record by accident does not retire that record.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,23 +31,24 @@ from memory.project.schema_edits import check_new_holder
 from memory.project.types import format_type, parse_type
 from memory.project.values import Record, RecordId
 
-# The maximum number of items named in one refusal.
+# The maximum number of omitted records that an error message names.
 MAX_NAMED = 10
 
 
 def edits_of_files(project: Project, files: Mapping[str, str | None]) -> list[Edit]:
-    """Apply the edits that turn the project's files into these, and return the edits.
+    """Turn the project's files into the given files, and return the edits that do so.
 
-    `files` maps the path of each changed file to its text; None deletes a constraint. Generated
-    files may be included, and are ignored. Raises ProjectError for a file that cannot be read, and
-    EditError for a difference that no edit can express.
+    `files` maps the path of each changed file to its new text, or to None to delete a constraint.
+    Generated files may be included, but are ignored. Raises ProjectError if a file cannot be read,
+    and EditError if no edit can express a difference.
     """
     files = {path: text for path, text in files.items() if not _is_generated(path, text)}
     domains = [
         _read(project, name, {path: files[path] for path in files if _domain_of(path) == name})
         for name in sorted({name for name in map(_domain_of, files) if name})
     ]
-    # Define the classes of all domains before adding records, which may refer to other domains.
+    # Define the classes of all domains before adding any records, since a record may refer to a
+    # record in another domain.
     edits = _applied(project, [edit for one in domains for edit in _of_schema(one.old, one.new)])
     for one in domains:
         edits += _applied(project, _of_records(one.new, one.before, one.after))
@@ -57,7 +58,10 @@ def edits_of_files(project: Project, files: Mapping[str, str | None]) -> list[Ed
 
 @dataclass(frozen=True)
 class Whole:
-    """A complete, parsed project; `records` is keyed by path, collection or singleton, and key."""
+    """A complete, parsed project.
+
+    `records` is keyed by file path, then by collection or singleton name, then by record key.
+    """
 
     files: Mapping[str, str]
     outline: Outline
@@ -79,12 +83,12 @@ def read_whole(files: Mapping[str, str]) -> Whole:
 
 
 def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[Edit]:
-    """Add another project to this one, and return the edits that do so.
+    """Add the contents of another project to this one, and return the edits that do so.
 
-    The added records cite `sources`, since their own sources are entries of another log; everything
-    else stays as it was in the other project, including the order of classes, fields and
-    collections. Raises EditError for names that already exist or are not allowed, and ProjectError
-    for classes that edits cannot produce.
+    The added records cite `sources`, since their original sources are entries in another log;
+    everything else stays as it was in the other project, including the order of classes, fields and
+    collections. Raises EditError if a name already exists or is not allowed, and ProjectError if
+    edits cannot produce one of the classes or enums.
     """
     outline = whole.outline
     for kind, names in (
@@ -102,7 +106,7 @@ def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[
         for domain in outline.domains.values()
         for edit in _of_schema(Domain(domain.name), domain)
     ]
-    # Collections are created below, in their original order.
+    # `_take_over_order` creates the collections, in their original order.
     bare = [
         replace(_unambiguous(e, outline), collection=None) if isinstance(e, DefineClass) else e
         for e in schema
@@ -130,10 +134,10 @@ def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[
 
 
 def _unambiguous(edit: DefineClass, outline: Outline) -> DefineClass:
-    """Return the edit, with class names prefixed with its domain where they would be ambiguous.
+    """Return the edit with each ambiguous class name in its field types prefixed with its domain.
 
-    If another domain has a class of the same name, the plain name would mean that class until the
-    domain's own class exists.
+    If another domain has a class of the same name, the plain name would refer to that class until
+    the class in this domain is defined.
     """
     others = {
         name
@@ -153,7 +157,7 @@ def _unambiguous(edit: DefineClass, outline: Outline) -> DefineClass:
 
 
 def _take_over_order(project: Project, domain: Domain) -> None:
-    """Give a domain's classes, fields and collections their original order."""
+    """Restore the original order of a domain's classes, fields and collections."""
     made = project.outline.domains[domain.name]
     for class_ in domain.classes.values():
         known = made.classes[class_.name]
@@ -182,7 +186,8 @@ def _take_over_record(
         singleton=singleton,
     )
     apply(project, add)
-    # If a field allows several types, an edit turns text that looks like a date into a date.
+    # In a field that allows several types, the edit turns text that looks like a date into a date:
+    # in that case, restore the record exactly.
     record_id = RecordId(domain.name, name, record.key)
     written, exact = project.record(record_id), replace(record, sources=sources)
     if written is None or record_literal(written, Uses()) != record_literal(exact, Uses()):
@@ -193,8 +198,8 @@ def _take_over_record(
 def _applied(project: Project, edits: Iterable[Edit]) -> list[Edit]:
     """Apply edits in an order that works, and return them in that order.
 
-    Classes may refer to each other. If no order works, the fields that hold references are added
-    afterwards.
+    If no order works, because classes refer to each other, the fields that hold references are
+    added after the classes.
     """
     waiting = list(edits)
     done: list[Edit] = []
@@ -215,9 +220,9 @@ def _applied(project: Project, edits: Iterable[Edit]) -> list[Edit]:
 
 
 def _without_references(edit: Edit, refusal: EditError) -> list[Edit]:
-    """Return the definition of a class without its references, then an edit that adds each of them.
+    """Return a class definition without reference fields, then edits that add each of those fields.
 
-    Raises the refusal if there are no references.
+    Raises `refusal` if the edit defines no class with reference fields.
     """
     if not isinstance(edit, DefineClass):
         raise refusal
@@ -235,12 +240,12 @@ def _without_references(edit: Edit, refusal: EditError) -> list[Edit]:
 
 
 def _is_generated(path: str, text: str | None) -> bool:
-    """Return whether a file is generated: it is empty, or derived from the other files."""
+    """Return whether a file is generated: it is the manifest or an empty `__init__.py`."""
     return path == "manifest.py" or (path.endswith("__init__.py") and not (text or "").strip())
 
 
 def _domain_of(path: str) -> str:
-    """Return the domain that a file belongs to; empty if it belongs to none."""
+    """Return the name of the domain that a file belongs to, or "" if it belongs to none."""
     parts = path.split("/")
     return parts[1] if len(parts) == 3 and parts[0] == "domains" else ""
 
@@ -256,7 +261,7 @@ class _Read:
 
 
 def _read(project: Project, name: str, files: Mapping[str, str | None]) -> _Read:
-    """Parse a domain with changed or new files; raises EditError if they omit existing records."""
+    """Parse a domain with its changed and new files; raises EditError if they omit records."""
     old = project.outline.domains.get(name) or Domain(name)
     texts: dict[str, str] = {}
     if name in project.outline.domains:
@@ -271,7 +276,9 @@ def _read(project: Project, name: str, files: Mapping[str, str | None]) -> _Read
         raise ProjectError(old.schema_path, "is missing: the domain does not exist yet")
     new, records = load_domain(name, texts)
     if strange := sorted(texts.keys() - {new.schema_path, *new.state_paths()}):
-        raise ProjectError(strange[0], "does not belong to the domain: no list continues in it")
+        raise ProjectError(
+            strange[0], "does not belong to the domain: no collection continues in it"
+        )
     before = {
         record_id: record
         for held in (*old.collections, *old.singletons)
@@ -376,7 +383,7 @@ def _of_records(
 
 
 def _changed(class_: Class, old: Record, new: Record) -> dict[str, object]:
-    """Return the fields that changed; an omitted field has its default."""
+    """Return the fields whose values changed; an omitted field has its default value."""
     values = {
         field.name: (
             old.fields.get(field.name, field.default),

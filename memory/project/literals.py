@@ -1,4 +1,4 @@
-"""Values as Python source: writing the canonical text of a value, and parsing it.
+"""Values as Python source: rendering a value as canonical text, and parsing that text.
 
 Parsing uses the syntax tree; nothing is ever executed.
 """
@@ -30,7 +30,7 @@ class Uses:
     """The names that a piece of source uses, collected while it is written.
 
     `classes` holds "Trip" for a class of the same domain and "identity.Passport" for a class of
-    another domain; `aliases` maps some of these names to the names that are written instead.
+    another domain; `aliases` maps some of these names to the names written in their place.
     """
 
     modules: set[str] = field(default_factory=set)
@@ -45,7 +45,7 @@ class Uses:
 
 
 class LiteralError(ValueError):
-    """An expression is not a valid value in a project; `line` is its line, if known."""
+    """An expression is not a valid value in a project; `line` is its line number, if known."""
 
     def __init__(self, node: ast.AST, expected: str) -> None:
         text = ast.unparse(node)
@@ -54,12 +54,12 @@ class LiteralError(ValueError):
 
 
 def literal(value: Value, uses: Uses | None = None) -> str:
-    """Return a value as source. Equal texts mean equal values of equal types."""
+    """Return a value as Python source; values with the same source are equal and of equal types."""
     return _WRITERS[type(value)](value, uses or Uses())
 
 
 def record_literal(record: Record, uses: Uses) -> str:
-    """Return a record as a call of its class: key first, sources last."""
+    """Return a record as Python source: a call of its class, key first and sources last."""
     parts = [f"key={string_literal(record.key)}", *_arguments(record.fields, uses)]
     if record.sources:
         comma = "," if len(record.sources) == 1 else ""
@@ -175,7 +175,7 @@ def parse_literal(text: str) -> Value:
 
 
 def value_from_node(node: ast.expr, names: Mapping[str, str]) -> Value:
-    """Return the value that a syntax tree stands for; raises LiteralError if there is none.
+    """Return the value that a syntax tree represents; raises LiteralError if it represents none.
 
     `names` maps the names of imported classes to the classes ("identity.Passport").
     """
@@ -228,7 +228,7 @@ def _value_from_call(node: ast.Call, names: Mapping[str, str]) -> Value:
     except (ValueError, TypeError, ArithmeticError):
         raise LiteralError(node, "a valid date or number") from None
     if not name or "." in name:
-        raise LiteralError(node, "a class of the domain")
+        raise LiteralError(node, "a class in the domain")
     return Struct(names.get(name, name), call_fields(node, names))
 
 
@@ -264,4 +264,4 @@ def _time_zone(node: ast.Call) -> datetime.timezone | None:
                     return datetime.timezone(
                         datetime.timedelta(seconds=next(_numbers([seconds], 1)))
                     )
-    raise LiteralError(node, "a fixed time zone")
+    raise LiteralError(node, "a time zone with a fixed offset")

@@ -13,7 +13,9 @@ _Records = dict[str, dict[str, dict[str, Record]]]
 
 
 def load(files: Mapping[str, str]) -> tuple[Outline, _Records]:
-    """Return a tree's outline, and its records keyed by path, collection or singleton, and key.
+    """Return a tree's outline and its records.
+
+    The records are keyed by file path, then by collection or singleton name, then by record key.
 
     Raises ProjectError for a file that cannot be read or does not belong to a project.
     """
@@ -87,7 +89,7 @@ def _documentation(path: str, source: str) -> str:
 
 
 def _is(path: str, *pattern: str) -> bool:
-    """Return whether a path matches: `*` stands for any name, `test_*` for any with this prefix."""
+    """Return whether a path matches: `*` matches any name, `test_*` any name with that prefix."""
     parts = path.split("/")
     return (
         len(parts) == len(pattern)

@@ -46,10 +46,11 @@ def manifest_text(
     failing: Mapping[str, str] = MappingProxyType({}),
     brief: bool = False,
 ) -> str:
-    """Return the manifest as plain text, with the open alerts as (severity, message).
+    """Return the manifest as plain text.
 
-    `failing` maps the names of constraints that fail to their errors. If `brief` is set, the text
-    has names and counts only, as it always does for a large project.
+    `open_alerts` has a severity and a message for each open alert. `failing` maps the names of
+    failing constraints to their errors. If `brief` is set, the text has names and counts only, as
+    it always does for a large project.
     """
     brief = brief or _is_brief(outline)
     lines = [f"Domains ({_legend(brief)}):"]
@@ -87,7 +88,7 @@ def _legend(brief: bool) -> str:
 
 
 def _names(domain: Domain) -> Iterator[str]:
-    """Yield the names and counts of a domain's contents: `trips 50`."""
+    """Yield the names in a domain, with the number of records in each collection: `trips 50`."""
     yield from (f"{one.name} {one.count}" for one in domain.collections.values())
     yield from domain.singletons
 

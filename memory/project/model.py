@@ -2,7 +2,7 @@
 
 A project knows its outline and reads files with records only when needed: appending to a collection
 of fifty thousand records parses and writes only its last shard. Edits go through
-`memory.project.apply`, which ensures that a refused edit leaves everything as it was; the mutating
+`memory.project.apply`, which ensures that a refused edit leaves the project unchanged; the mutating
 methods here trust their arguments.
 """
 
@@ -20,9 +20,10 @@ from memory.project.parse import documentation, parse_state, uses_of_name
 from memory.project.render import FileRecords, record_size, render_schema, render_state
 from memory.project.values import Location, Record, RecordId
 
-# No file is larger than 64 KiB: 60 KiB for the records of a shard, the rest for its imports. In
-# state.py, half is reserved for the list of shards, which grows over time. There are two
-# exceptions: a single record that is larger, and a record that an update enlarges in place.
+# No file is larger than 64 KiB: a shard has up to 60 KiB of records, and the rest is for its
+# imports. In state.py, half of the 64 KiB is reserved for the list of shards, which grows over
+# time. There are two exceptions: a single record that is larger than the limit, and a record that
+# an update enlarges in place.
 SHARD_BYTES = 60 * 1024
 STATE_BYTES = 32 * 1024
 
@@ -42,14 +43,14 @@ class PlacedRecord:
 class Change:
     """The changes to a project since it was opened.
 
-    `files` has the new text of every changed file, or None if it was deleted. `records` has every
-    record that was added or updated. `transient` lists the records that were both added and retired
-    since: they are in no file, but their keys, like those of `retired` records, cannot be reused.
-    `retired_by` has the entries cited by the edit that retired each record. `set_by` has, for each
-    field of an updated record, the entries cited by the edits that set it. `derived` has the fields
-    that an edit marked as derived, each with the reason. `as_named` has the earlier states of
-    records under the current names of their fields; it is empty if an old name now belongs to
-    another field.
+    `files` maps the path of every changed file to its new text, or to None if it was deleted.
+    `records` has every record that was added or updated. `transient` lists the records that were
+    both added and retired since: they are in no file, but their keys, like those of `retired`
+    records, cannot be reused. `retired_by` has the entries cited by the edit that retired each
+    record. `set_by` has, for each field of an updated record, the entries cited by the edits that
+    set it. `derived` has the fields that an edit marked as derived, each with the reason.
+    `as_named` has the earlier states of updated records, with renamed fields under their current
+    names; it is empty if a renamed field's old name now belongs to another field.
     """
 
     files: Mapping[str, str | None]
@@ -73,7 +74,7 @@ class Change:
         return _lists(self.expected.get(path, {}))
 
     def previous_records_in(self, path: str) -> dict[str, list[Record]]:
-        """Return a changed file's records as of the project's opening; none if the file is new."""
+        """Return the records that a changed file had when the project was opened, if it existed."""
         return _lists(self.previous.get(path, {}))
 
 
@@ -108,7 +109,7 @@ class Project:
 
     @classmethod
     def from_files(cls, files: Mapping[str, str]) -> "Project":
-        """Return the project made up of a tree's files, parsing all of them.
+        """Parse all files of a tree, and return the project that they make up.
 
         Raises ProjectError for a file that cannot be read. The files do not contain the keys of
         retired records: where these matter, use `open` with its `locate`.
@@ -130,12 +131,12 @@ class Project:
     def open(cls, outline: Outline, read: Read, locate: Locate) -> "Project":
         """Return a stored project; its files are read only when they are needed.
 
-        `read(path)` returns a file's source; `locate(domain, collection, key)` returns a record's
-        location, even if it was retired, and None for a key that was never used.
+        `read(path)` returns a file's source; `locate(domain, collection, key)` returns the location
+        of a record, even of a retired one, or None for a key that was never used.
         """
         return cls(outline, read, locate, outline.paths())
 
-    # Reading
+    # Reading the project
 
     def find(self, record_id: RecordId) -> Location | None:
         """Return the location of a record, even if retired; None if the key was never used."""
@@ -152,7 +153,7 @@ class Project:
         by_key = self.records_of(location.path).get(record_id.collection, {})
         if record_id.key not in by_key:
             raise ProjectError(
-                location.path, f"does not contain {record_id}, although its index says so"
+                location.path, f"does not contain {record_id}, although the index says that it does"
             )
         return by_key[record_id.key]
 
@@ -165,7 +166,7 @@ class Project:
                 yield RecordId(domain, name, key), record
 
     def records_of(self, path: str) -> dict[str, dict[str, Record]]:
-        """Return a state file's or shard's records, keyed by collection or singleton and key."""
+        """Return a file's records, keyed by collection or singleton name, then by record key."""
         if path not in self._records:
             contents: dict[str, dict[str, Record]] = {}
             if path in self._paths_opened:
@@ -176,7 +177,7 @@ class Project:
         return self._records[path]
 
     def source(self, path: str) -> str:
-        """Return the text of any file of the tree as it would now be stored."""
+        """Return the text of any file in the tree as it would now be stored."""
         if path in self._written:
             return self._written[path]
         if path == "manifest.py":
@@ -205,7 +206,7 @@ class Project:
 
     __hash__ = None  # type: ignore[assignment]
 
-    # Changing
+    # Changing the project
 
     def set_domain(self, domain: Domain) -> None:
         """Set a domain's schema, collections and singletons."""
@@ -258,7 +259,7 @@ class Project:
             self._written.pop(path, None)
 
     def keep_legacy(self, files: Mapping[str, str]) -> None:
-        """Keep files of a foreign project unchanged, at these paths below legacy/."""
+        """Keep files of a foreign project unchanged; their new paths are below legacy/."""
         self._written |= files
         legacy = sorted({*self.outline.legacy, *files})
         constraints = {path for path, source in files.items() if is_old_constraint(source)}
@@ -283,7 +284,7 @@ class Project:
         self._renamed.append((domain, class_name, field))
 
     def note_derived(self, record_id: RecordId, reasons: Mapping[str, str]) -> None:
-        """Record which fields of a record are derived from the entries rather than stated there."""
+        """Record which of a record's fields are derived from entries rather than stated in them."""
         self._derived.setdefault(record_id, {}).update(reasons)
 
     def note_set(self, record_id: RecordId, fields: Iterable[str], sources: Sequence[int]) -> None:
@@ -298,7 +299,7 @@ class Project:
             set_by[new_name] = set_by.pop(name)
 
     def rename_in(self, record_id: RecordId, rename: Callable[[Record], Record]) -> None:
-        """Rename fields of a record, including those inside its values."""
+        """Rename fields in a record, including fields of objects nested in it."""
         record = self.record(record_id)
         assert record is not None, f"{record_id} does not exist"
         renamed = rename(record)
@@ -348,12 +349,12 @@ class Project:
             else {i: self._as_named[i] for i in updated if i in self._as_named},
         )
 
-    # Bookkeeping
+    # Keeping track of changes
 
     def _is_named_anew(self) -> bool:
-        """Return whether the old name of a field now belongs to another field.
+        """Return whether a renamed field's old name now belongs to another field.
 
-        If so, an earlier state of a record, shown under the current names, would be misleading.
+        If so, an earlier state of a record with the current field names would be misleading.
         """
         classes = [(self.outline.domains[domain], name, old) for domain, name, old in self._renamed]
         return any(
@@ -376,7 +377,7 @@ class Project:
         return PlacedRecord(path, self.records_of(path)[record_id.collection][record_id.key])
 
     def _shard_with_room(self, domain: Domain, name: str, size: int) -> str:
-        """Return the collection's last file, or a new file if this many bytes do not fit."""
+        """Return the collection's last file, or a new file if it has no room for `size` bytes."""
         collection = domain.collections[name]
         path = collection.shards[-1].path
         used = domain.records_size(path)
@@ -420,7 +421,7 @@ class Project:
         return {path for domain in self.outline.domains.values() for path in domain.state_paths()}
 
     def _suspects(self) -> list[str]:
-        """Return the files that may have changed."""
+        """Return the paths of the files that may have changed."""
         suspects = {*self._touched, *self._written, "manifest.py"}
         for domain in self.outline.domains.values():
             if domain.schema_differs(self._opened.domains.get(domain.name)):
@@ -456,7 +457,7 @@ class Project:
 
 
 def render(project: Project) -> dict[str, str]:
-    """Return all files of a project's tree, by path."""
+    """Return the text of each file in a project's tree, keyed by path."""
     return {path: project.source(path) for path in project.outline.paths()}
 
 
@@ -465,7 +466,7 @@ def _domain_of(path: str) -> str:
 
 
 def _same(old: Record, new: Record | None) -> bool:
-    # Compare their source texts, since in Python, 1 equals 1.0 and True.
+    # Compare the records' source texts, since in Python, 1 equals 1.0 and True.
     return new is not None and record_literal(old, Uses()) == record_literal(new, Uses())
 
 

@@ -1,8 +1,9 @@
 """Names in a project: which are allowed, and how default names are made.
 
-Classes begin with an upper-case letter, and everything else (domains, collections, constraints) is
-lower case, so the two never clash in one file. If a name is reserved, a name from a client's data
-is escaped with a trailing underscore; a name that somebody chose deliberately is refused.
+Class names begin with an upper-case letter, and all other names (of domains, collections and
+constraints) are lower case, so the two kinds never clash in one file. A reserved name that comes
+from a client's data is escaped with a trailing underscore; a reserved name that somebody chose
+deliberately is refused.
 """
 
 import builtins
@@ -77,7 +78,7 @@ def check_lower_name(name: str, what: str) -> None:
 
 
 def check_field_name(name: str, where: str) -> None:
-    """Refuse a name that is invalid for a field unless escaped (see `escape_field_name`)."""
+    """Refuse a field name that is invalid or that `escape_field_name` would change."""
     _check_identifier(name, f"field of {where}", "write it like `started_on`")
     escaped = escape_field_name(name, where)
     if escaped != name:
@@ -86,7 +87,7 @@ def check_field_name(name: str, where: str) -> None:
 
 @lru_cache(maxsize=4096)
 def escape_field_name(name: str, where: str) -> str:
-    """Return the field name for a key of a client's data: `class` becomes `class_`.
+    """Return the field name for a key in a client's data: `class` becomes `class_`.
 
     Leading underscores are dropped, since names that begin with one are reserved for the system.
     Raises EditError if the key is not an identifier even after Unicode normalisation (NFKC).
@@ -113,7 +114,7 @@ def check_enum_member(name: str, where: str) -> None:
 
 
 def check_key(key: str, what: str = "key") -> None:
-    """Refuse a record's key that is empty, too long, or contains control characters."""
+    """Refuse a record's key if it is empty, is too long or contains control characters."""
     if not key or len(key) > 200 or any(unicodedata.category(c) in {"Cc", "Cs"} for c in key):
         raise EditError(
             "bad_key", f"{what} {key!r} must have 1 to 200 characters and no control characters"
@@ -164,7 +165,7 @@ def escape_collection(name: str) -> str:
 
 
 def unused(name: str, taken: Collection[str]) -> str:
-    """Return `name`, or the first of `name2`, `name3` ... that is free."""
+    """Return `name` or, if it is taken, the first free name of `name2`, `name3` and so on."""
     candidate, number = name, 1
     while candidate in taken:
         number += 1

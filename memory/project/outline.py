@@ -15,7 +15,7 @@ from memory.project.values import Value
 
 
 class Required(enum.Enum):
-    """The type of `REQUIRED`."""
+    """The type of `REQUIRED`, which stands for a missing default."""
 
     REQUIRED = "required"
 
@@ -26,7 +26,7 @@ Default: TypeAlias = Value | Literal[Required.REQUIRED]
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a class. If its type allows None, that is the default unless another is given."""
+    """A field of a class. If its type allows None, None is its default unless it has another."""
 
     name: str
     type: Type
@@ -60,7 +60,7 @@ class Enumeration:
     doc: str = ""
 
     def value(self, member: str) -> str | int:
-        """Return a member's value; KeyError if there is no such member."""
+        """Return a member's value; raises KeyError if there is no such member."""
         return dict(self.members)[member]
 
 
@@ -98,7 +98,7 @@ class Singleton:
 
 @dataclass(frozen=True)
 class Domain:
-    """A domain: its schema, and where its records are. The order of definition matters."""
+    """A domain: its schema and the places of its records. Mappings are in order of definition."""
 
     name: str
     enums: Mapping[str, Enumeration] = field(default_factory=dict)
@@ -123,19 +123,19 @@ class Domain:
         return f"domains/{self.name}/{collection}_{number:04d}.py"
 
     def names(self) -> set[str]:
-        """Return all names that are taken in the domain."""
+        """Return all names that are already in use in the domain."""
         return {*self.enums, *self.classes, *self.collections, *self.singletons}
 
     def has_part(self, name: str) -> bool:
-        """Return whether a field can hold `name`: an enum, or a class that is not a record."""
+        """Return whether `name` can be a field's type: it is an enum or a non-record class."""
         return name in self.enums or (name in self.classes and not self.classes[name].is_record)
 
     def collections_of(self, class_name: str) -> list[str]:
-        """Return the collections of a class, oldest first."""
+        """Return the names of the collections for a class, oldest first."""
         return [c.name for c in self.collections.values() if c.class_name == class_name]
 
     def schema_differs(self, other: "Domain | None") -> bool:
-        """Return whether the schema.py of the two domains differs, even if only in order."""
+        """Return whether the two domains' schema.py files differ, even if only in order."""
         return other is None or [*self.enums.values(), *self.classes.values()] != [
             *other.enums.values(),
             *other.classes.values(),
@@ -170,7 +170,7 @@ class Domain:
                 yield shard.path
 
     def records_size(self, path: str) -> int:
-        """Return the size in bytes of a file's records, which decides whether another one fits."""
+        """Return the size of a file's records in bytes; it decides whether another record fits."""
         shards = (shard for c in self.collections.values() for shard in c.shards)
         size = sum(shard.size for shard in shards if shard.path == path)
         if path == self.state_path:
@@ -180,7 +180,7 @@ class Domain:
 
 @dataclass(frozen=True)
 class Outline:
-    """Domains by name, constraints with the first line of their docstrings, and test files.
+    """A project's domains, its constraints with the first lines of their docstrings, and its tests.
 
     `legacy` lists files of a foreign project that are kept unchanged for its old-style constraints;
     the constraints among them are also in `legacy_constraints`.
@@ -227,7 +227,8 @@ class Outline:
     def resolve(self, class_name: str, domain: str) -> tuple[Domain, Class] | None:
         """Return the record class to which "Passport" or "identity.Passport" refers in a domain.
 
-        A plain name refers to the domain's own class or else to the only class of that name.
+        A plain name refers to the domain's own class or, if it has none, to the only class of that
+        name in the other domains.
         """
         prefix, _, bare = class_name.rpartition(".")
         places = [prefix] if prefix else [domain] if self._defines(domain, bare) else self.domains

@@ -19,8 +19,8 @@ PIECE = 2048  # the number of characters that are parsed at a time
 class StateSource:
     """The contents of a state file or shard.
 
-    `collections` maps each collection to its class, `shards` maps it to the modules in which its
-    list continues. `records` maps each collection or singleton to its records by key.
+    `collections` maps each collection to its class, and `shards` maps it to the modules in which
+    its list continues. `records` maps each collection or singleton to its records by key.
     """
 
     collections: dict[str, str] = field(default_factory=dict)
@@ -150,11 +150,11 @@ def _parse_lists(source: str) -> list[ast.stmt]:
         match node:
             case ast.AnnAssign(value=ast.List(elts=[]) as value) if node.lineno in lists:
                 value.elts = lists.pop(node.lineno)
-    return [] if lists else body  # a list that is left over is inside a string
+    return [] if lists else body  # any list that is left over is inside a string
 
 
 def _parse_items(lines: list[str], start: int, end: int) -> list[ast.expr]:
-    """Parse these lines of a list, a few at a time; raises ValueError if they are not items.
+    """Parse these lines of a list, a few at a time; raises ValueError if they are not list items.
 
     A few lines that end in the middle of an item or a string are not valid Python by themselves. A
     number appended on a line of its own reveals whether the lines before it end with a comma.
@@ -251,7 +251,7 @@ def _record(node: ast.expr, names: Mapping[str, str], domain: Domain) -> Record:
     class_name = dotted_name(node.func) if isinstance(node, ast.Call) else ""
     class_ = domain.classes.get(names.get(class_name, class_name))
     if not isinstance(node, ast.Call) or class_ is None or not class_.is_record:
-        raise LiteralError(node, f"a record of {domain.name}")
+        raise LiteralError(node, f"a record in {domain.name}")
     key = ""
     sources: tuple[int, ...] = ()
     arguments = []
@@ -273,13 +273,13 @@ def _record(node: ast.expr, names: Mapping[str, str], domain: Domain) -> Record:
 def _number(node: ast.expr) -> int:
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
-    raise LiteralError(node, "the number of an entry")
+    raise LiteralError(node, "an entry number")
 
 
 def _normal(
     fields: Mapping[str, Value], class_: Class, domain: Domain, node: ast.expr
 ) -> dict[str, Value]:
-    """Return fields in the stored form; raises LiteralError if they do not fit their class."""
+    """Return fields in their stored form; raises LiteralError if they do not fit their class."""
     unknown = fields.keys() - {field_.name for field_ in class_.fields}
     missing = {f.name for f in class_.fields if f.default is REQUIRED} - fields.keys()
     if unknown or missing:
@@ -297,7 +297,7 @@ def _normal_value(value: Value, domain: Domain, node: ast.expr) -> Value:
         class_ = domain.classes.get(value.class_name)
         if class_ is None or class_.is_record:
             raise LiteralError(
-                node, f"an object of a class of {domain.name} in place of {value.class_name}"
+                node, f"an object of a class in {domain.name} in place of {value.class_name}"
             )
         return replace(value, fields=_normal(value.fields, class_, domain, node))
     return value

@@ -1,4 +1,4 @@
-"""The kind of a project's file, according to its path."""
+"""Determining what kind of file a path in a project names."""
 
 
 def holds_records(path: str) -> bool:
@@ -12,6 +12,6 @@ def holds_records(path: str) -> bool:
 def is_code(path: str) -> bool:
     """Return whether the file is code that somebody wrote: a schema, a constraint or a test.
 
-    Files with records and the manifest are generated from data, and have no behaviour.
+    The manifest and the files that hold records are generated from data and have no behaviour.
     """
     return not holds_records(path) and path != "manifest.py"

@@ -1,7 +1,8 @@
 """Compilation of a typed log entry into edits, without a language model.
 
 Types are inferred from the data. A field keeps its type as long as new values fit. Otherwise, the
-type is widened to a common type that loses no information; if there is none, the entry is refused.
+type is widened to a common type that loses no information; if there is no such type, the entry is
+refused.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -57,7 +58,7 @@ from memory.project.values import RecordId, Struct, Value
 
 @dataclass(frozen=True)
 class RecordEntry:
-    """A typed entry of the log: the data of one record, or its retirement."""
+    """A typed entry in the log: the data of one record, or its retirement."""
 
     seq: int
     domain: str
@@ -71,9 +72,9 @@ class RecordEntry:
 def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
     """Return the edits that would add an entry to the project, without changing the project.
 
-    An entry with a new key becomes an Add, and one with a known key an Update of the fields that
-    differ, preceded by the schema edits that it needs. Raises EditError for an entry that clashes
-    with the schema, is malformed, or uses a retired key.
+    An entry with a new key becomes an Add, and an entry with a known key becomes an Update of the
+    fields that differ; any schema edits that are needed come first. Raises EditError if the entry
+    is malformed, clashes with the schema or uses a retired key.
     """
     check_lower_name(entry.domain, "domain")
     check_class_name(entry.type, "type")
@@ -83,7 +84,7 @@ def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
     if location and location.retired:
         raise EditError(
             "key_retired",
-            f"{'.'.join(record_id)} was retired; a key is never used again: choose another key",
+            f"{'.'.join(record_id)} was retired, and keys are never reused: choose another key",
         )
     sources = (entry.seq,)
     if entry.retired:
@@ -143,7 +144,7 @@ def _record_id(project: Project, domain: Domain, entry: RecordEntry) -> RecordId
 
 
 def _escaped(data: object, where: str, depth: int = 0) -> dict[str, object]:
-    """Return an object with names that are valid for fields, at every level of nesting."""
+    """Return a JSON object with its keys made valid as field names, at every level of nesting."""
     if not isinstance(data, Mapping):
         raise EditError("malformed", f"{where} must be an object, not {shown(data)}")
     fields: dict[str, object] = {}
@@ -187,7 +188,7 @@ class _Draft:
     def fit_object(
         self, name: str, data: Mapping[str, object], *, is_record: bool
     ) -> dict[str, Value]:
-        """Return the fields of a new object; create its class, or change it so that they fit."""
+        """Return a new object's fields, creating its class or changing it so that they fit."""
         if name not in self.domain.classes:
             return self._fit_new_class(name, data, is_record=is_record)
         fields = self.fit_fields(name, data, is_record=is_record)
@@ -201,7 +202,7 @@ class _Draft:
     def fit_fields(
         self, name: str, data: Mapping[str, object], *, is_record: bool = True
     ) -> dict[str, Value]:
-        """Return these fields of an object; change its class so that they fit."""
+        """Return the given fields of an object, changing its class so that they fit."""
         if self.domain.classes[name].is_record != is_record:
             kind = "not a record class" if is_record else "a record class"
             raise EditError(
@@ -223,7 +224,7 @@ class _Draft:
         return fields
 
     def _advised(self, clash: "_TypeClash", name: str, field_: Field | None) -> EditError:
-        """Return the refusal; if an edit would make the value fit, the message recommends it."""
+        """Return the refusal; its message recommends any edit that would make the value fit."""
         if field_ is None or not clash.message.endswith(WidenField.op):
             return clash
         old = [one for one in members_of(field_.type) if not is_wider(clash.type, one)]
@@ -292,7 +293,7 @@ class _Draft:
         self.domain = self.domain.with_class(replace(class_, fields=tuple(fields.values())))
 
     def _fit(self, value: object, declared: Type, owner: str, name: str) -> tuple[Type, Value]:
-        """Return the type that a value needs (declared or the next wider one) and the value."""
+        """Return the type that a value needs (as declared or the next wider one) and the value."""
         if value is None:
             return optional(declared), None
         where = f"{self.domain.name}.{owner}.{name}"

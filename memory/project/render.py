@@ -181,9 +181,10 @@ def _class_block(head: str, doc: str, lines: list[str]) -> str:
 
 
 def _names_in_body(class_: Class, domain: Domain) -> dict[str, str]:
-    """Return substitutes for the names that would mean something else in a class's annotations.
+    """Return aliases for the type names that a class cannot use as they are in its annotations.
 
-    Inside the class, a field shadows an outer name that is identical.
+    Inside the class, a field shadows a type of the same name, and the plain name of a class in
+    another domain may be ambiguous.
     """
     fields = {field_.name for field_ in class_.fields}
     names = {name: f"builtins.{name}" for name in _SHADOWABLE if name in fields}

@@ -31,7 +31,7 @@ from memory.project.values import EnumMember, Record, Ref, Struct, Value
 
 
 def define_class(project: Project, edit: DefineClass) -> None:
-    """Add a class or enum, or extend an enum. Raises EditError."""
+    """Add a class or enum, or extend an enum; raises EditError if the edit is refused."""
     check_lower_name(edit.domain, "domain")
     check_class_name(edit.name)
     domain = project.outline.domains.get(edit.domain) or Domain(edit.domain)
@@ -117,7 +117,7 @@ def _resolved(project: Project, domain: Domain, text: str, where: str) -> Type:
             raise EditError(
                 "unknown_class",
                 f"{where}: Ref[{name}] needs a record class: define it first, and write"
-                " Ref[domain.Class] for a class of another domain",
+                " Ref[domain.Class] for a class in another domain",
             )
         owner, class_ = found
         return class_.name if owner.name == domain.name else f"{owner.name}.{class_.name}"
@@ -140,7 +140,7 @@ def _check_class(class_: Class, where: str) -> None:
 
 
 def add_field(project: Project, edit: AddField) -> None:
-    """Add a field to a class. Raises EditError."""
+    """Add a field to a class; raises EditError if the edit is refused."""
     domain, class_ = existing_class(project, edit.domain, edit.class_name)
     where = f"{edit.domain}.{edit.class_name}"
     if class_.field(edit.name):
@@ -158,7 +158,7 @@ def add_field(project: Project, edit: AddField) -> None:
 
 
 def widen_field(project: Project, edit: WidenField) -> None:
-    """Give a field a wider type. Raises EditError."""
+    """Give a field a wider type; raises EditError if the edit is refused."""
     domain, class_ = existing_class(project, edit.domain, edit.class_name)
     old = _existing_field(class_, edit.name, edit.domain)
     where = f"{edit.domain}.{edit.class_name}.{edit.name}"
@@ -174,7 +174,7 @@ def widen_field(project: Project, edit: WidenField) -> None:
 
 
 def rename_field(project: Project, edit: RenameField) -> None:
-    """Rename a field of a class, including in all of its records. Raises EditError."""
+    """Rename a field in a class and all of its records; raises EditError if the edit is refused."""
     domain, class_ = existing_class(project, edit.domain, edit.class_name)
     old = _existing_field(class_, edit.name, edit.domain)
     where = f"{edit.domain}.{edit.class_name}"
@@ -221,7 +221,7 @@ def rename_field(project: Project, edit: RenameField) -> None:
 
 
 def _classes_containing(domain: Domain, class_name: str) -> set[str]:
-    """Return the class and all classes whose objects can contain an instance of it."""
+    """Return the names of the class and of all classes whose objects can contain its objects."""
     found: set[str] = set()
     new = {class_name}
     while new:
@@ -243,7 +243,7 @@ def _set_fields(project: Project, domain: Domain, class_: Class, fields: tuple[F
 
 
 def existing_class(project: Project, domain_name: str, class_name: str) -> tuple[Domain, Class]:
-    """Return a class and its domain; raises EditError if there is none."""
+    """Return a class and its domain; raises EditError if there is no such class."""
     domain = existing_domain(project, domain_name)
     if class_name not in domain.classes:
         known = ", ".join(domain.classes) or "none"
@@ -256,7 +256,7 @@ def existing_class(project: Project, domain_name: str, class_name: str) -> tuple
 
 
 def existing_domain(project: Project, name: str) -> Domain:
-    """Return a domain; raises EditError if there is none."""
+    """Return a domain; raises EditError if there is no such domain."""
     if name not in project.outline.domains:
         known = ", ".join(project.outline.domains) or "none"
         raise EditError(
@@ -267,7 +267,7 @@ def existing_domain(project: Project, name: str) -> Domain:
 
 
 def places_of(project: Project, name: str) -> str:
-    """Return a hint at where to find the records that this name may refer to; empty if unknown.
+    """Return a hint for error messages: where to find records that `name` may refer to, if any.
 
     The name may be that of a class, in singular or plural, or of a collection in another domain.
     """

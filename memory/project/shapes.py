@@ -1,4 +1,4 @@
-"""Shapes of workspace constraints: the records that they need, matched with a user's project.
+"""Shapes: the records that workspace constraints need, matched against a user's project.
 
 Users' projects differ, so a workspace constraint does not import any user's state. Instead, it
 declares the *shape* of the records that it works on, as record classes in its own module, and is
@@ -36,13 +36,16 @@ CLOCKS: Final = {"today": "datetime.date", "now": "datetime.datetime"}
 
 _SEQUENCES = {"Sequence", "collections.abc.Sequence", "typing.Sequence"}
 _RECORDS = {"Record", "uac.Record"}
-_OWN_FIELDS = {"key", "sources"}  # every record has these
+_OWN_FIELDS = {"key", "sources"}  # every record has these fields
 _PARAMETER = "write name: Sequence[Shape], where Shape is a record class in this file"
 _ALSO = 'write ALSO = {"Medication": ("Prescription", "Drug"), "Medication.name": ("title",)}'
 
 
 class ShapeError(Exception):
-    """A constraint's source does not declare its needs; names the line, the problem and the fix."""
+    """A source does not declare clearly what its constraint needs.
+
+    The message names the line, the problem and the fix.
+    """
 
     def __init__(self, line: int, message: str, fix: str) -> None:
         super().__init__(f"line {line}: {message}: {fix}")
@@ -72,7 +75,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter `name: Sequence[Shape]` of a check, which is optional if its default is `()`."""
+    """A check's parameter `name: Sequence[Shape]`, which is optional if its default is `()`."""
 
     name: str
     shape: Shape
@@ -89,7 +92,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Match:
-    """The match of a constraint's needs with a user's project.
+    """How a constraint's needs match a user's project.
 
     `bindings` maps each parameter to the collections and singletons whose records it gets, as JSON:
     `{"domain", "name", "class", "fields": {field of the shape: field of the user}, "not_none":
@@ -110,7 +113,7 @@ class Match:
 
 
 def needs_of(source: str) -> Needs:
-    """Return what a workspace constraint's source says it needs; raises ShapeError if unclear."""
+    """Return the needs that a workspace constraint declares; raises ShapeError if unclear."""
     try:
         body = parse_python(source).body
     except SyntaxError as error:
@@ -357,7 +360,7 @@ def _is_declared(what: str, classes: Mapping[str, ast.ClassDef]) -> bool:
 def _check_all_used(classes: Mapping[str, ast.ClassDef], parameters: list[Parameter]) -> None:
     used = {parameter.shape.name for parameter in parameters}
     for name, node in classes.items():
-        # Other classes are the constraint's own helpers.
+        # Classes that are not record classes are the constraint's own helpers.
         is_record = any(dotted_name(base) in _RECORDS for base in node.bases)
         if is_record and name not in used:
             raise ShapeError(
@@ -369,7 +372,7 @@ def _check_all_used(classes: Mapping[str, ast.ClassDef], parameters: list[Parame
         raise ShapeError(1, "check takes no records", _PARAMETER)
 
 
-# Matching.
+# Matching the declared shapes with a user's classes.
 
 
 def _candidates(shape: Shape, outline: Outline) -> Iterator[tuple[Domain, Class]]:
@@ -383,7 +386,7 @@ def _candidates(shape: Shape, outline: Outline) -> Iterator[tuple[Domain, Class]
 def _fit(
     shape: Shape, domain: Domain, class_: Class
 ) -> tuple[dict[str, UserField], list[str], list[str]]:
-    """Return the user's fields keyed by the shape's names, the problems, and what is left out."""
+    """Return the class's fields keyed by the shape's names, the problems, and what is left out."""
     where = f"{domain.name}.{class_.name}"
     if not class_.is_record:
         return {}, [f"{where} is not a record class"], []
@@ -412,7 +415,7 @@ def _fit(
 
 
 def _named(wanted: ShapeField, class_: Class) -> Iterator[UserField]:
-    """Yield the user's fields that match the name of the shape's field, exact matches first."""
+    """Yield the class's fields that match the name of the shape's field, exact matches first."""
     for name in (wanted.name, *wanted.also):
         alike = [one for one in class_.fields if _plain(one.name) == _plain(name)]
         yield from sorted(alike, key=lambda one: one.name != name)
@@ -431,7 +434,8 @@ def _fits(user: Type, shape: Type, domain: Domain) -> bool:
 def _fits_one(user: Type, shape: Type, domain: Domain) -> bool:
     match user, shape:
         case ListOf(element), ListOf(wanted):
-            # Lists that contain None or enum members would have to be checked in every record.
+            # Lists that may contain None or enum members do not fit, since every record would have
+            # to be checked.
             plain = not is_optional(element) or is_optional(wanted)
             return (
                 plain

@@ -1,4 +1,4 @@
-"""The project as it would be after fewer typed entries, or after the same ones in another order."""
+"""A project as it would be with fewer typed entries, or with the same entries in another order."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,7 +12,7 @@ from memory.project.values import Location, RecordId
 
 
 def edits_up_to(edits: Iterable[Edit], seq: int) -> Iterator[Edit]:
-    """Yield those of a batch's edits that come from its typed entries up to `seq`.
+    """Yield the edits in a batch that come from typed entries up to `seq`.
 
     The batch was compiled entry by entry. The edit of a record cites its entry; the schema edits
     that it needs come before it and cite no entry.
@@ -37,8 +37,8 @@ class Telling:
     ) -> None:
         """Start with these files, which hold no records: constraints and their tests.
 
-        `widened` lists the edits that widened fields manually, in order. Each of these fields is
-        widened as soon as it exists.
+        `widened` lists, in order, the edits with which somebody widened fields by hand. Each of
+        these fields is widened as soon as it exists.
         """
         project = Project.from_files(files or {})
         self.outline = project.outline
@@ -48,7 +48,7 @@ class Telling:
         self._widened = widened
 
     def tell(self, entries: Sequence[RecordEntry]) -> dict[int, str]:
-        """Add the entries in this order; return the reason for each rejected entry, keyed by seq.
+        """Add the entries in this order; return the reason for each rejection, keyed by seq.
 
         The entries are compiled as the server compiles them, but only the compiler can reject them,
         not the gate, which also runs tests.
@@ -69,7 +69,7 @@ class Telling:
                     for edit in edits:
                         apply(project, edit)
                 except EditError as error:
-                    # Some of its edits have already been applied: start again without the entry.
+                    # Some of the entry's edits have already been applied: start again without it.
                     rejected[entry.seq] = str(error)
                     break
                 made_of.append((_record_of(edits), entry.seq))

@@ -18,9 +18,9 @@ _MAX_JSON_INT = 2**53 - 1
 def encode(value: object, domain: Domain | None = None) -> Any:
     """Return a value as typed JSON.
 
-    If `domain`, whose classes the value uses, is given, the result is like a sandbox's dump: with
-    defaults filled in, and enum members with their values. Without a domain, the value is encoded
-    as it is written, for `decode`.
+    If `domain`, the domain whose classes the value uses, is given, the result has the form of a
+    sandbox's dump: defaults are filled in, and enum members have their values. Otherwise, the value
+    is encoded as it is stored, so that `decode` can restore it.
     """
     match value:
         case None | bool() | str() | float():
@@ -43,7 +43,7 @@ def encode(value: object, domain: Domain | None = None) -> Any:
                 tagged["value"] = encode(domain.enums[class_name].value(member))
             return tagged
         case Ref(class_name, key):
-            # In a sandbox's dump, a class has its own name only, without its domain.
+            # In a sandbox's dump, a class has its plain name, without its domain.
             name = bare_name(class_name) if domain else class_name
             return {"$ref": name, "key": key}
         case Struct(class_name, fields):
@@ -80,10 +80,10 @@ def all_fields(class_: Class, fields: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def decode(data: object, where: str, depth: int = 0) -> Any:
-    """Parse an edit's plain or typed JSON.
+    """Parse the plain or typed JSON in an edit.
 
     Objects without a `$` key stay objects; they are fitted to a dataclass once the type is known.
-    Raises EditError, which names `where`.
+    Raises EditError, which names `where`, for JSON that no field can hold.
     """
     if depth > MAX_DEPTH:
         raise EditError("too_deep", f"{where} is nested deeper than {MAX_DEPTH} levels: flatten it")

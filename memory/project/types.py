@@ -12,35 +12,35 @@ from memory.texts import parse_expression
 
 @dataclass(frozen=True)
 class Scalar:
-    """`str`, `datetime.date` ..., `None`, or `object` for a type that is not known yet."""
+    """A scalar type such as `str` or `datetime.date`, `None`, or `object` for an unknown type."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Named:
-    """An enum, or a dataclass that is not a record, in the same domain."""
+    """An enum in the field's own domain, or a class there that is not a record class."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class RefTo:
-    """`Ref[Passport]`; the class of another domain is written `Ref[identity.Passport]`."""
+    """A reference: `Ref[Passport]` or, to a class in another domain, `Ref[identity.Passport]`."""
 
     class_name: str
 
 
 @dataclass(frozen=True)
 class ListOf:
-    """`list[element]`."""
+    """A list type: `list[element]`."""
 
     element: "Type"
 
 
 @dataclass(frozen=True)
 class Union:
-    """Two or more alternatives, `None` last. Create it with `union`, which ensures this form."""
+    """A union of types, `None` last. Create it with `union`, which ensures this form."""
 
     members: tuple["Type", ...]
 
@@ -81,7 +81,7 @@ def union(*alternatives: Type) -> Type:
 
 
 def optional(type_: Type) -> Type:
-    """Return the type that also allows None."""
+    """Return the type, widened to allow None."""
     return union(type_, NONE)
 
 
@@ -119,8 +119,8 @@ def is_wider(new: Type, old: Type) -> bool:
 def join(left: Type, right: Type) -> Type | None:
     """Return a type that includes all values of both types.
 
-    Returns None if only a union of unlike types would do: such a union must be chosen, not
-    inferred.
+    Returns None if only a union of unlike types would do: such a union must be chosen explicitly,
+    not inferred.
     """
     if is_optional(left) or is_optional(right):
         core = join(without_none(left), without_none(right))
@@ -136,7 +136,7 @@ def join(left: Type, right: Type) -> Type | None:
 
 
 def parts(type_: Type) -> Iterator[Type]:
-    """Yield a type and everything that it is made of."""
+    """Yield a type and, recursively, all the types that it contains."""
     yield type_
     if isinstance(type_, ListOf):
         yield from parts(type_.element)
@@ -146,7 +146,7 @@ def parts(type_: Type) -> Iterator[Type]:
 
 
 def classes_in(type_: Type) -> set[str]:
-    """Return the classes and enums in a type, as values or as targets of references."""
+    """Return the names of the classes and enums in a type, including the targets of references."""
     names = {part.name for part in parts(type_) if isinstance(part, Named)}
     return names | {part.class_name for part in parts(type_) if isinstance(part, RefTo)}
 
@@ -159,7 +159,7 @@ def bare_name(class_name: str) -> str:
 def map_names(
     type_: Type, *, named: Callable[[str], str] = str, ref: Callable[[str], str] = str
 ) -> Type:
-    """Return the type with every class name replaced."""
+    """Return the type with its class names mapped by `named` and, in references, by `ref`."""
     match type_:
         case Named(name):
             return Named(named(name))
@@ -193,7 +193,7 @@ def parse_type(text: str) -> Type:
 
 
 def type_from_node(node: ast.expr, names: Mapping[str, str] | None = None, depth: int = 0) -> Type:
-    """Return the type that a syntax tree stands for.
+    """Return the type that a syntax tree represents.
 
     `names` maps the names of imported classes to the classes ("identity.Passport").
     """
@@ -229,7 +229,7 @@ def type_from_node(node: ast.expr, names: Mapping[str, str] | None = None, depth
 
 
 def dotted_name(node: ast.expr) -> str:
-    """Return `a.b.c` for such an expression, and an empty string for any other."""
+    """Return "a.b.c" for the expression `a.b.c`, and "" for any other kind of expression."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

@@ -33,7 +33,7 @@ class PartialDate:
 
 @dataclass(frozen=True)
 class EnumMember:
-    """A member of an enum of the record's own domain."""
+    """A member of an enum in the record's own domain."""
 
     class_name: str
     member: str
@@ -41,7 +41,7 @@ class EnumMember:
 
 @dataclass(frozen=True)
 class Ref:
-    """A reference to a record of a class: "Passport" or, in another domain, "identity.Passport"."""
+    """A reference to a record of class "Passport" or, in another domain, "identity.Passport"."""
 
     class_name: str
     key: str
@@ -51,8 +51,8 @@ class Ref:
 class Struct:
     """An instance of a dataclass that is not a record.
 
-    As in a record, `fields` are in the order that the class declares, without those equal to their
-    default.
+    As in a record, `fields` are in the order in which the class declares them, without those equal
+    to their default.
     """
 
     class_name: str
@@ -78,10 +78,10 @@ Value: TypeAlias = Scalar | Struct | list["Value"]
 
 @dataclass(frozen=True)
 class Record:
-    """One typed object of the state.
+    """One typed object in the state.
 
-    `fields` are in the order that the class declares, without those equal to their default. So a
-    class can gain a field without a change to any of its records.
+    `fields` are in the order in which the class declares them, without those equal to their
+    default. So a class can gain a field without any change to its records.
     """
 
     class_name: str

@@ -1,8 +1,8 @@
 """Cached answers to queries: the same query on the same version has the same answer.
 
-The clock that code in a sandbox sees is an input, and nothing else changes between two runs. So an
-answer is valid for the version, the code, the user's time zone and the part of the time that the
-code uses: nothing, the date, or the exact moment.
+The clock that code in a sandbox sees is an input, and nothing else changes between two runs of the
+same code on the same version. So an answer is valid for a version, the code, the user's time zone,
+and as much of the current time as the code uses: none of it, the date or the exact time.
 """
 
 import datetime
@@ -17,9 +17,11 @@ from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome
 from memory.texts import with_few_marks
 
-# The version of how answers are computed and stored: a new number invalidates all cached answers.
+# The version of the rules for computing and storing answers; a new number invalidates all cached
+# answers.
 RULES = 3
-# These also match inside strings and comments, which at worst costs an unnecessary evaluation.
+# These patterns also match inside strings and comments; at worst, a query is then run again
+# although its answer is cached.
 _NOW, _TODAY = re.compile(r"\bnow\b"), re.compile(r"\btoday\b")
 
 _EARLIER = Statement(
@@ -35,13 +37,13 @@ _EARLIER = Statement(
 def key_of(
     user: MemoryUser, code: str, instant: datetime.datetime, place: Sequence[str | int] = ()
 ) -> str:
-    """Return the cache key for this code at this instant, whatever the version.
+    """Return the cache key for this code at this instant; it is the same for all versions.
 
     `place` identifies a state computed from a version (`history.Known.place`); it is empty for the
     version itself.
     """
     clock = [user.time_zone]
-    names = unicodedata.normalize("NFKC", with_few_marks(code))  # as Python reads them
+    names = unicodedata.normalize("NFKC", with_few_marks(code))  # names as Python reads them
     if _NOW.search(names):
         clock += [instant.isoformat()]
     elif _TODAY.search(names):
@@ -50,7 +52,7 @@ def key_of(
 
 
 def earlier(checkpoint: Checkpoint, key: str) -> Run | None:
-    """Return the run that has answered the same query on this version, if there is one."""
+    """Return the run that answered the same query on this version, if there is one."""
     run = _EARLIER.first(checkpoint=checkpoint.pk, key=key)
     if run is not None:
         run.checkpoint = checkpoint

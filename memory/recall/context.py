@@ -3,8 +3,8 @@
 The parts that do not depend on the question (manifest, open alerts) come first, so that a
 provider's prompt cache can keep them. Then come the records, facts and messages that are relevant
 to the question. Each line ends with the numbers of the entries that it is based on. Each statement
-by a person is kept on one line, and text in a record that could be read as another field is put in
-quotation marks, so nothing that anybody said can pass for another part of the block.
+is kept on one line, and text in a record that could be read as another field is put in quotation
+marks, so that nothing that anybody said can pass for another part of the block.
 """
 
 import json
@@ -40,24 +40,24 @@ from memory.temporal.history import Known
 # The number of tokens is estimated from this average, without a provider's tokenizer.
 CHARACTERS_PER_TOKEN = 4
 MAX_TOKENS = 100_000
-# The share of the budget that each part may take; FACTS and ARCHIVE are shares of the budget that
-# remains at that point. Records take whatever the other parts leave.
+# The shares of the budget that the parts may take; FACTS and ARCHIVE are shares of what remains of
+# the budget when facts and messages get their turn. Records take whatever the other parts leave.
 ALERTS, MANIFEST = 0.25, 0.4
 FACTS, ARCHIVE = 0.35, 0.45
 MAX_LINE = 600
-# A line cites at most MAX_CITED entries, the newest ones. A line that does not fit is shortened if
-# at least WORTH_IT characters are left, and otherwise left out.
+# A line cites only the newest MAX_CITED entries. A line that does not fit is shortened if there is
+# room for at least WORTH_IT characters, and otherwise left out.
 MAX_CITED = 8
 WORTH_IT = 80
 # Limits on the number of collections searched for records, and of records shown from each.
 MAX_COLLECTIONS = 8
 MAX_RECORDS = 20
-# Limits on the number of files with hits that are read per collection (besides its newest file),
-# and on the number of hits.
+# Limits on the number of files read per collection because they contain hits (in addition to its
+# newest file), and on the number of hits.
 MAX_FILES = 2
 MAX_HITS = 100
-# Text that is closer to the query than NEAR is relevant even if it has none of the query's words.
-# At most MAX_COMPARED records of a collection, the newest ones, are compared.
+# Text whose closeness to the query is at least NEAR is relevant even if it has none of the query's
+# words. Only the newest MAX_COMPARED records of a collection are compared.
 NEAR = 0.05
 MAX_COMPARED = 300
 # The maximum number of files read from a collection that a critical constraint uses.
@@ -68,13 +68,13 @@ PREAMBLE = (
     " Numbers in brackets are entries of the log."
 )
 _MOMENT = re.compile(r"[0-9T:.+-]+")
-# The characters that separate fields, values and entry numbers.
+# The characters that separate fields, values and entry numbers in the block.
 _SIGNS = re.compile(r'[][();:,"]')
 
 
 @dataclass(frozen=True)
 class ContextPart:
-    """A part of the block, how many lines it has and omits, and the entries that it cites."""
+    """A part of the block, how many lines it has and leaves out, and the entries that it cites."""
 
     name: str
     text: str
@@ -84,15 +84,15 @@ class ContextPart:
 
     @property
     def tokens(self) -> int:
-        """The approximate number of tokens."""
+        """The approximate number of tokens in this part."""
         return tokens_in(self.text)
 
 
 @dataclass(frozen=True)
 class Context:
-    """The block, whose first `stable_characters` are the same for every question.
+    """The block of text; its first `stable_characters` characters are the same for every question.
 
-    `meaning` describes how meaning was compared; None if nothing was searched.
+    `meaning` says to what extent meaning was compared; it is None if there was no search.
     """
 
     text: str
@@ -104,18 +104,18 @@ class Context:
 
     @property
     def tokens(self) -> int:
-        """The approximate number of tokens."""
+        """The approximate number of tokens in the block."""
         return tokens_in(self.text)
 
     @property
     def entries(self) -> list[int]:
-        """The cited entries, ascending."""
+        """The numbers of the cited entries, ascending."""
         return sorted({seq for part in self.parts for seq in part.entries})
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line, and the entries that are cited when it is converted to text."""
+    """One line of the block, and the entries that it cites when it is converted to text."""
 
     text: str
     entries: Sequence[int] = field(default=())
@@ -138,9 +138,10 @@ def tokens_in(text: str) -> int:
 
 
 def compose(known: Known, question: Question, tokens: int) -> Context:
-    """Compose the context from what is or was known; without a question, only what always matters.
+    """Compose the context for a question from what is or was known about a user.
 
-    The block has at most `tokens` tokens; lines that do not fit are left out and counted.
+    If the question is empty, the context has only the manifest and the open alerts. It has at most
+    `tokens` tokens; lines that do not fit are left out and counted.
     """
     room = tokens * CHARACTERS_PER_TOKEN - len(PREAMBLE)
     if room <= 0:
@@ -212,14 +213,14 @@ def _manifest(outline: Outline, failing: Sequence[Alert], room: int) -> ContextP
 
 
 def _alert_lines(alerts: Sequence[Alert]) -> Iterator[Line]:
-    """Yield the open alerts and failing constraints, most severe first."""
+    """Yield a line for each open alert and failing constraint, most severe first."""
     for alert in alerts:
         sources = {seq for record in alert.evidence for seq in record["sources"]}
         yield Line(f"{alert.severity}: {alert.messages}", sorted(sources))
 
 
 def _said(known: Known, hits: Sequence[Hit], corpus: CorpusName) -> Iterator[Line]:
-    """Yield the hits in a corpus, each in its latest corrected form, but no typed records."""
+    """Yield a line for each hit in a corpus, except typed records, in its latest corrected form."""
     zone = ZoneInfo(known.user.time_zone)
     found = [hit for hit in hits if hit.corpus == corpus and hit.entry.kind != EntryKind.RECORD]
     corrected: Mapping[int, LogEntry] = {}
@@ -290,7 +291,7 @@ def _record_lines(
 
 
 def _weights(query: str, asked: Mapping[str, float], held: Sequence[Any]) -> list[float]:
-    """Return how relevant each record is to the query, by words and meaning."""
+    """Return how relevant each record is to the query, judged by words and meaning."""
     words = [set(terms(_told(record))) for record in held]
     rarity = Counter(term for one in words for term in one & asked.keys())
     older = max(0, len(held) - MAX_COMPARED)
@@ -304,7 +305,7 @@ def _weights(query: str, asked: Mapping[str, float], held: Sequence[Any]) -> lis
 def _collections(
     outline: Outline, query: str, asked: Mapping[str, float], hits: Sequence[Hit]
 ) -> list[tuple[str, str]]:
-    """Return the collections that the query names or means, or that contain hits, best first."""
+    """Return the collections that match the query by name or meaning or have hits, best first."""
     classes = {
         (domain.name, name): held.class_name
         for domain in outline.domains.values()
@@ -335,7 +336,7 @@ def _collections(
 
 
 def _watched(known: Known, outline: Outline, domains: set[str]) -> set[tuple[str, str]]:
-    """Return all collections used by critical constraints that read from any of these domains."""
+    """Return all collections read by critical constraints that read from any of these domains."""
     if known.checkpoint is None or not domains:
         return set()
     found = set[tuple[str, str]]()
@@ -392,7 +393,7 @@ def _read(
     *,
     whole: bool = False,
 ) -> list[Any]:
-    """Return the records in a collection's newest file and in its files with hits or these keys.
+    """Return the records in a collection's newest file and in its files with hits or `keys`.
 
     The newest records come last. If `whole` is set, all files are read, up to a limit.
     """
@@ -417,9 +418,9 @@ def _pages(
     hits: Sequence[Hit],
     needed: Collection[str],
 ) -> Sequence[int]:
-    """Return a collection's pages (files) with needed keys or hits, except for its newest page.
+    """Return the pages (files) of a collection that contain needed keys or hits.
 
-    Those with needed keys come first, then those with the best hits.
+    Its newest page is left out. Pages with needed keys come first, then those with the best hits.
     """
     pages = {shard.path: page for page, shard in enumerate(collection.shards[:-1], 1)}
     if not pages:

@@ -1,4 +1,4 @@
-"""Queries and other runs that an API client or a member of the staff requests."""
+"""Queries and other runs that an API client or a staff member requests."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from memory.users import refuse_merged
 from memory.work import runs
 
 MAX_CODE = 20_000
-# The kinds of runs that `run_again` repeats.
+# The kinds of runs that `run_again` can repeat.
 REPEATABLE = (RunKind.QUERY, RunKind.CONSTRAINT, RunKind.CONSTRAINTS)
 
 
@@ -47,10 +47,11 @@ def version_of(known: Known) -> Checkpoint:
 
 
 def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "") -> Asked:
-    """Run the code on `known` as of this instant, or return the run with the cached answer.
+    """Run the code on `known` as of this instant, or return an earlier run with the cached answer.
 
-    A query by a member of the `staff` always runs, since its row records who looked at the data.
-    May raise NoState and `usage.Exceeded`.
+    A staff member's query (`staff` is set) always runs, since its row records who looked at the
+    data. Raises NoState if there is no version to query, and `usage.Exceeded` if too many requested
+    runs are waiting.
     """
     user, checkpoint = known.user, version_of(known)
     key = answer_cache.key_of(user, code, instant, known.place)
@@ -70,16 +71,17 @@ def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "")
 
 
 class NoSuchConstraint(Exception):
-    """The user has no constraint of this name, and the workspace has no live one."""
+    """The user has no constraint of this name, and no workspace constraint of this name is live."""
 
 
 def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
-    """Return the path and source hash of the user's own or else the live workspace constraint.
+    """Return the path and source hash of the constraint that has this name.
 
-    A workspace constraint's path begins with its folder. Raises NoSuchConstraint.
+    This is the user's own constraint or, if there is none, a live workspace constraint, whose path
+    begins with the folder of workspace constraints. Raises NoSuchConstraint if there is neither.
     """
     path = f"constraints/{name}.py"
-    if not name.isidentifier():  # the database would refuse some of these texts
+    if not name.isidentifier():  # PostgreSQL would reject some such names
         raise _no_constraint(name)
     if user.head is not None and name in dict(user.head.outline.get("constraints", ())):
         return path, user.head.tree[path]
@@ -94,15 +96,16 @@ def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
 
 def _no_constraint(name: str) -> NoSuchConstraint:
     return NoSuchConstraint(
-        f"There is no constraint {name!r}: neither one of the user's nor a live workspace"
-        " constraint."
+        f"There is no constraint {name!r}, either among the user's own or among the live"
+        " workspace constraints."
     )
 
 
 def try_constraint(known: Known, path: str, source_hash: str, instant: datetime.datetime) -> Run:
     """Run the current version of one constraint on what was known, as of this instant.
 
-    The run opens no alerts. May raise NoState and `usage.Exceeded`.
+    The run opens no alerts. Raises NoState if there is no version to run it on, and
+    `usage.Exceeded` if too many requested runs are waiting.
     """
     return runs.queue(
         known.user,
@@ -117,11 +120,11 @@ def try_constraint(known: Known, path: str, source_hash: str, instant: datetime.
 def propose(
     user: MemoryUser, edits: Sequence[Mapping[str, Any]], *, expects: Mapping[str, str], staff: str
 ) -> Run:
-    """Have the gate judge a staff member's edits to a user's newest version.
+    """Have the gate judge a staff member's edits of the newest version of a user's project.
 
     The edits are refused unless the files still have the hashes in `expects`, which maps each path
-    to a hash, or to "" if the file did not exist. May raise `usage.Exceeded` and the errors that
-    say why the user's project cannot be changed now.
+    to a hash, or to "" if the file did not exist. Raises `usage.Exceeded` if too many requested
+    runs are waiting, and other errors if the user has been merged or is being redacted.
     """
     refuse_merged(user)
     history.refuse_being_redacted(user)
@@ -136,11 +139,12 @@ def propose(
 
 
 def run_again(run: Run, *, staff: str) -> Run:
-    """Repeat a run, on behalf of a member of the staff.
+    """Repeat a run on behalf of a staff member.
 
-    A query, or the trial of a single constraint, runs again on the same version and as of the same
-    moment; a run of all constraints is repeated on the newest version, as of now. May raise
-    NotAgain, `usage.Exceeded`, and the errors that say why the version or the user cannot be read.
+    A query, or the trial of a single constraint, is repeated on the same version and as of the same
+    moment; a run of all constraints is repeated on the newest version, as of now. Raises NotAgain
+    if the run cannot be repeated, `usage.Exceeded` if too many requested runs are waiting, and
+    other errors if the user has been merged or a redaction affects the user or the version.
     """
     user = MemoryUser.objects.filter(pk=run.user_id).select_related("workspace", "head").first()
     if user is None:
@@ -158,7 +162,7 @@ def run_again(run: Run, *, staff: str) -> Run:
     history.refuse_redacted(run.checkpoint)
     key = ""
     if run.kind == RunKind.QUERY:
-        # The state is computed in the user's time zone, which may have changed.
+        # The state is computed in the user's time zone, which may have changed since the first run.
         place = history.place_of(run.input.get("as_of"))
         key = answer_cache.key_of(user, run.input["code"], run.instant, place)
     return runs.queue(

@@ -1,4 +1,4 @@
-"""Reading the contents of a version of a project, without running it."""
+"""Reading the contents of a version of a project, without running any of its code."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,20 +17,23 @@ from memory.project.types import format_type
 
 
 def outline(checkpoint: Checkpoint | None) -> Outline:
-    """Return the outline of a version; an empty one if there is none."""
+    """Return the outline of a version, or an empty outline if there is no version."""
     return Outline.from_json(checkpoint.outline) if checkpoint else Outline()
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The text of the project's manifest, and a warning about the sandboxes used for it, if any."""
+    """The text of a project's manifest, and a warning if its code ran without isolation."""
 
     text: str
     warning: str | None
 
 
 def open_alerts(user: MemoryUser) -> list[Alert]:
-    """Return the open and acknowledged findings of a user, most severe first."""
+    """Return a user's open and acknowledged alerts, most severe first.
+
+    Alerts about failing constraints are not included.
+    """
     live = (
         Alert.objects.listed()
         .filter(user=user, kind=AlertKind.FINDING)
@@ -43,7 +46,7 @@ def open_alerts(user: MemoryUser) -> list[Alert]:
 
 
 def most_severe_first(alerts: Iterable[Alert]) -> list[Alert]:
-    """Sort alerts, most severe first; alerts of the same severity, oldest first."""
+    """Sort alerts by severity, most severe first, and then by age, oldest first."""
     return sorted(alerts, key=lambda alert: (-alert.rank, alert.opened_at))
 
 
@@ -58,7 +61,7 @@ def may_alert(user: MemoryUser) -> bool:
 
 
 def manifest_of(checkpoint: Checkpoint | None) -> Manifest:
-    """Return the manifest of an earlier version, without alerts, which describe the present."""
+    """Return the manifest of an earlier version, without alerts: those describe the present."""
     runner = checkpoint.verdict.get("runner", "") if checkpoint else ""
     return Manifest(manifest_text(outline(checkpoint), []), warning_of(runner))
 
@@ -82,7 +85,7 @@ def manifest(user: MemoryUser) -> Manifest:
 
 
 def schema(checkpoint: Checkpoint | None) -> dict[str, Any]:
-    """Return, for each domain, classes with their fields, enums, collections and singletons."""
+    """Return each domain's classes (with their fields), enums, collections and singletons."""
     return {
         name: {
             "classes": {
@@ -106,7 +109,7 @@ def schema(checkpoint: Checkpoint | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RecordPage:
-    """Some records of a collection in typed JSON; `next` is the number of the following page."""
+    """A page of a collection's records in typed JSON; `next` is the number of the next page."""
 
     version: int
     count: int
@@ -117,7 +120,7 @@ class RecordPage:
 def records(checkpoint: Checkpoint | None, domain_name: str, name: str, page: int) -> RecordPage:
     """Return a page of a collection, or a singleton. Pages are files, numbered from 1.
 
-    Raises LookupError, which names what does not exist.
+    Raises LookupError if the domain, the collection or the page does not exist.
     """
     domain = outline(checkpoint).domains.get(domain_name)
     if domain is None or checkpoint is None:

@@ -1,9 +1,9 @@
 """Foreign projects: turn the object graph of an executed project into edits that import it.
 
 The input is the graph that `sandbox_image.foreign_objects` extracts. The foreign code may have
-forged it, so nothing in it is trusted. The output is edits, exact records, and a report of
-everything that differs after the import, such as a name that had to change or a set that became a
-list.
+forged it, so nothing in it is trusted. The output consists of edits, the exact records, and a
+report of everything that the import changes, such as a name that is not allowed or a set that
+becomes a list.
 
     layout(files)                           # which modules hold state, and for which domain
     graph = read(data)                      # ForeignError: invalid or empty graph
@@ -16,8 +16,8 @@ Where each object is placed:
 - an object with a module-level name becomes a singleton or, if it is in a collection, keeps the
   name as its key there;
 - the classes of these objects become record classes, and other occurrences of such objects become
-  references; all other objects are parts of the records that hold them;
-- every other value that a module holds becomes a field of a single record, `variables`.
+  references; all other objects become parts of the records that hold them;
+- every other module-level value becomes a field of a single record, `variables`.
 """
 
 from memory.project.foreign.graph import ForeignError, Graph, read

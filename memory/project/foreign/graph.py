@@ -22,12 +22,12 @@ from memory.project.values import (
     Value,
 )
 
-# A dictionary with at most this many keys becomes an object with these keys as its fields.
+# A dictionary with at most this many keys becomes an object with the keys as its fields.
 MAX_FIELDS = 60
 # The maximum number of digits of an integer that a field can hold.
 MAX_DIGITS = 300
-# The maximum number of different sets of keys among the dictionaries in one place; dictionaries
-# with any further set of keys become lists of entries.
+# The maximum number of different key sets among the dictionaries in one place, such as a field; a
+# dictionary with yet another key set becomes a list of entries.
 MAX_SHAPES = 8
 MAX_NOTES = 500
 
@@ -43,14 +43,14 @@ class ForeignError(Exception):
 
 @dataclass(frozen=True)
 class Pointer:
-    """A reference to an object of the graph, by number."""
+    """A reference to one of the graph's objects, by its number."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Member:
-    """A member of an enum, with the enum's number."""
+    """A member of an enum; `enum` is the enum's number in the graph."""
 
     enum: int
     name: str
@@ -61,7 +61,7 @@ Node: TypeAlias = "Value | Pointer | Member | list[Node]"
 
 @dataclass
 class ForeignClass:
-    """A class of the foreign project, or one made up for dictionaries with the same keys."""
+    """A class of the foreign project, or a class made up for dictionaries with the same keys."""
 
     name: str
     is_record: bool = False
@@ -81,7 +81,10 @@ class ForeignObject:
 
 @dataclass(frozen=True)
 class ModuleValue:
-    """A module-level name and its value. If it is a dictionary of objects, `keys` are its keys."""
+    """A module-level name and its value.
+
+    If the value was a dictionary of objects, `keys` has its keys.
+    """
 
     module: str
     name: str
@@ -92,7 +95,7 @@ class ModuleValue:
 
 @dataclass
 class Graph:
-    """The contents of all modules."""
+    """The contents of all modules of a foreign project."""
 
     classes: list[ForeignClass]
     enums: list[tuple[str, list[tuple[str, Node]]]]
@@ -110,7 +113,7 @@ class Graph:
 
 
 class Notes:
-    """A report of everything that an import changes, with kind, place, message and count."""
+    """A report of the changes made by an import: their kinds, places, messages and counts."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str, str]] = Counter()
@@ -128,7 +131,7 @@ class Notes:
 
 
 def read(data: Mapping[str, Any]) -> Graph:
-    """Parse the graph from a sandbox; raises ForeignError if it is invalid or empty."""
+    """Parse the graph that a sandbox extracted; raises ForeignError if it is invalid or empty."""
     try:
         graph = _Decoder(data).graph()
     except (KeyError, TypeError, ValueError, IndexError, ArithmeticError, RecursionError) as error:
@@ -163,7 +166,7 @@ class _Decoder:
         self._made_up: list[ForeignObject] = []
 
     def graph(self) -> Graph:
-        """Return the graph."""
+        """Return the decoded graph."""
         number_of_objects = len(self.data["objects"])
         enums = []
         for one in self.data["enums"]:
@@ -223,7 +226,7 @@ class _Decoder:
         return ModuleValue(path, name, self.node(value, name), annotation)
 
     def node(self, value: Any, place: str) -> Node:
-        """Return the node for a value of the graph's JSON."""
+        """Return the node for a value in the graph's JSON; `place` is where the value was found."""
         if value is None or type(value) in (bool, int, str):
             return value  # type: ignore[no-any-return]
         if type(value) is float:
@@ -253,7 +256,7 @@ class _Decoder:
                 return datetime.datetime.fromisoformat(content)
             case "zoned":
                 text, zone = content
-                message = f"datetime in {_string(zone)} to one with an offset from UTC"
+                message = f"datetime in {_string(zone)} to a datetime with a UTC offset"
                 self.notes.add("converted", place, message)
                 return datetime.datetime.fromisoformat(text)
             case "time":
@@ -298,7 +301,7 @@ class _Decoder:
         return self._object(name, fields)
 
     def _dictionary(self, pairs: Any, place: str) -> Node:
-        """Return an object with the keys as fields, or a list of entries if that is impossible."""
+        """Turn a dictionary into an object with its keys as fields, or into a list of entries."""
         name = _class_of_place(place)
         keys = tuple(key if isinstance(key, str) else None for key, _ in pairs)
         named = tuple(key for key in keys if key is not None and _is_field(key))
@@ -362,5 +365,5 @@ def is_key(key: str) -> bool:
 
 
 def _class_of_place(place: str) -> str:
-    """Return the name of the class made up for a field's contents: `TripStop` for `Trip.stops`."""
+    """Return the name for a class made up for a field's contents: `TripStop` for `Trip.stops`."""
     return (camel(singular(place.replace(".", "_").lower())) or "Item")[: MAX_LENGTH - 20]

@@ -43,7 +43,7 @@ def layout(files: Mapping[str, str]) -> Layout:
 
 
 _NO_STATE = {"__init__", "conftest", "setup"}
-# Names that say only what kind of code a file contains; its folder's name says what it is about.
+# File names that say only what kind of code a file contains; its domain is named after its folder.
 _PARTS = {"state", "schema", "data", "models", "types"}
 
 

@@ -20,7 +20,7 @@ from memory.project.names import MAX_LENGTH, default_collection, snake, unused
 
 @dataclass
 class Home:
-    """The target of an object: its domain, its collection or singleton there, and its key."""
+    """Where an object is placed: its domain, its collection or singleton there, and its key."""
 
     domain: str
     holder: str
@@ -29,10 +29,10 @@ class Home:
 
 
 class Placement:
-    """Finds the home of each of a graph's objects, and which classes become record classes.
+    """Decides where to place each of a graph's objects, and which classes become record classes.
 
     `domains` maps the file of each module to its target domain. `order` lists the objects in the
-    order in which they were placed. `taken` has the names used so far in each domain.
+    order in which they were placed. `taken` has the names used so far in each target domain.
     """
 
     def __init__(self, graph: Graph, domains: Mapping[str, str]) -> None:
@@ -53,10 +53,11 @@ class Placement:
         self._gather_variables()
 
     def _record_classes(self) -> set[int]:
-        """Return the classes that become record classes.
+        """Return the numbers of the classes that become record classes.
 
-        These are the classes whose objects are held by a module or by more than one object, or can
-        contain objects of the same class, directly or indirectly.
+        These are our library's record classes, and the classes whose objects are held by a module
+        or by more than one object, or can contain objects of their own class, directly or
+        indirectly.
         """
         graph = self.graph
         found = {n for n, class_ in enumerate(graph.classes) if class_.is_record}
@@ -105,7 +106,7 @@ class Placement:
     def _keys(
         self, name: str, numbers: list[int], given: Sequence[str], bound: dict[int, str]
     ) -> list[str]:
-        """Return a unique key for each object of a collection."""
+        """Return a unique key for each object in a collection."""
         objects = [self.graph.objects[number] for number in numbers]
         own = [one.key for one in objects]
         if all(key is not None for key in own):
@@ -128,7 +129,9 @@ class Placement:
                 return [str(i) if isinstance(i, str) else f"{class_name}-{i}" for i in plain]
             double_id = Counter(map(str, plain)).most_common(1)[0][0]
             self.graph.notes.add(
-                "keyed", name, f"several objects have the id {double_id!r}: keyed by their order"
+                "keyed",
+                name,
+                f"several objects have the id {double_id!r}: keys are numbered instead",
             )
         keys = []
         used = {bound[number] for number in numbers if number in bound}
@@ -141,7 +144,7 @@ class Placement:
         return keys
 
     def _place_names(self, rest: Sequence[ModuleValue]) -> None:
-        """Place named objects; a value that is not a record by itself becomes a variable."""
+        """Place objects with module-level names; values that are not records become variables."""
         for holding in rest:
             domain = self.domains[holding.module]
             node = holding.node
@@ -153,7 +156,7 @@ class Placement:
                 name = self._holder(domain, holding.name)
                 key = self.graph.objects[number].key or name
                 self._settle(number, Home(domain, name, key, singleton=True))
-        for holding in self.graph.holdings:  # further names of a record that has been placed
+        for holding in self.graph.holdings:  # additional names of placed records
             if not isinstance(holding.node, Pointer) or holding.node.number not in self.homes:
                 continue
             home = self.homes[holding.node.number]
@@ -163,7 +166,7 @@ class Placement:
                 self._keep_variable(self.domains[holding.module], holding.name, holding.node)
 
     def _keep_variable(self, domain: str, name: str, node: Node) -> None:
-        """Keep a named value as a variable, renamed if the domain has a variable of that name."""
+        """Keep a named value as a variable, renamed if the domain already has one of that name."""
         values = self.variables.setdefault(domain, {})
         found = unused(name, values)
         values[found] = node
@@ -171,7 +174,7 @@ class Placement:
             self.graph.notes.add("renamed", name, f"is {domain}.variables.{found}")
 
     def _place_others(self) -> None:
-        """Place records without a name or collection in a collection for their class."""
+        """Place records with neither a name nor a collection in a collection for their class."""
         graph = self.graph
         overflow: dict[tuple[str, int], tuple[str, list[int]]] = {}
         pending = [(holding.node, self.domains[holding.module]) for holding in graph.holdings]
@@ -195,7 +198,7 @@ class Placement:
             self._settle_all(domain, name, numbers, self._keys(name, numbers, (), {}))
 
     def _gather_variables(self) -> None:
-        """Combine the values other than records that a domain's modules hold into one record."""
+        """Combine each domain's module-level values that are not records into one record."""
         for domain, values in self.variables.items():
             name = self._holder(domain, "variables", note=False)
             number = len(self.graph.objects)
@@ -215,7 +218,8 @@ class Placement:
         """Place the objects of a collection.
 
         A reference names the class and the key, but not the collection. So if a record of the same
-        class already has the key in another collection, this collection's name is prefixed to it.
+        class in another collection already has the key, the key is prefixed with the name of this
+        collection.
         """
         for number, key in zip(numbers, keys, strict=True):
             one = self.graph.objects[number]
@@ -256,7 +260,7 @@ class Placement:
 
 
 def _direct(node: Node) -> list[Pointer]:
-    """Return the object that a name holds, or the objects in its list."""
+    """Return the object that a node points to or, if it is a list, the objects directly in it."""
     if isinstance(node, Pointer):
         return [node]
     return [item for item in node if isinstance(item, Pointer)] if isinstance(node, list) else []

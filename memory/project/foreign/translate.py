@@ -45,7 +45,7 @@ from memory.project.values import EnumMember, PartialDate, Ref, Struct, Value
 def translate(
     graph: Graph, domains: Mapping[str, str], sources: tuple[int, ...], taken: Collection[str] = ()
 ) -> Plan:
-    """Return the plan that brings the contents of the graph into a project.
+    """Return the plan that imports the contents of the graph into a project.
 
     `domains` maps the file of each module to its target domain; the records cite `sources`; `taken`
     names the project's existing domains. Raises ForeignError if the graph cannot be imported.
@@ -79,7 +79,7 @@ class _Translation:
         self.field_names: dict[int, dict[str, str]] = {}
 
     def plan(self) -> Plan:
-        """Return the plan."""
+        """Return the plan for the import."""
         members = self._members()
         schema = list(self._schema(members))
         records = [
@@ -97,7 +97,7 @@ class _Translation:
         }
         return Plan(schema, records, self.sources, self.graph.notes, counts)
 
-    # Names
+    # Translating names
 
     def _class_name(self, domain: str, number: int) -> str:
         if (domain, number) not in self.names:
@@ -144,10 +144,10 @@ class _Translation:
                 self.graph.notes.add("renamed", f"{class_name}.{name}", f"is {found}")
         return known[name]
 
-    # Classes
+    # Translating classes
 
     def _members(self) -> dict[tuple[str, int], list[int]]:
-        """Return the objects of each class in each domain."""
+        """Return the numbers of the objects of each class in each domain."""
         found: dict[tuple[str, int], list[int]] = {}
         for number in self.order:
             domain = self.homes[number].domain
@@ -160,9 +160,10 @@ class _Translation:
         return found
 
     def _schema(self, members: Mapping[tuple[str, int], list[int]]) -> Iterator[Edit]:
-        """Yield the edits that define enums, then each class after those it needs, then the rest.
+        """Yield the edits that define the enums, then the classes, then the remaining fields.
 
-        The rest are fields that could not be defined earlier because classes refer to each other.
+        Each class comes after the classes that it needs. The remaining fields are those that cannot
+        be defined with their class because classes refer to each other.
         """
         fields: dict[tuple[str, int], list[FieldSpec]] = {}
         types: dict[tuple[str, int], dict[str, Type]] = {}
@@ -221,7 +222,7 @@ class _Translation:
         yield from late
 
     def _types(self, domain: str, class_number: int, numbers: Iterable[int]) -> dict[str, Type]:
-        """Return the types of a class's fields, based on its objects' values and declarations."""
+        """Return the types of a class's fields, based on their declarations and their values."""
         class_ = self.graph.classes[class_number]
         observed: dict[str, list[Type]] = {name: [] for name, _, _ in class_.fields}
         present: Counter[str] = Counter()
@@ -272,7 +273,7 @@ class _Translation:
         return name if target == domain else f"{target}.{name}"
 
     def _target(self, ref: Ref, domain: str) -> tuple[str, str]:
-        """Return the class and key that a reference in the foreign project identifies."""
+        """Return the class and key of the record that a foreign project's reference points to."""
         found = [
             (home.domain, self.graph.objects[number].class_number)
             for number, home in self.homes.items()
@@ -289,7 +290,7 @@ class _Translation:
         return self._reference(domain, *found[0]), ref.key
 
     def _with_declared(self, type_: Type, annotation: str, domain: str) -> Type:
-        """Widen a type to the declared type, if that can be understood and includes all values."""
+        """Widen a type to the declared type if the latter can be parsed and includes all values."""
         if not annotation:
             return type_
         try:
@@ -328,7 +329,7 @@ class _Translation:
         return optional(type_) if is_optional(declared) else type_
 
     def _spec(self, domain: str, class_number: int, name: str, type_: Type) -> FieldSpec:
-        """Return a field, with the default that its class declares unless that is invalid here."""
+        """Return a field's specification, with its declared default if its type allows that."""
         class_ = self.graph.classes[class_number]
         names = self.field_names[class_number]
         for original, _, default in class_.fields:
@@ -348,7 +349,7 @@ class _Translation:
         return FieldSpec(name, format_type(type_))
 
     def _enum_members(self, number: int, name: str) -> Iterator[tuple[str, str | int]]:
-        """Yield an enum's members with their values, or with their names if a value is invalid."""
+        """Yield an enum's members with their values or, if a value is invalid, with their names."""
         _, members = self.graph.enums[number]
         values = [value for _, value in members]
         plain = all(type(value) in (str, int) for value in values)
@@ -372,7 +373,7 @@ class _Translation:
             self.graph.notes.add("renamed", f"{self.graph.enums[number][0]}.{label}", f"is {found}")
         return found
 
-    # Values
+    # Translating values
 
     def _fields(self, number: int, domain: str) -> dict[str, Value]:
         one = self.graph.objects[number]
@@ -417,7 +418,7 @@ def _is_list(type_: Type) -> bool:
 
 
 def _settled(type_: Type) -> Type:
-    """Merge the list types of a union: `list[int | str]` is easier to read than two list types."""
+    """Merge the list types in a union: `list[int | str]` is easier to read than two list types."""
     lists = [part for part in getattr(type_, "members", ()) if isinstance(part, ListOf)]
     if len(lists) < 2:
         return type_

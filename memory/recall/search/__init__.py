@@ -1,7 +1,7 @@
-"""Search in a user's log: words and their surroundings, ranked without a language model.
+"""Search in a user's log by words and by meaning, without a language model.
 
 `finding.find` is the entry point. `words` turns texts into terms, `ranking` has the formula,
 `segments` defines the format of an index, `index` reads its rows, `index_maintenance` writes them,
-`filters` has the conditions that narrow a search, and `followups` completes a question from the
+`filters` defines the conditions that narrow a search, and `followups` completes a question from the
 conversation before it.
 """

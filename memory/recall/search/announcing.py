@@ -1,4 +1,4 @@
-"""Requests to index the newest entries of a log; until then, each search reads them directly."""
+"""Requests to index a log's newest entries, which searches read directly until then."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ WANTED = "SELECT due_at IS NOT NULL FROM memory_searchindex WHERE user_id = %s F
 
 
 def appended(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
-    """Request indexing if these entries make the log's unindexed tail too long.
+    """Request indexing if these new entries make the log's unindexed tail too long.
 
     Call this in the transaction that appends the entries.
     """
@@ -31,8 +31,8 @@ def appended(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
 def want(user_pk: int, workspace_pk: int | None = None) -> None:
     """Request indexing of a user's log; a request that is already pending is kept.
 
-    Before a worker releases the index, it checks for new entries, and waits for this transaction to
-    end.
+    Before a worker releases the index, it waits for this transaction to end and checks for new
+    entries.
     """
     with connection.cursor() as cursor:
         cursor.execute(WANTED, [user_pk])

@@ -18,11 +18,11 @@ from memory.recall.search.excerpts import MAX_TEXT_READ
 from memory.recall.search.passages import Passage
 from memory.recall.search.ranking import Corpus, Ranking
 
-# Candidates are read from the log in groups, best first: the size of the first group, and how many
-# times larger each group is than the one before it.
+# Candidates are read from the log in groups, best first. FIRST_READ is the size of the first group,
+# and GROWTH how many times larger each group is than the one before it.
 FIRST_READ = 16
 GROWTH = 4
-# The maximum size of a group.
+# The maximum size of such a group.
 MAX_READ = 5000
 # Entries are looked up one by one: given a list, the planner might scan the user's whole log.
 _WANTED = """
@@ -45,15 +45,15 @@ class RankedCorpus:
 
     @cached_property
     def size(self) -> int:
-        """The number of entries that a search may return."""
+        """The number of entries in the corpus that a search may return."""
         return len(np.unique(self.corpus.seqs[self._counts]))
 
     def passage(self, place: int) -> Passage:
-        """Return the position of a passage in its entry's text."""
+        """Return the start and end of a passage in its entry's text."""
         return int(self.corpus.begins[place]), int(self.corpus.ends[place])
 
     def rank_of(self, place: int) -> int:
-        """Return the rank of a passage's score among the entries that a search may return."""
+        """Return the rank of a passage's score among the best scores of all entries."""
         better = np.searchsorted(self._best, self.ranking.scores[place], side="right")
         return 1 + len(self._best) - int(better)
 
@@ -79,7 +79,7 @@ _Candidate = tuple[CorpusName, int, int]
 def list_candidates(
     rankings: Mapping[CorpusName, RankedCorpus], threshold: float, size: int
 ) -> Iterator[list[_Candidate]]:
-    """Yield groups of scored passages (corpus, place, seq), best first, then newest first.
+    """Yield groups of scored passages (corpus, place, seq), best first and, if equal, newest first.
 
     `size` is the size of the first group.
     """
@@ -110,7 +110,7 @@ def list_candidates(
 def _best_first(
     scores: NDArray[np.float64], seqs: NDArray[np.int64], size: int
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield groups of indices in order; those after the first group are sorted only when needed."""
+    """Yield groups of indices, best score first; most are sorted only when they are needed."""
     least = np.partition(scores, -size)[-size] if len(scores) > size else 0.0
     for part in (np.flatnonzero(scores >= least), np.flatnonzero(scores < least)):
         order = part[np.lexsort((-seqs[part], -scores[part]))]
@@ -126,9 +126,9 @@ def read_candidates(
     where: RawSQL | Q | None,
     up_to: int | None,
 ) -> Iterator[tuple[CorpusName, int, LogEntry]]:
-    """Read from the log the candidates that are not redacted and pass the filter.
+    """Read from the log those candidates that are not redacted and pass the filter.
 
-    If the filter excludes nearly everything, the whole log is read. If that takes longer than a
+    If the filter excludes nearly everything, the whole log is read. If reading takes longer than a
     single statement may take, an error is raised that `database.took_too_long` recognises.
     """
     allowed = (

@@ -17,14 +17,15 @@ from memory.recall.search.vectors import Floats
 
 logger = structlog.get_logger(__name__)
 
-# The results of two models are put on the same scale if each has compared this many passages.
+# The closeness values of two models are put on the same scale if each has compared at least this
+# many passages.
 MIN_COMPARABLE = 32
 
 
 def embed_question(
     user: MemoryUser, question: str
 ) -> tuple[Embedder | None, Floats | None, str | None]:
-    """Return the model and its vector for the question, or else the problem, if any."""
+    """Return the model and its vector for the question or, if it failed, the problem."""
     try:
         model = embedder(user, hurried=True)
         if model is None:
@@ -38,9 +39,9 @@ def embed_question(
 
 
 class Comparison:
-    """The comparison of a question with passages, each by the model that made the passage's vector.
+    """Compares a question with passages, each by means of the model that made its vector.
 
-    An earlier model is called once, when its first vector is encountered.
+    An earlier model is called only once, when the first of its vectors is encountered.
     """
 
     def __init__(
@@ -62,11 +63,11 @@ class Comparison:
 
     @property
     def is_on(self) -> bool:
-        """Return whether to compare meaning: a model has answered, or has just failed."""
+        """Return whether to compare meaning: a model embedded the question or just failed to."""
         return self.model is not None or self.problem is not None
 
     def of_all(self, found: Sequence[Segment]) -> list[Floats] | None:
-        """Return the closeness of each segment's passages; NaN stands for unknown.
+        """Return how close each segment's passages are to the question; NaN stands for unknown.
 
         Returns None if the model failed and no other model has compared any passages.
         """
@@ -87,7 +88,7 @@ class Comparison:
         held = segment.vectors
         if held is None:
             return unknown
-        if not held.dimensions:  # made of texts without words
+        if not held.dimensions:  # vectors of texts without words
             return np.zeros(len(segment.seqs), np.float32)
         if (vector := self._ask(held.model)) is None:
             return unknown
@@ -114,10 +115,10 @@ class Comparison:
 def _put_on_one_scale(
     names: Sequence[str], closeness: list[Floats], models: Mapping[str, int]
 ) -> None:
-    """Scale each model's closeness to the mean and deviation of the model with the most passages.
+    """Scale all models' values to the mean and deviation of the model with the most passages.
 
-    Without this, values could not be compared: a cosine of 0.7 is high for one model and means
-    nothing for another.
+    Without this, the values of different models could not be compared: a cosine of 0.7 is high for
+    one model and means nothing for another.
     """
     measures = {}
     for name in models:
@@ -140,24 +141,24 @@ def _put_on_one_scale(
 
 
 def describe_meaning(compared: Comparison, rankings: Collection[RankedCorpus]) -> Meaning:
-    """Return to what extent meaning was compared in these corpora, and the problem, if any."""
+    """Describe to what extent meaning was compared in these corpora, with the problem, if any."""
     problem = compared.problem
     close = [one.corpus.closeness for one in rankings if one.corpus.closeness is not None]
     number = sum(int(np.isfinite(one).sum()) for one in close)
     if missing := sum(len(one) for one in close) - number:
-        why = compared.mismatch or "no vectors of this model yet"
+        why = compared.mismatch or "no vectors from this model yet"
         problem = (
             f"{problem} {missing} passages were searched by words only."
             if problem
-            else f"{missing} passages have {why}: they were searched by words only."
+            else f"{missing} passages were searched by words only: they have {why}."
         )
     return Meaning(_names(compared, close), number, problem)
 
 
 def _names(compared: Comparison, close: Sequence[Floats]) -> str | None:
-    """Return the names of the models, sorted by the number of passages compared, largest first.
+    """Return the names of the models, beginning with the one that compared the most passages.
 
-    If no passage was compared, this is the model that could have compared them.
+    If no passage was compared, return the name of the model that could have compared them.
     """
     if not close:
         return None

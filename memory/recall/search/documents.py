@@ -1,4 +1,4 @@
-"""The documents to index, and the text to display, for log entries."""
+"""For each log entry: the documents to index, and the text to display."""
 
 import datetime
 import re
@@ -29,11 +29,11 @@ KINDS: Mapping[CorpusName, tuple[EntryKind, ...]] = {
     CorpusName.ARCHIVE: (EntryKind.MESSAGE,),
 }
 _NAME = re.compile(r"\w+")
-# Values that may be the key of another record. A key with spaces is found by its words, and numbers
-# and moments are not keys.
+# Matches values that may be the key of another record. Numbers and times are not keys, and a key
+# with spaces is found by its words.
 _KEY = re.compile(r"(?![0-9T:.+-]{1,200}\Z)\S{1,200}")
-# Entries with these roles, or without one (such as facts and records), were said by the person or
-# are about the person; all others are answers.
+# Entries with one of these roles, or without a role (such as facts and records), were said by the
+# person or are about the person; all others are answers.
 OWN_ROLES = ("user", "", None)
 # The numbers that stand for the corpora in an index.
 NUMBERS = {CorpusName.ARCHIVE: 0, CorpusName.FACTS: 1}
@@ -117,7 +117,7 @@ def passages_of(entry: LogEntry) -> Iterator[tuple[int, int, str]]:
 
 
 def _marks_of(entry: LogEntry) -> Iterator[str]:
-    """Yield the marks of a typed record: its class, and possible keys of other records."""
+    """Yield the marks of a typed record: for its class, and for possible keys of other records."""
     if entry.kind == EntryKind.RECORD and (data := entry.data):
         yield class_mark(data.get("domain", DEFAULT_DOMAIN), str(data.get("type")))
         yield from map(value_mark, filter(_KEY.fullmatch, _texts(data.get("data"))))
@@ -152,7 +152,7 @@ def _session(entry: LogEntry, day: datetime.date) -> int:
 
 
 def _plain(value: Any) -> Iterator[str]:
-    """Yield the texts in a JSON value, at any depth."""
+    """Yield the scalar values in a JSON value as text, at any depth."""
     match value:
         case dict():
             for name, inner in value.items():

@@ -12,7 +12,7 @@ from memory.recall.search.words import best_part
 
 # The separator between passages that are not consecutive.
 GAP = "… "
-# The maximum number of a text's characters that are returned, and that are read from its start.
+# The maximum number of characters of a text that are returned, and that are read from its start.
 MAX_TEXT = 10_000
 MAX_TEXT_READ = 20_000
 # The best part of a passage is sought in its first MAX_PASSAGE characters. A passage can be longer
@@ -55,9 +55,10 @@ def excerpt_of(
 
 
 def _fitting(passages: Sequence[Passage]) -> Iterator[Passage]:
-    """Yield the first passage, cut if it is very long, and the next passages as long as they fit.
+    """Yield the first passage, cut if it is very long, and further passages as long as they fit.
 
-    The length is limited because finding the best part of a text takes time in proportion to it.
+    The length is limited because finding the best part of a text takes time in proportion to its
+    length.
     """
     (start, end), *others = passages
     end = min(end, start + MAX_PASSAGE)

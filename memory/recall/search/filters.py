@@ -5,7 +5,7 @@
              {"NOT": {"metadata.channel": {"in": ["mail", "chat"]}}}]}
 
 An object with several keys requires all of them. A value without an operator means `eq`. If an
-entry lacks the key, only `ne` is true.
+entry lacks the key of a condition, the condition is true only with `ne`.
 """
 
 import datetime
@@ -80,7 +80,7 @@ def condition(filters: Any, time_zone: str, columns: Mapping[str, Column] = COLU
     """Return the condition for filtering a queryset of entries; may raise BadFilter.
 
     Dates are interpreted in `time_zone`, the user's time zone. `columns` defines the keys that can
-    be filtered by in addition to those of the metadata.
+    be used in addition to metadata keys.
     """
     compiler = _Compiler(zoneinfo.ZoneInfo(time_zone), columns)
     compiled = compiler.object(filters, "filters", 1)
@@ -139,7 +139,7 @@ class _Compiler:
             self._listed += len(value)
             if self._listed > MAX_LISTED:
                 raise BadFilter(
-                    f"filters: the lists of all `in` together may have at most {MAX_LISTED} values."
+                    f"filters: all `in` lists together may have at most {MAX_LISTED} values."
                 )
         if key.startswith(METADATA):
             return _metadata(key.removeprefix(METADATA), operator, value, here)
@@ -180,7 +180,7 @@ class _Compiler:
         except (ValueError, TypeError, OverflowError):
             pass
         raise BadFilter(
-            f"{here}: give a day (2026-03-01), or a moment with an offset"
+            f"{here}: give a date (2026-03-01), or a date and time with a UTC offset"
             " (2026-03-01T09:00:00+01:00)."
         )
 
@@ -193,7 +193,7 @@ def _joined(word: str, parts: Sequence[_Sql]) -> _Sql:
 
 
 def _metadata(path: str, operator: str, value: Any, here: str) -> _Sql:
-    """Compare as JSON: a value of a different type is never equal, greater or less."""
+    """Compare metadata as JSON: a value of a different type is never equal, greater or less."""
     names = path.split(".")
     if not all(names):
         raise BadFilter(f"{here}: give a metadata key, such as {METADATA}channel.")

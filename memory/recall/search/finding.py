@@ -24,7 +24,8 @@ from memory.recall.search.results import Explanation, Found, Hit, Term
 from memory.recall.search.segments import SPEAKER_PREFIX, Segment, corpus_of
 from memory.recall.search.words import identity, number_of_words
 
-# Limits on the number of terms searched for, and of consecutive hits that do not fit.
+# Limits on the number of terms searched for, and on the number of consecutive passages that do not
+# fit into the word limit.
 MAX_TERMS = 100
 MAX_MISSED = 100
 # The maximum number of passages returned per entry.
@@ -48,12 +49,12 @@ def find(
 
     Passages are ranked, but each entry is returned only once, with its matching passages. At most
     `top_k` entries are returned, with at most `words` words in total: an entry that does not fit is
-    left out in favour of later ones that fit. `where` is created by `filters.condition`. Entries
-    after `up_to`, or with a score below `threshold`, are not returned. Only the first 100 distinct
-    terms of a question are used, and the search stops after 100 consecutive hits that do not fit.
-    Redacted entries are never found; all others can be. The completion of a `Question` is searched
-    for as well, with less weight. `outline` is the outline of the newest version; if it is not
-    given, it is read.
+    left out, and later ones that fit are returned. `where` is created by `filters.condition`.
+    Entries after `up_to`, or with a score below `threshold`, are not returned. Only the first 100
+    distinct terms of a question are used, and the search stops after 100 consecutive passages that
+    do not fit. Redacted entries are never found; all others can be. The completion of a `Question`
+    is searched for as well, with less weight. `outline` is the outline of the newest version; if it
+    is not given, it is read.
 
     If the model fails, only words are used, and `meaning` says so. Passages that have only an
     earlier model's vectors are compared by that model, if it can be used.
@@ -82,7 +83,7 @@ def find(
 
 @dataclass(frozen=True)
 class _Terms:
-    """The search terms, their identities and weights, and the identities of speakers' names."""
+    """The search terms, and the identities that they have as words and as speakers' names."""
 
     asked: Sequence[str]
     identities: Sequence[int]
@@ -98,7 +99,7 @@ def _read_terms(question: Question) -> _Terms:
         asked,
         identities=[identity(term) for term in asked],
         weights={identity(term): weights[term] for term in asked},
-        # A person named before the question counts only if a pronoun in it refers to them.
+        # A person named in an earlier turn counts only if a pronoun in the question refers to them.
         names=[identity(SPEAKER_PREFIX + term) for term in asked if weights[term] >= REFERENT],
     )
 

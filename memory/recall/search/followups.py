@@ -30,26 +30,26 @@ from memory.recall.search.words import UNSPACED, number_of_words, terms
 from memory.texts import with_few_marks
 
 USER, ASSISTANT = "user", "assistant"
-# The ways to complete a question.
+# The ways to complete a question: with words from earlier turns, or by a language model.
 WORDS, MODEL = "words", "model"
-# Limits on the number of turns that are read (the newest ones), and of characters of each (the
-# last ones).
+# Only the newest MAX_TURNS turns are read, and only the last MAX_CHARACTERS characters of each.
 MAX_TURNS = 8
 MAX_CHARACTERS = 2000
 # A question longer than MAX_QUESTION characters is considered complete. A question completed by a
 # model may have MAX_COMPLETED characters.
 MAX_QUESTION = 400
 MAX_COMPLETED = 2 * MAX_QUESTION
-# Limits on the number of words taken in total and from one turn, and the number that is enough.
+# Limits on the number of words taken in total and from one turn, and the number of words after
+# which no earlier exchange is read.
 MAX_TAKEN = 8
 MAX_OF_TURN = 5
 ENOUGH = 2
-# The weights of words that are taken; words of the question itself have the weight 1. REFERENT is
-# for a pronoun's referent and for a language model's words, OWN for the person's words, and OTHERS
-# for the assistant's. FURTHER is the factor for each exchange further back.
+# The weights of words from earlier turns; words in the question itself have the weight 1. REFERENT
+# is for a pronoun's referent and for a language model's words, OWN for the person's words, and
+# OTHERS for the assistant's. FURTHER is the factor for each exchange further back.
 REFERENT, OWN, OTHERS = 0.8, 0.6, 0.4
 FURTHER = 0.8
-# A question with more words of its own is complete, even if it begins with "and".
+# A question with more content words of its own is complete, even if it begins with "and".
 MAX_OWN_WORDS = 3
 # In scripts whose function words are unknown, a question this short may be a follow-up.
 SHORT_WORDS, SHORT_CHARACTERS = 3, 8
@@ -67,7 +67,7 @@ class Leaning(Enum):
     TIME = auto()
     THING = auto()
     GOES_ON = auto()
-    """It replaces a part of the previous question: "And in May?"."""
+    """The question replaces a part of the previous one: "And in May?"."""
     IS_SHORT = auto()
 
 
@@ -101,7 +101,7 @@ class Question:
 
     @property
     def completed_by(self) -> str | None:
-        """How the question was completed; None if it is left as it is."""
+        """How the question was completed; None if the question is left as it is."""
         if self.sentence:
             return MODEL
         return WORDS if self.taken else None
@@ -152,7 +152,7 @@ def _can_lean(question: str, said: Sequence[Turn]) -> bool:
 
 
 def shortened(turns: Sequence[Turn]) -> list[Turn]:
-    """Return the newest non-empty turns; of a long turn, only the end is kept."""
+    """Return the newest non-empty turns, each cut to its last characters if it is long."""
     said = [one for one in turns if one.content.strip()]
     return [
         Turn(one.role, with_few_marks(one.content)[-MAX_CHARACTERS:]) for one in said[-MAX_TURNS:]
@@ -192,7 +192,7 @@ def _leanings(asked: Utterance) -> set[Leaning]:
 def _is_about_oneself(asked: Utterance, own: Sequence[int]) -> bool:
     """Return whether "I" and one more word make a question complete, as in "Where do I live?".
 
-    This is not so in "What did I pay?" and "Which seat did I have?".
+    They do not in "What did I pay?" or "Which seat did I have?".
     """
     return (
         any(word in asked.language.first_person for word in asked.folded)
@@ -216,7 +216,7 @@ def _opening(asked: Utterance) -> int | None:
 
 
 def _pronoun(asked: Utterance, place: int) -> Leaning | None:
-    """Return what kind of thing a word refers to outside the question; None if it does not."""
+    """Return what kind of thing a word refers to outside the question, or None."""
     language, word = asked.language, asked.at(place)
     if word in language.persons:
         named = [*(one for one, _ in asked.persons), *(n.start for n in asked.names if not n.is_at)]
@@ -255,7 +255,7 @@ def _has_plural_before(asked: Utterance, place: int) -> bool:
 
 
 def _is_existential(asked: Utterance, place: int) -> bool:
-    """Return whether "there" is existential, as in "is there a pool", and means no place."""
+    """Return whether "there" is existential, as in "is there a pool", and so names no place."""
     before, after = asked.at(place - 1), asked.at(place + 1)
     return after in BE or (before in BE and after not in BREAKS and after != "with")
 
@@ -273,8 +273,8 @@ def _thing(asked: Utterance, place: int) -> Leaning | None:
         if after in SUBJECTS or any(one.start == place + 1 for one in asked.names):
             return None
         if asked.has_content(place - 1):
-            # In "the hotel that opened" and "said that I", it refers to nothing outside; in "did I
-            # like that hotel" and "did I say that", it does.
+            # In "the hotel that opened" and "said that I", "that" refers to nothing outside the
+            # question; in "did I like that hotel" and "did I say that", it does.
             is_verb = asked.at(place - 2) in SUBJECTS
             if after not in BREAKS and not (is_verb and asked.has_content(place + 1)):
                 return None
@@ -314,7 +314,7 @@ def _has_thing_before(asked: Utterance, place: int) -> bool:
     return False
 
 
-# -- Taking words ---------------------------------------------------------------------------------
+# -- Taking words from earlier turns --------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -325,7 +325,7 @@ class _Said:
 
     @property
     def is_own(self) -> bool:
-        """Return whether it was said by the person whose memory is searched."""
+        """Return whether the turn is by the person whose memory is searched."""
         return self.turn.role == USER
 
     @cached_property
@@ -375,7 +375,7 @@ class _Taking:
         return bool(new)
 
     def _persons(self) -> Sequence[str]:
-        """Return the last person named, and others named with or before them.
+        """Return the last person named, and other persons named with or before that one.
 
         The others are named in the same turn or, if that turn is like "That is your sister.", in
         the turn before it.
@@ -394,8 +394,8 @@ class _Taking:
     def _place(self) -> Sequence[str]:
         """Return the last place named.
 
-        A town is preferred to a restaurant, whose name has an article, and a name after "in" to a
-        name after "to".
+        A name without an article, such as a town's, is preferred to a name with one, such as a
+        restaurant's, and a name after "in" to a name after "to".
         """
         kinds: list[Callable[[Name], bool]] = [
             lambda one: one.is_at and not one.has_determiner,
@@ -412,10 +412,10 @@ class _Taking:
         return next((one.words.dates for one in self._turns if one.words.dates), [])
 
     def _take_topic(self) -> None:
-        """Take words on the topic of the newest exchange, then of earlier ones, until enough."""
+        """Take words on the topic of the newest exchange, then of earlier ones, up to ENOUGH."""
         factor, taken = 1.0, 0
         goes_on = Leaning.GOES_ON in self._leanings and Leaning.THING not in self._leanings
-        # The new question does not ask for the previous answer.
+        # The new question does not ask about the previous answer.
         own_alone = goes_on and any(one.is_own for one in self._turns)
         for exchange in _exchanges(self._turns):
             for said in exchange:
@@ -429,8 +429,8 @@ class _Taking:
     def _topic(self, said: Utterance) -> list[str]:
         """Return the most important words on a turn's topic, in the order of the text.
 
-        Names are preferred to numbers and dates, and these to other words. Of these, longer words
-        are preferred, since they are rarer.
+        Names are preferred to numbers and dates, and these to other words. Among other words,
+        longer ones are preferred, since they are rarer.
         """
         left_out = self._replaced(said)
         in_names = {place for one in said.names for place in range(one.start, one.end)}
@@ -450,7 +450,7 @@ class _Taking:
         return [word for _, word in sorted(first)]
 
     def _replaced(self, said: Utterance) -> set[int]:
-        """Return the start positions of the names in a turn that the question replaces."""
+        """Return the start positions of those names in a turn that the question replaces."""
         own = self._asked.names
         if Leaning.GOES_ON not in self._leanings:
             return set()
@@ -473,7 +473,7 @@ def _exchanges(newest_first: Sequence[_Said]) -> Iterator[list[_Said]]:
 
 
 def _of_other_script(asked: Utterance, question: str, said: Sequence[Turn]) -> Mapping[str, float]:
-    """Take words from the last exchange if the question is short."""
+    """Take words from the last exchange if the question, in a non-Latin script, is short."""
     is_unspaced = _UNSPACED.search(question) is not None
     most = SHORT_CHARACTERS if is_unspaced else SHORT_WORDS
     if number_of_words(question) - is_unspaced > most:

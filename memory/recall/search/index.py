@@ -1,9 +1,9 @@
-"""The stored index as each search reads it.
+"""Reading the stored index of a user's log for each search.
 
 Entries that no segment covers are indexed in memory at every search, so an index may be out of
-date, incomplete or gone without affecting the results. Searches are merely slower, up to a limit,
-and only the newest part of a long tail has vectors. Workers maintain the segments
-(`memory.recall.search.index_maintenance`).
+date, incomplete or gone without affecting the results. Searches are merely slower (above a limit,
+they are refused), and only the newest part of a long tail has vectors. Workers maintain the
+segments (`memory.recall.search.index_maintenance`).
 """
 
 import threading
@@ -30,16 +30,16 @@ from memory.recall.search.vectors import Vectors
 
 logger = structlog.get_logger(__name__)
 
-# How many of the newest characters of the unindexed tail a search embeds.
+# A search embeds only the newest part of the unindexed tail, up to this many characters.
 LIVE_CHARACTERS = 60_000
-# A search indexes the unindexed tail itself, at half a second per million characters. Tails of more
-# than QUICK_CHARACTERS are indexed by at most two searches at a time, one per workspace; tails of
-# more than MAX_LIVE_CHARACTERS must wait for a worker.
+# A search indexes the unindexed tail itself, which takes half a second per million characters.
+# Tails of more than QUICK_CHARACTERS are indexed by at most two searches at a time, one per
+# workspace; tails of more than MAX_LIVE_CHARACTERS must wait for a worker.
 QUICK_CHARACTERS = 200_000
 MAX_LIVE_CHARACTERS = 20_000_000
 _places = Places(2, factor=1)
 LIVE_RETRY_SECONDS, INDEX_RETRY_SECONDS = 1.0, 10.0
-# The maximum size in bytes of the vectors that a process caches for recently searched users.
+# The maximum total size in bytes of the vectors that a process caches for recent searches.
 CACHED_BYTES = 64 * 1024 * 1024
 # A segment's vectors are its last block, and by far the largest; cached ones are not read again.
 _READ = """
@@ -63,13 +63,13 @@ def read(
     with_vectors: bool = False,
     live: dict[Range, Segment] | None = None,
 ) -> list[Segment]:
-    """Return segments that cover the whole log, in its order, with the postings of these terms.
+    """Return segments that cover the whole log, in order, with the postings of these terms.
 
     If a model is given, or `with_vectors` is set because the model has just failed, the segments
     include any vectors that they have, even those of an earlier model. Entries that the user's
     index does not cover are read from the log and embedded with the model; `live` caches them for
-    the next call. Raises `usage.Exceeded` if there are too many of these entries, or if too many
-    searches are reading such entries.
+    the next call. Raises `usage.Exceeded` if there is too much text in these entries, or if too
+    many searches are reading such entries.
     """
     live = {} if live is None else live
     with_vectors = with_vectors or embedder is not None
@@ -113,7 +113,10 @@ def read(
 
 
 def _is_behind(tail: Segment) -> bool:
-    """Return whether the tail is too long or lacks vectors, because of an older server."""
+    """Return whether the tail is too long or lacks vectors.
+
+    Appends request indexing in time, but those of an older server may not have done so.
+    """
     has_all = tail.vectors is None or bool(np.isfinite(tail.vectors.factors).all())
     return not has_all or len(np.unique(tail.seqs)) > TAIL
 
@@ -124,14 +127,15 @@ def _vectors(
     """Return the vectors of a segment; raises ValueError if they do not match its documents."""
     found = cached[segment] if segment in cached else vectors.decode(read.get(segment, b""))
     if found is not None and len(found.values) != number:
-        raise ValueError(f"{len(found.values)} vectors of {number} documents")
+        raise ValueError(f"{len(found.values)} vectors for {number} documents")
     return found
 
 
 class _Cache:
-    """The vectors of the most recently read segments, which never change.
+    """The vectors of the most recently read segments; a segment's vectors never change.
 
-    A deleted segment is not requested again, and is dropped when its user's log is next searched.
+    The vectors of a deleted segment are not requested again, and are dropped when its user's log is
+    next searched.
     """
 
     def __init__(self) -> None:
@@ -215,7 +219,7 @@ def _embedded_live(documents: Sequence[Document], embedder: Embedder) -> Vectors
 
 
 def uncovered_ranges(covered: Sequence[Range], last: int | None) -> list[Range]:
-    """Return the ranges of the log up to `last` that are not covered.
+    """Return the ranges of the log up to `last` that no segment covers.
 
     If `last` is None, the final range has no end.
     """

@@ -1,10 +1,10 @@
 """Maintenance of the stored index by workers.
 
-Segments keep the vectors of an earlier model until a worker has embedded them again, at the request
-of the first search that encounters them. The new vectors of a large segment are stored step by
-step, behind the old ones, which are still in use. Segments of the same model are merged so that
-each has at least twice as many postings as the next. As a result, only a few segments are read, and
-an entry is merged only a few times.
+Segments keep the vectors of an earlier model until a worker has embedded their passages again, at
+the request of the first search that encounters such vectors. The new vectors of a large segment are
+stored step by step, behind the old ones, which are still in use. Segments of the same model are
+merged so that each has at least twice as many postings as the next. As a result, only a few
+segments are read, and an entry is merged only a few times.
 """
 
 import datetime
@@ -38,12 +38,13 @@ logger = structlog.get_logger(__name__)
 BUILD_ENTRIES = 2048
 BUILD_CHARACTERS = 4_000_000
 MERGE_POSTINGS = 4_000_000
-# The maximum number of a stored segment's passages, and of characters, that are embedded between
-# two commits, so that vectors for which a provider was paid survive a later failure. A new segment
-# within these limits is embedded before it is stored.
+# Limits on how many passages and characters of a stored segment are embedded between two commits,
+# so that vectors for which a provider was paid survive a later failure. A new segment within these
+# limits is embedded before it is stored.
 STEP_PASSAGES = 512
 STEP_CHARACTERS = 50_000
-# The minimum and maximum time that an index waits if all threads that embed indexes are busy.
+# The minimum and maximum number of seconds that an index waits if all threads that embed indexes
+# are busy.
 BUSY_SECONDS = (10.0, 30.0)
 _MODELS = """
 SELECT s.id, substring(b.data FOR %s), EXISTS (
@@ -55,7 +56,7 @@ WHERE s.user_id = %s AND s.version = %s
 
 
 def keep_up(user_pk: int) -> None:
-    """Index the due part of a user's log, and merge segments, unless another worker is doing so.
+    """Index a user's log and merge its segments if that is due, unless another worker is doing so.
 
     Each step commits separately, and only while the lease is held. The finished steps of a killed
     worker are kept, and repeating a step does no harm.
@@ -81,10 +82,10 @@ def keep_up(user_pk: int) -> None:
 
 @dataclass(frozen=True)
 class _Plan:
-    """The next segment to make: from the entries in the range `covers`, or from segments to merge.
+    """The next segment to make: from the entries in the range `covers`, or by merging `merged`.
 
-    If `merged` is a single segment, its next vectors are computed, and the segment is stored again
-    once it has all of them.
+    If `merged` is a single segment, the next of its missing vectors are computed, and the segment
+    is stored again once it has all of them.
     """
 
     covers: Range
@@ -96,7 +97,7 @@ def _step(index: SearchIndex) -> bool:
     plan = _plan(index)
     if plan is None:
         with transaction.atomic():
-            leases.check(index)  # a concurrent append now either waits or is visible
+            leases.check(index)  # a concurrent append now either waits or is visible to `_plan`
             if _plan(index) is None:
                 leases.write(
                     index,
@@ -120,7 +121,7 @@ def _step(index: SearchIndex) -> bool:
         logger.error("search_segments_unreadable", user=index.user_id, error=str(error))
         with transaction.atomic():
             leases.check(index)
-            _remove([one.pk for one in plan.merged])  # they will be rebuilt
+            _remove([one.pk for one in plan.merged])  # the segments will be rebuilt
     else:
         _write(index, plan.covers, merged)
     return True
@@ -155,7 +156,7 @@ def _plan(index: SearchIndex) -> _Plan | None:
     made_by = embedder(_user(index))
     if made_by is None:
         return None
-    for row in reversed(rows):  # the newest are searched most
+    for row in reversed(rows):  # newest first: they matter most in searches
         if row.pk not in kinds or kinds[row.pk].model != made_by.name:
             return _Plan((row.first_seq, row.last_seq), [row])
     return None
@@ -163,9 +164,10 @@ def _plan(index: SearchIndex) -> _Plan | None:
 
 @dataclass(frozen=True)
 class _Kind:
-    """The vectors of a segment: their model and dimensions.
+    """The kind of a segment's vectors: their model and number of dimensions.
 
-    `embedded` is the segment's own key while it is being embedded again, so that it is not merged.
+    `embedded` is the segment's own key while it is being embedded again, so that no other segment
+    is of the same kind and could be merged with it.
     """
 
     model: str
@@ -196,7 +198,7 @@ def _follow(rows: Sequence[SearchSegment], place: int) -> bool:
 
 
 def _is_long(index: SearchIndex, tail: Range) -> bool:
-    """Return whether the newest entries are enough for a segment."""
+    """Return whether the unindexed tail is long enough for a segment."""
     if tail[1] - tail[0] + 1 >= TAIL:
         return True
     entries = LogEntry.objects.filter(user_id=index.user_id, seq__range=tail)
@@ -205,11 +207,7 @@ def _is_long(index: SearchIndex, tail: Range) -> bool:
 
 
 def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
-    """Return a segment of the first entries in the missing range, and the range that it covers.
-
-    If the segment is large, or the model fails, it has no vectors yet: they are computed later, in
-    separate steps. May raise LeaseLost.
-    """
+    """Build a segment of the first entries in the missing range; return it and its range."""
     user = _user(index)
     zone = zoneinfo.ZoneInfo(user.time_zone)
     entries = LogEntry.objects.filter(user=user, seq__range=missing).order_by("seq").only(*READ)
@@ -238,7 +236,7 @@ def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
 def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
     """Embed a stored segment's next passages; after the last one, store it with its vectors.
 
-    May raise EmbeddingFailed, LeaseLost, and ValueError if the log has different passages.
+    May raise EmbeddingFailed or LeaseLost; raises ValueError if the log has different passages.
     """
     made_by = embedder(_user(index), lease=index)
     if made_by is None:
@@ -256,7 +254,7 @@ def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
             _forget_made(index, row)
             raise EmbeddingFailed(
                 f"{made_by.name} returns vectors with {done[-1].dimensions} dimensions, but"
-                " returned vectors with a different number before: set UAC_EMBEDDINGS_DIMENSIONS."
+                " previously returned a different number: set UAC_EMBEDDINGS_DIMENSIONS."
             )
         _write(index, (row.first_seq, row.last_seq), replace(_stored(row), vectors=whole))
         return
@@ -297,7 +295,7 @@ def _step_size(documents: Segment, first: int) -> int:
 
 
 def _passages(index: SearchIndex, documents: Segment, first: int, last: int) -> list[str]:
-    """Return the text of some passages of a segment; raises ValueError if the log has others."""
+    """Return the text of some passages of a segment; raises ValueError if the log differs."""
     wanted = documents.seqs[first:last]
     if not len(wanted):
         return []

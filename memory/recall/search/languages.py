@@ -1,6 +1,6 @@
 """The function words that mark follow-up questions, in four languages.
 
-They are lists, not grammars: a follow-up that they do not recognise is searched for as it is.
+They are lists, not grammars: a follow-up that these words do not reveal is searched for as it is.
 """
 
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from memory.recall.search.words import MONTHS, STOP_WORDS
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the words of a text."""
+    """Return the distinct words in a text."""
     return frozenset(text.split())
 
 
 @dataclass(frozen=True)
 class Language:
-    """A language's function words, and which of them refer to something else."""
+    """A language's function words, and the sets of those that show what a question depends on."""
 
     function_words: frozenset[str]
-    """Words that say nothing about a text's topic, including all sets below except the last two."""
+    """Words that say nothing about a text's topic, including all fields below but the last two."""
     questions: frozenset[str]
     """Words that begin a complete question: question words and auxiliaries."""
     first_person: frozenset[str]
@@ -182,7 +182,7 @@ SPANISH = _language(
 )
 LANGUAGES = (ENGLISH, GERMAN, SPANISH, FRENCH)
 
-# Words that belong to no topic.
+# Words that say nothing about a text's topic.
 FILLERS = words_of(
     """
     yes no yeah ok okay sure thanks thank please hello hi hey well really lot lots thing

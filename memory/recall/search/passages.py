@@ -1,7 +1,7 @@
 """Passages of texts: the units in which a long text is ranked, embedded and returned.
 
-In an assistant's answer of 400 words, usually one sentence matters. A text of fewer than 120 words
-is one passage; a longer one is cut evenly into passages of 60 words, or a few more.
+In an assistant's answer of 400 words, usually only one sentence matters. A text of fewer than 120
+words is one passage; a longer one is cut evenly into passages of 60 words, or a few more.
 """
 
 import re
@@ -13,8 +13,8 @@ WORDS = 60
 # The maximum number of passages per text. If a text would have more, its passages are longer.
 MAX_PASSAGES = 1000
 
-# In scripts without spaces, each character counts as a word; in runs longer than any word, every 64
-# characters count as one word.
+# In scripts without spaces, each character counts as a word; in other scripts, a run of characters
+# that is longer than any word counts as one word per 64 characters.
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]{{1,64}}")
 
 Passage = tuple[int, int]

@@ -1,14 +1,14 @@
-"""Ranking of a corpus's passages for a question: one formula, without a database.
+"""Ranking of a corpus's passages for a question, by one formula and without a database.
 
 Two signals are added: words, and meaning, which is the closeness of a passage's vector to the
-question's. Each signal is measured by how much it differs between passages, since what they have in
-common carries no information. The person's own words count for more than others' answers, and the
-second passage of a text counts for less than the first passage of another text.
+question's. Each signal is measured by how much it differs between passages, since what all passages
+have in common carries no information. The person's own words count for more than others' answers,
+and the second passage of a text counts for less than the first passage of another text.
 
 The signal of words is BM25 over the surroundings of each passage: a word counts fully in its own
-passage, and half, a quarter … in the adjacent passages of the same session. The answer to a
-question is often found next to the question's words, and single entries of a conversation are too
-short to be judged by the words that they lack.
+passage, half in the passages next to it, a quarter in those after that, and so on within the same
+session. The answer to a question is often found next to the question's words, and single entries of
+a conversation are too short to be judged by the words that they lack.
 """
 
 import math
@@ -21,22 +21,23 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
-# BM25's two parameters: the saturation of repetition, and the weight of length.
+# BM25's two parameters: how soon repetitions of a term stop counting, and how much a passage's
+# length counts.
 SATURATION = 1.2
 LENGTH = 0.75
 # The weights of a word at a distance of 0, 1, 2 … passages.
 HEARD = (1.0, 0.5, 0.25, 0.125, 0.0625)
 # The bonus for an entry whose speaker is named in the question.
 SPEAKER = 0.5
-# In rankings by words alone, the factor for what anybody other than the person said.
+# The factor for what anybody other than the person said, in rankings by words alone.
 OTHERS = 0.5
-# A passage that is less close than this and has none of the question's words is not found. The
-# value is low because one in five answers that share no word with their question is less close than
-# 0.12 (benchmarks/paraphrases.py).
+# A passage whose closeness is less than this and that has none of the question's words is not
+# found. The value is low because one in five answers that share no word with their question has a
+# closeness below 0.12 (benchmarks/paraphrases.py).
 FLOOR = 0.05
 # Short messages share the topic of their surroundings, so closeness carries over to adjacent
-# passages; it is halved with every REACH characters. Full passages of long texts gain hardly any
-# closeness from each other.
+# passages; it is halved with every REACH characters of distance. Full-length passages of long texts
+# gain hardly any closeness from each other.
 REACH = 150
 # WORDS is the weight of words relative to meaning, OWN the bonus for the person's own words, and
 # AGAIN the deduction for each better passage of the same text, up to five. All are in standard
@@ -55,7 +56,7 @@ HALF = 8.0
 
 @dataclass(frozen=True)
 class Postings:
-    """The occurrences of a term: the places of passages in the corpus, ascending, and counts."""
+    """The places of the passages that contain a term, ascending, and its count in each passage."""
 
     places: Places
     counts: Floats
@@ -69,19 +70,19 @@ class Corpus:
     lengths: Floats
     sessions: NDArray[np.uint32]
     postings: Mapping[int, Postings]
-    """Keyed by the identity of the term; speakers' names begin with `segments.SPEAKER_PREFIX`."""
+    """Keyed by a term's identity; a speaker's name begins with `segments.SPEAKER_PREFIX`."""
     begins: NDArray[np.uint32]
     ends: NDArray[np.uint32]
     is_users: NDArray[np.bool_]
     closeness: NDArray[np.float32] | None
     """Closeness to the question; None if meaning is ignored, NaN for passages without a vector."""
     is_conversation: bool = False
-    """Whether neighbouring passages are from one conversation."""
+    """Whether neighbouring passages belong to the same conversation."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """The contribution of one term at every place: its weighted count, and its score."""
+    """The contribution of one term to each passage: its weighted count and its score."""
 
     heard: Floats
     score: Floats
@@ -95,7 +96,7 @@ class Ranking:
     spoken: NDArray[np.bool_]
     shares: Mapping[int, Share]
     meaning: Floats | None = None
-    """The part of each score due to meaning; None for a ranking by words alone."""
+    """The part of each score that is due to meaning; None for a ranking by words alone."""
 
 
 def rank(
@@ -106,11 +107,11 @@ def rank(
     *,
     explain: bool = True,
 ) -> Ranking:
-    """Score passages by the terms searched for, and by whether the speaker has one of the names.
+    """Score passages by the terms searched for and by whether the speaker has one of the names.
 
-    A passage full of all the terms and said by a named speaker would score 1. `weights` has the
-    weights of terms that count for less than 1. The terms' shares, each with a value for every
-    passage of the corpus, are kept only if `explain` is set.
+    A passage that consisted of these terms only and was said by a named speaker would score 1.
+    `weights` has the weights of the terms that count for less than 1. The terms' shares, each with
+    a value for every passage of the corpus, are kept only if `explain` is set.
     """
     number = len(corpus.seqs)
     lengths = _heard_of_all(corpus.lengths, corpus.sessions)
@@ -147,9 +148,9 @@ def prefer_own(corpus: Corpus, ranking: Ranking) -> Ranking:
 
 
 def fuse(ranked: Sequence[tuple[Corpus, Ranking]]) -> list[Ranking]:
-    """Return the rankings with meaning and speakers added to words.
+    """Return the rankings with meaning, and a bonus for the person's own words, added to words.
 
-    A score no longer means a share of the words: 0.5 means `HALF` deviations above the rest.
+    The new scores are no longer shares of the terms: 0.5 means `HALF` deviations above the rest.
     """
     close = [_close(corpus) for corpus, _ in ranked]
     by_closeness = deviation_of(close, USUAL_CLOSENESS)
@@ -167,7 +168,8 @@ def _fused(corpus: Corpus, ranking: Ranking, meaning: Floats, words: Floats) -> 
     total -= AGAIN * np.minimum(_earlier(corpus.seqs, total), 5)
     total = np.where(is_found, np.maximum(total, 0.01), 0.0)
     scores = total / (total + HALF)
-    # The factor that turns a signal into its part of the score; the rest is for the speaker.
+    # The factor that turns a signal into its part of the score; the rest of the score is due to OWN
+    # and AGAIN.
     unit = 1 / (total + HALF)
     shares = {
         term: Share(one.heard, one.score / np.maximum(ranking.scores, 1e-6) * words * unit)
@@ -177,7 +179,7 @@ def _fused(corpus: Corpus, ranking: Ranking, meaning: Floats, words: Floats) -> 
 
 
 def _close(corpus: Corpus) -> Floats:
-    """Return the closeness of passages; in a conversation, their surroundings count as well."""
+    """Return the closeness of passages; in a conversation, that of nearby passages counts too."""
     assert corpus.closeness is not None
     near = corpus.closeness.astype(np.float64)
     # A passage without a vector gets the mean, not 0, since for some models all texts are close to
@@ -219,14 +221,14 @@ def _earlier(seqs: NDArray[np.int64], scores: Floats) -> Places:
 
 
 def _rarity(corpus: Corpus, term: int) -> float:
-    """Return BM25's weight of a term; a term without occurrences has the largest weight."""
+    """Return BM25's weight of a term, which is largest for a term without occurrences."""
     found = corpus.postings.get(term)
     having = len(found.places) if found else 0
     return math.log(1 + (len(corpus.seqs) - having + 0.5) / (having + 0.5))
 
 
 def _heard(places: Places, amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
-    """Return, for every place, the sum of the amounts there and around it, weighted by distance."""
+    """Return, for every place, the sum of the amounts there and nearby, weighted by distance."""
     heard = np.zeros(len(sessions))
     heard[places] = amounts
     for distance, weight in enumerate(HEARD[1:], 1):

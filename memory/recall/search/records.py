@@ -1,8 +1,8 @@
-"""Additional matches of typed records, besides the words of their entries.
+"""Additional ways to find typed records, besides the words of their own entries.
 
 A record is also found by the name of its collection, by its class's docstring and, with less
 weight, by the words of the records that it refers to. All of this is read at search time, from the
-newest version and the current index; an entry's own index has only marks for it. So the content of
+newest version and the current index; the stored index has only marks for this. So the content of
 one entry is never indexed with another entry, where a redaction would have to find it.
 """
 
@@ -22,8 +22,8 @@ from memory.recall.search.ranking import Corpus, Places, Postings
 from memory.recall.search.segments import Segment, corpus_of
 from memory.recall.search.words import identity, terms
 
-# The weight of a record's words for records that refer to it, and the number of records (the best
-# ones) for which this is done.
+# REFERRED is the weight of a record's words for the records that refer to it. Only the MAX_REFERRED
+# best records are used in this way.
 REFERRED = 0.5
 MAX_REFERRED = 5
 
@@ -63,7 +63,7 @@ def with_context(
     described: Mapping[int, set[int]],
     live: dict[index.Range, Segment],
 ) -> Corpus:
-    """Return the corpus with the terms of each record's class and referents added to the record.
+    """Return the corpus with postings added for the terms of each record's class and referents.
 
     `live` is the cache of `index.read`.
     """
@@ -107,7 +107,7 @@ def _referring(
     for seq, mark in marks.items():
         if (having := others.postings.get(mark)) is None:
             continue
-        # This second read may have returned other entries.
+        # This second read may have returned different entries.
         places = np.flatnonzero(np.isin(corpus.seqs, others.seqs[having.places]))
         for term, own in said.items():
             if (corpus.seqs[own.places] == seq).any():

@@ -1,4 +1,4 @@
-"""Results of a search: hits, explanations, and to what extent meaning was compared."""
+"""Results of a search: hits, their explanations, and to what extent meaning was compared."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from memory.recall.search.followups import Question
 
 @dataclass(frozen=True)
 class Term:
-    """The contribution of one of the question's words to a hit.
+    """The contribution of one of the question's terms to a hit.
 
-    `heard` is how often the word occurs in the entry and, with less weight, around it; `score` is
-    its part of the hit's score.
+    `heard` is how often the term occurs in the hit's best passage and, with less weight, around it;
+    `score` is the part of the hit's score that is due to the term.
     """
 
     term: str
@@ -23,10 +23,11 @@ class Term:
 
 @dataclass(frozen=True)
 class Explanation:
-    """An explanation of a hit's position.
+    """An explanation of a hit's position among the results.
 
-    It has the rank of the hit's best passage among the entries of its corpus, whether the speaker
-    is named in the question, the terms, and the part of the score due to meaning.
+    It has the rank of the hit's best passage among those of all entries in the corpus, whether the
+    question names the speaker, the terms that matched, and the part of the score that is due to
+    meaning.
     """
 
     rank: int
@@ -38,10 +39,10 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Hit:
-    """An entry that was found, and the numbers of the entries that it is based on.
+    """An entry that was found.
 
-    `score`, from 0 to 1, is the score of its best passage. For a long text, only the matching
-    passages are returned, and `is_cut` is set.
+    `score`, from 0 to 1, is the score of the entry's best passage. If the entry's text is long,
+    `text` has only the matching passages, and `is_cut` is set.
     """
 
     entry: LogEntry
@@ -54,7 +55,7 @@ class Hit:
 
     @property
     def rests_on(self) -> list[int]:
-        """The entry itself, and those that it was derived from."""
+        """The numbers of this entry and of those that it was derived from."""
         return [self.entry.seq, *self.entry.derived_from]
 
 

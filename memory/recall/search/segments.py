@@ -1,9 +1,9 @@
 """Segments: the format of an index. Immutable, mergeable, and readable in part.
 
 A segment covers consecutive entries of one log, passage by passage; each passage is a document. The
-first block has the documents' own data. The postings are spread over further blocks by the number
-of their term, so that a question reads only the few blocks that have its terms. The last block has
-the documents' vectors. This module does not use a database.
+first block has the data of the documents themselves. The postings are spread over further blocks by
+the identity of their term, so that a question reads only the few blocks that have its terms. The
+last block has the documents' vectors. This module does not use a database.
 """
 
 import struct
@@ -23,7 +23,7 @@ from memory.recall.search.vectors import Vectors
 VERSION = 4
 # The approximate number of postings in a block.
 BLOCK = 1024
-# The prefix of a term from a speaker's name.
+# The prefix of a term that comes from a speaker's name.
 SPEAKER_PREFIX = "@"
 
 _HEADER = struct.Struct("<BII")
@@ -46,18 +46,18 @@ class Document:
     end: int = 0
     """The position of the passage in the entry's text."""
     is_users: bool = False
-    """Whether it was said by the user, or by somebody without a known role."""
+    """Whether the passage was said by the user, or by somebody without a known role."""
     text: str = field(default="", compare=False)
-    """The text from which its vector is made; not stored."""
+    """The text from which the passage's vector is made; not stored."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """An index of some entries, or the part of it that was read: documents, and terms' postings.
+    """An index of some entries, or the part of it that was read: documents and terms' postings.
 
     `starts` has one more number than `terms`: the postings of the n-th term begin at the n-th start
-    and end before the next start. Places number the documents of this segment from 0. Without a
-    model, or before the model has answered, there are no vectors.
+    and end before the next start. Places number the documents of this segment from 0. There are no
+    vectors without a model, or until the model has answered.
     """
 
     seqs: NDArray[np.int64]
@@ -151,9 +151,9 @@ def corpus_of(
     wanted: Iterable[int],
     closeness: Sequence[vectors.Floats] | None = None,
 ) -> Corpus:
-    """Return one corpus's documents in all segments, in order, with postings of the wanted terms.
+    """Return a corpus: its documents in all segments, in order, and postings of the wanted terms.
 
-    `closeness` has the closeness of each segment's documents to the question.
+    `closeness` says how close each segment's documents are to the question.
     """
     close = np.concatenate(closeness) if closeness else None
     segments = [build([]), *segments]
@@ -188,7 +188,7 @@ def corpus_of(
     )
 
 
-# -- Encoding -------------------------------------------------------------------------------------
+# -- Encoding and decoding segments ---------------------------------------------------------------
 
 
 def encode(segment: Segment) -> list[bytes]:
@@ -221,7 +221,7 @@ def encode(segment: Segment) -> list[bytes]:
 
 
 def decode(documents_block: bytes, blocks: Sequence[bytes]) -> Segment:
-    """Return the part of a segment that is in these blocks: the documents and some postings.
+    """Return the part of a segment that is in these blocks: all documents and some postings.
 
     Raises ValueError if the blocks cannot be read.
     """
@@ -269,7 +269,7 @@ def _document_arrays(segment: Segment) -> list[NDArray[Any]]:
 
 
 def _ranges(starts: NDArray[np.int64], amounts: NDArray[Any]) -> NDArray[np.int64]:
-    """Return, one after the other, the ranges that begin at `starts` and have `amounts` numbers."""
+    """Concatenate the ranges that begin at `starts` and consist of `amounts` integers."""
     amounts = amounts.astype(np.int64)
     before = np.cumsum(amounts) - amounts
     firsts = np.repeat(starts.astype(np.int64) - before, amounts)
@@ -286,7 +286,7 @@ def _unpack(block: bytes) -> tuple[int, int, bytes]:
     try:
         version, first, second = _HEADER.unpack_from(block)
         if version != VERSION:
-            raise ValueError(f"a block of version {version}; this server reads {VERSION}")
+            raise ValueError(f"a block of version {version}; this server reads version {VERSION}")
         return first, second, zlib.decompress(block[_HEADER.size :])
     except (struct.error, zlib.error) as error:
         raise ValueError(f"a block that cannot be read: {error}") from None

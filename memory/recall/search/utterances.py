@@ -18,7 +18,7 @@ from memory.recall.search.languages import (
 from memory.recall.search.words import LETTER, UNSPACED
 from memory.texts import with_few_marks
 
-# Limits on the words of a name, and on the characters of a word.
+# Limits on the number of words in a name, and on the number of characters in a word.
 MAX_NAME = 4
 MAX_WORD = 40
 
@@ -43,16 +43,16 @@ class Name:
     is_towards: bool
     has_determiner: bool
     is_alone: bool
-    """Whether it is a sentence by itself, such as "Espresso"."""
+    """Whether the name is a sentence by itself, such as "Espresso"."""
 
     @property
     def may_be_place(self) -> bool:
-        """Return whether it follows a preposition that may introduce a place."""
+        """Return whether the name follows a preposition that may introduce a place."""
         return self.is_at or self.is_towards
 
     @property
     def may_be_person(self) -> bool:
-        """Return whether nothing indicates that it is a place or a thing."""
+        """Return whether nothing indicates that the name is that of a place or a thing."""
         return not self.is_at and not self.has_determiner and not self.is_alone
 
 
@@ -79,7 +79,7 @@ class Utterance:
         return any(word in self.language.function_words for word in self.folded)
 
     def at(self, place: int) -> str:
-        """Return the folded word at a place, "" beyond the ends of the text."""
+        """Return the folded word at a place, or "" if the place is outside the text."""
         return self.folded[place] if 0 <= place < len(self.folded) else ""
 
     def is_initial(self, place: int) -> bool:
@@ -87,7 +87,7 @@ class Utterance:
         return place == 0 or self.at(place - 1) in ENDS | {":"}
 
     def has_content(self, place: int) -> bool:
-        """Return whether a word belongs to the text's topic."""
+        """Return whether the word at a place belongs to the text's topic."""
         word = self.at(place)
         if word in BREAKS or word in self.language.function_words or word in FILLERS:
             return False
@@ -96,7 +96,7 @@ class Utterance:
         return len(word) > 1 or word.isdigit()
 
     def is_date(self, place: int) -> bool:
-        """Return whether a word is part of a date: a month, a day, a year."""
+        """Return whether the word at a place is part of a date: a month, a day, a year."""
         word = self.at(place)
         if _ISO_DAY.fullmatch(word) or _YEAR.fullmatch(word):
             return True
@@ -118,9 +118,9 @@ class Utterance:
 
     @cached_property
     def names(self) -> Sequence[Name]:
-        """The names in the text, in order: capitalised words.
+        """The names in the text, in order: one or more capitalised words.
 
-        At the start of a sentence, only likely names count.
+        A capitalised word that begins a sentence counts only if it is likely to be a name.
         """
         found = []
         place = 0

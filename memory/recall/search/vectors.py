@@ -1,7 +1,7 @@
 """Vectors of passages: their stored format, and their closeness to a question's vector.
 
-Each vector is stored as 8-bit integers and one factor: 256 numbers take 260 bytes, and the order of
-closeness stays the same. All of a user's vectors are compared, which takes about 10 milliseconds
+Each vector is stored as 8-bit integers and one factor: 256 numbers take 260 bytes, and the ranking
+by closeness stays the same. All of a user's vectors are compared, which takes about 10 milliseconds
 for 100,000 vectors; docs/search.md describes the limit, and the next step beyond it.
 """
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 
-# The format's version, the length of the model's name in bytes of UTF-8, the number of vectors, and
-# their dimensions.
+# A block's header: the version of the format, the length of the model's name in bytes of UTF-8, the
+# number of vectors, and their dimensions.
 _HEADER = struct.Struct("<BHII")
 _VERSION = 1
 MAX_NAME = 200
@@ -42,7 +42,7 @@ class Vectors:
         return self.values.nbytes + self.factors.nbytes
 
     def closeness(self, question: Floats) -> Floats:
-        """Return the cosine between each vector and that of a question."""
+        """Return the cosine of the angle between each vector and a question's vector."""
         found = np.empty(len(self.values), np.float32)
         for start in range(0, len(found), _ROWS):
             rows = slice(start, start + _ROWS)
@@ -78,7 +78,7 @@ def joined(parts: Sequence[Vectors | None]) -> Vectors | None:
 
 
 def encode(vectors: Vectors | None) -> bytes:
-    """Return the block of a segment's vectors, which exists even if there are none."""
+    """Return the block of a segment's vectors, which exists even if there are no vectors."""
     if vectors is None:
         return _HEADER.pack(_VERSION, 0, 0, 0)
     name = vectors.model.encode()[:MAX_NAME]
@@ -97,7 +97,7 @@ def kind_of(block: bytes) -> tuple[str, int]:
     return name, dimensions
 
 
-# The number of bytes at the beginning of a block that include the name of the model.
+# How many of a block's first bytes always include the model's name.
 BEGINNING = _HEADER.size + MAX_NAME
 
 

@@ -17,7 +17,7 @@ import Stemmer
 
 from memory.texts import with_few_marks
 
-# English words that belong to no topic; the last line has the endings of contractions.
+# English words that say nothing about a topic; the last line has the endings of contractions.
 _STOP_TEXT = """
     a about above after again against all am an and any are as at be because been before being
     below between both but by can could did do does doing down during each few for from further had
@@ -33,7 +33,7 @@ MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july"),
     *("august", "september", "october", "november", "december"),
 )
-# Han, kana, hangul; Thai, Lao, Tibetan, Myanmar, Khmer.
+# Scripts without spaces between words: Han, kana, hangul; Thai, Lao, Tibetan, Myanmar, Khmer.
 UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"
     "\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
@@ -50,10 +50,10 @@ _ASCII_WORD = re.compile(
 _UNSPACED_RUNS = re.compile(f"[{UNSPACED}]+")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")
 _ACCENTS = re.compile("[\u0300-\u036f]")
-# No real word is longer. Of a longer string, only the beginning is matched.
+# No real word is longer. Only the beginning of a longer string is matched.
 _LONGEST = 64
 
-_local = threading.local()  # a stemmer serves one thread
+_local = threading.local()  # a stemmer must not be shared between threads
 
 
 def terms(text: str) -> list[str]:
@@ -62,7 +62,7 @@ def terms(text: str) -> list[str]:
 
 
 def terms_of_day(day: datetime.date) -> list[str]:
-    """Return the terms with which a text may name a day: year, month and day of the month."""
+    """Return the terms by which a text may name a day: year, month and day of the month."""
     return [str(day.year), _term(MONTHS[day.month - 1]), str(day.day)]
 
 
@@ -79,7 +79,7 @@ def number_of_words(text: str) -> int:
 
 
 def best_part(text: str, wanted: Collection[str], length: int) -> str:
-    """Return the text; if it is longer than `length`, the part with the most of these terms."""
+    """Return the text or, if it is longer than `length`, the part with the most of these terms."""
     if len(text) <= length:
         return text
     places = [
@@ -127,7 +127,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _named(day: str) -> list[str]:
-    """Return the terms of a day written as 2026-03-01; if it is invalid, its numbers."""
+    """Return the terms for a day written as 2026-03-01 or, if there is no such day, its numbers."""
     try:
         date = datetime.date.fromisoformat(day)
     except ValueError:

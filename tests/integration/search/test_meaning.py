@@ -249,7 +249,7 @@ def test_the_old_index_answers_until_it_is_embedded_anew(
     assert texts(between)[0] == "a puppy"
     assert between.meaning.compared == 0
     assert between.meaning.problem == (
-        "2 passages have no vectors of this model yet: they were searched by words only."
+        "2 passages were searched by words only: they have no vectors from this model yet."
     )
     # The search has requested it.
     tasks.index_log(user.pk)

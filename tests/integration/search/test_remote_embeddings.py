@@ -620,7 +620,9 @@ def test_a_question_that_is_embedded_is_not_lost_with_the_end_of_the_log(
 
     assert texts(found) == ["a puppy"]
     assert found.meaning == Meaning(
-        MODEL, 0, "1 passages have no vectors of this model yet: they were searched by words only."
+        MODEL,
+        0,
+        "1 passages were searched by words only: they have no vectors from this model yet.",
     )
 
 
@@ -1083,8 +1085,8 @@ def test_without_the_name_of_the_model_before_words_answer_and_say_so(
     assert found.meaning == Meaning(
         "openai:new-er",
         0,
-        f"{announcing.TAIL} passages have no vectors of this model yet: they were searched by"
-        " words only.",
+        f"{announcing.TAIL} passages were searched by words only: they have no vectors from"
+        " this model yet.",
     )
     assert len(found.hits) == 1
     assert "old" not in {one.model for one in server.requests[1:] if one.texts == ["car"]}

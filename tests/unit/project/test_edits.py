@@ -249,7 +249,7 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str, str]] = {
     "add a part": (add("travel", "Stop", "k", town="x"), "not_a_record", "travel.Stop"),
     "add an enum": (add("travel", "Color", "k"), "unknown_class", "'Color'"),
     "add twice": ({**TRIP, "key": "trip-1"}, "key_exists", "change it with update"),
-    "add again what is retired": ({**TRIP, "key": "old"}, "key_retired", "never used again"),
+    "add again what is retired": ({**TRIP, "key": "old"}, "key_retired", "never reused"),
     "add without a key": ({**TRIP, "key": ""}, "bad_key", "''"),
     "add a key with a newline": ({**TRIP, "key": "a\nb"}, "bad_key", "control"),
     "add a long key": ({**TRIP, "key": "x" * 201}, "bad_key", "200"),
@@ -299,7 +299,7 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str, str]] = {
     "add a singleton without a name": ({**TRIP, "singleton": True}, "malformed", "the name of the"),
     "add without sources": ({**TRIP, "sources": []}, "no_sources", "cite the entries"),
     # update
-    "update nothing": ({**UPDATE, "key": "x", "fields": {}}, "unknown_key", "add it with add"),
+    "update nothing": ({**UPDATE, "key": "x", "fields": {}}, "unknown_key", "create it with add"),
     "update what is retired": ({**UPDATE, "key": "old", "fields": {}}, "key_retired", "retired"),
     "update no collection": (
         {**UPDATE, "collection": "tripz", "fields": {}},
@@ -654,7 +654,7 @@ def test_a_singleton_is_updated_and_retired_by_its_name(project: Project) -> Non
     edit(project, "retire", **place)
     assert "own" not in render(project)["domains/identity/state.py"]
     again = {**add("identity", "Passport", "own", number="R"), "collection": "own"}
-    with pytest.raises(EditError, match="never used again"):
+    with pytest.raises(EditError, match="never reused"):
         edit(project, **{**again, "singleton": True})
     edit(project, **{**again, "singleton": True, "key": "own-2"})
     assert Project.from_files(render(project)) == project
@@ -718,7 +718,7 @@ def test_what_is_derived_is_told_with_the_change(project: Project) -> None:
 @pytest.mark.parametrize(
     ("derived", "words"),
     [
-        ({"nights": "why"}, "derived names 'nights'"),
+        ({"nights": "why"}, "derived names the field 'nights'"),
         ({"to": ""}, "a reason for each field"),
         ({"to": 1}, "a reason for each field"),
         (["to"], "a reason for each field"),

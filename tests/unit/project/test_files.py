@@ -253,7 +253,7 @@ UNREADABLE: dict[str, tuple[dict[str, str | None], str, str]] = {
     "a shard that nothing goes on in": (
         {"domains/travel/trips_0002.py": ""},
         "domains/travel/trips_0002.py",
-        "no list continues",
+        "no collection continues",
     ),
     "no file of a project": ({"setup.py": "x"}, "setup.py", "not among the files"),
     "a path with dots": (

@@ -419,11 +419,11 @@ def test_a_retired_key_is_never_used_again_not_in_a_later_version_either() -> No
 
     for opened in (project, store.open()):
         for number in (1, 2):
-            with pytest.raises(EditError, match="never used again") as refused:
+            with pytest.raises(EditError, match="never reused") as refused:
                 edit(opened, **trip(number))
             assert refused.value.code == "key_retired"
             entry = RecordEntry(9, "travel", "Trip", f"trip-{number}", data={"to": "x"})
-            with pytest.raises(EditError, match="never used again"):
+            with pytest.raises(EditError, match="never reused"):
                 compile_record(opened, entry)
     assert store.open().change().files == {}
 

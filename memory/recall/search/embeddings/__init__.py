@@ -27,12 +27,12 @@ WORDLLAMA = "wordllama"
 def embedder(
     user: "MemoryUser", *, hurried: bool = False, lease: "LeasedWork | None" = None
 ) -> Embedder | None:
-    """Return the configured model, None if there is none; may raise EmbeddingFailed.
+    """Return the configured model, or None if there is none; may raise EmbeddingFailed.
 
     A local model is loaded at its first use, once per process. A provider's model is used on behalf
-    of the user, whose workspace pays. `hurried` is for requests that somebody is waiting for.
-    `lease` is the work that the texts belong to: once its lease is lost, no text is sent, since the
-    texts may have been redacted.
+    of the user, whose workspace pays. Set `hurried` for a request that somebody is waiting for.
+    `lease` is the leased work that the texts belong to: once its lease is lost, no text is sent,
+    since the texts may have been redacted.
     """
     from memory.recall.search.embeddings import remote
 
@@ -42,10 +42,10 @@ def embedder(
 
 
 def find_earlier(name: str, user: "MemoryUser") -> Embedder | None:
-    """Return the model that made the vectors with this name, if it may still be used; else None.
+    """Return the model whose vectors have this name, or None if it may no longer be used.
 
     It must be the model that UAC_EMBEDDINGS_PREVIOUS names, the configured model with different
-    dimensions, or a part of the installation. May raise EmbeddingFailed.
+    dimensions, or the model that comes with the installation. May raise EmbeddingFailed.
 
     No other model is used: a question must not go to a provider that nobody has configured.
     """
@@ -53,7 +53,7 @@ def find_earlier(name: str, user: "MemoryUser") -> Embedder | None:
 
     current, previous = settings.UAC_EMBEDDINGS, settings.UAC_EMBEDDINGS_PREVIOUS
     if is_remote(current) and remote.make(current, user).name == name:
-        return None  # it failed a moment ago
+        return None  # this model has just failed
     for named in (previous, current):
         if is_remote(named) and (found := remote.make_earlier(name, named, user)):
             return found
@@ -67,15 +67,15 @@ def find_earlier(name: str, user: "MemoryUser") -> Embedder | None:
 
 
 def is_remote(named: str) -> bool:
-    """Return whether this is a provider's model."""
+    """Return whether a value of UAC_EMBEDDINGS names a provider's model."""
     return named.startswith("openai:")
 
 
 def closeness(question: str, texts: Sequence[str]) -> list[float]:
     """Return the closeness of each text to a question, from 0 to 1; without a model, all zeros.
 
-    The texts are embedded for this question only, so if a provider's model is configured, the local
-    model compares them.
+    The texts are embedded for this question only, so they are compared by the local model even if a
+    provider's model is configured.
     """
     nothing = [0.0] * len(texts)
     named = settings.UAC_EMBEDDINGS
@@ -91,7 +91,7 @@ def closeness(question: str, texts: Sequence[str]) -> list[float]:
 
 
 def validate(named: str) -> str | None:
-    """Return what is wrong with a value of UAC_EMBEDDINGS, None if it is valid."""
+    """Return what is wrong with a value of UAC_EMBEDDINGS, or None if it is valid."""
     from memory.recall.search.embeddings import remote, static
 
     if named in (OFF, WORDLLAMA):

@@ -14,7 +14,7 @@ class EmbeddingFailed(Exception):
 
 
 class EmbedderBusy(EmbeddingFailed):
-    """This process has the maximum number of threads waiting for the model; it has not failed."""
+    """This process already has the maximum number of threads that may wait for the model."""
 
 
 class Embedder(Protocol):

@@ -1,4 +1,4 @@
-"""A provider's API, `POST {base URL}/embeddings` in OpenAI's protocol, and its failures."""
+"""A provider's API (`POST {base URL}/embeddings` in OpenAI's protocol) and its failures."""
 
 import email.utils
 import http.client
@@ -16,14 +16,15 @@ from memory.llm.language_models import Connection, Usage
 from memory.models.llm import LlmOutcome
 from memory.recall.search.embeddings.interface import Floats
 
-# No model returns more numbers than this for a text.
+# No model returns more numbers than this per text.
 MAX_DIMENSIONS = 16_384
-# The limit on a response's size: a fixed part, plus a part per text, for its decimal numbers.
+# The maximum size of a response in bytes: a fixed part, plus a part for the decimal numbers of each
+# text's vector.
 ANSWER_BYTES, ANSWER_BYTES_OF_TEXT = 1024 * 1024, 24 * MAX_DIMENSIONS
 _SUMMARIES = {
     LlmOutcome.TIMEOUT: "did not answer in time",
     LlmOutcome.CONNECTION_LOST: "cannot be reached, or dropped the connection",
-    LlmOutcome.RATE_LIMITED: "is over the rate limit for this key",
+    LlmOutcome.RATE_LIMITED: "reports that this key is over its rate limit",
     LlmOutcome.UNAVAILABLE: "has failed or is overloaded",
     LlmOutcome.WRONG_KEY: "rejects the key: check UAC_EMBEDDINGS_API_KEY",
     LlmOutcome.NO_CREDIT: "reports that the account has no credit or quota left",
@@ -48,7 +49,7 @@ _PASSING = (
     LlmOutcome.RATE_LIMITED,
     LlmOutcome.UNAVAILABLE,
 )
-# Failures after which other texts may succeed.
+# Failures that may be due to the texts, so that other texts may succeed.
 _OF_TEXTS = (LlmOutcome.REJECTED, LlmOutcome.INVALID_ANSWER)
 
 
@@ -57,7 +58,7 @@ def _summary(outcome: LlmOutcome, name: str, detail: str = "") -> str:
 
 
 class CallFailed(Exception):
-    """A call returned no vectors. The message is our own: a provider's might quote the texts."""
+    """A call returned no vectors. The message is ours: the provider's might quote the texts."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class CallFailed(Exception):
 
     @property
     def may_be_of_texts(self) -> bool:
-        """Return whether other texts may succeed.
+        """Return whether the failure may be due to the texts, so that others may succeed.
 
         Some servers fail on certain texts instead of refusing them.
         """
@@ -90,7 +91,7 @@ class CallFailed(Exception):
 def request_embeddings(
     connection: Connection, body: bytes, seconds: float, number: int, name: str
 ) -> Mapping[str, Any]:
-    """Return the response as JSON; raises CallFailed."""
+    """Send a request to the provider and return the response as JSON; raises CallFailed."""
     deadline = time.monotonic() + seconds
     parts = urlsplit(connection.base_url)
     host, port = parts.hostname or "", parts.port or destinations.PORTS[parts.scheme]
@@ -112,7 +113,7 @@ def request_embeddings(
     except (TimeoutError, connections.Late) as error:
         raise CallFailed(LlmOutcome.TIMEOUT, name, f"{seconds:.1f} s") from error
     except connections.TooLong as error:
-        raise CallFailed(LlmOutcome.INVALID_ANSWER, name, "it is too long") from error
+        raise CallFailed(LlmOutcome.INVALID_ANSWER, name, "the response is too long") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise CallFailed(LlmOutcome.CONNECTION_LOST, name, type(error).__name__) from error
     if status != 200:
@@ -123,7 +124,9 @@ def request_embeddings(
         payload = None
     if not isinstance(payload, dict):
         # The response may come from a proxy in front of the provider, and a retry may succeed.
-        raise CallFailed(LlmOutcome.INVALID_ANSWER, name, "it is not a JSON object", passing=True)
+        raise CallFailed(
+            LlmOutcome.INVALID_ANSWER, name, "the response is not a JSON object", passing=True
+        )
     return payload
 
 
@@ -159,7 +162,7 @@ def _refused(status: int, retry_after: str, answer: bytes, name: str) -> CallFai
 
 
 def _seconds(retry_after: str) -> float | None:
-    """Return Retry-After in seconds; None if it cannot be read."""
+    """Return the value of Retry-After in seconds; None if it cannot be parsed."""
     try:
         seconds = float(retry_after)
     except ValueError:
@@ -172,7 +175,7 @@ def _seconds(retry_after: str) -> float | None:
 
 
 def read_usage(answer: Mapping[str, Any]) -> Usage | None:
-    """Return the tokens that the provider reports; None if it reports none or an absurd number."""
+    """Return the token usage in a response; None if there is none or the number is absurd."""
     told = answer.get("usage")
     tokens = told.get("prompt_tokens") if isinstance(told, dict) else None
     if not isinstance(tokens, int) or isinstance(tokens, bool) or not 0 <= tokens < 10**12:
@@ -183,19 +186,19 @@ def read_usage(answer: Mapping[str, Any]) -> Usage | None:
 def read_vectors(
     answer: Mapping[str, Any], number: int, dimensions: int | None, name: str
 ) -> Floats:
-    """Return the vectors of a response, each of length 1, in the order of the texts."""
+    """Return the vectors in a response, scaled to length 1, in the order of the texts."""
 
     def wrong(detail: str) -> CallFailed:
         return CallFailed(LlmOutcome.INVALID_ANSWER, name, detail)
 
     data = answer.get("data")
     if not isinstance(data, list) or not all(isinstance(one, dict) for one in data):
-        raise wrong("it has no data")
+        raise wrong("the response has no data")
     if len(data) != number:
         raise wrong(f"{len(data)} vectors for {number} texts")
     placed = {one["index"]: one.get("embedding") for one in data if type(one.get("index")) is int}
     if set(placed) != set(range(number)):
-        raise wrong("its indexes do not match the texts")
+        raise wrong("the indexes do not match the texts")
     try:
         with np.errstate(over="ignore"):
             found = np.array([placed[place] for place in range(number)], np.float32)

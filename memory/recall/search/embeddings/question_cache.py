@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from memory.recall.search.embeddings.interface import Floats
 
-# After a failure to embed a question or a log's tail, no other is sent for this many seconds. This
-# applies to all users if the provider failed, and otherwise to the user or workspace whose text or
-# budget was the cause.
+# After a failure to embed a question or a log's tail, nothing of the same kind is sent for this
+# many seconds. This applies to all users if the provider failed, and otherwise to the user or
+# workspace whose text or budget was the cause.
 REST_SECONDS = 10.0
 # The maximum size in bytes of the vectors of questions and logs' tails that a process caches.
 RECENT_BYTES = 16 * 1024 * 1024
@@ -23,14 +23,14 @@ class RecentFailures:
         self._until: dict[str, tuple[float, str]] = {}
 
     def rest(self, place: str, reason: str) -> None:
-        """Block calls at this place for REST_SECONDS, for this reason."""
+        """Block calls with the key `place` for REST_SECONDS, and remember the reason."""
         now = time.monotonic()
         # Replace the dictionary as a whole, since other threads may be reading it.
         kept = {of: one for of, one in self._until.items() if one[0] > now}
         self._until = {**kept, place: (now + REST_SECONDS, reason)}
 
     def reason(self, place: str) -> str | None:
-        """Return why calls at this place are blocked now; None if they are allowed."""
+        """Return why calls with the key `place` are blocked now; None if they are allowed."""
         until, reason = self._until.get(place, (0.0, ""))
         return reason if time.monotonic() < until else None
 
@@ -43,7 +43,7 @@ class RecentVectors:
     """Cached vectors of questions and of entries not yet indexed, keyed by digests of their texts.
 
     A vector is returned only to a caller that has the text, and nobody has the text of an entry
-    after it was redacted.
+    after the entry was redacted.
     """
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ people's own words, and a short text could be guessed from its hash.
 Indexing is patient: it works in batches and retries each, and a text that the provider refuses does
 not keep the others from being embedded. Searches are hurried: they make one attempt within
 UAC_EMBEDDINGS_QUERY_SECONDS, and none for a short while after a failure, so that a provider that
-hangs does not occupy every thread that answers searches.
+hangs does not tie up every thread that answers searches.
 """
 
 import json
@@ -43,7 +43,7 @@ PROVIDER = "openai"
 PREFIX = f"{PROVIDER}:"
 # Only the beginning of a longer text is embedded.
 MAX_CHARACTERS = 8000
-# After a refusal, ever shorter beginnings of the text are tried, down to this many characters. The
+# If a text is refused, ever shorter beginnings of it are tried, down to this many characters. The
 # probe, which every model accepts, shows whether the provider refuses only that text or everything.
 SHORTEST_BEGINNING = 500
 PROBE = "text"
@@ -54,16 +54,16 @@ BYTES_PER_TOKEN = 3
 # The maximum number of concurrent calls for one workspace.
 MAX_CALLS = 64
 # The maximum number of a process's threads that embed texts for indexes at the same time: if a
-# provider hangs, other threads must be left for the other work in the queue.
+# provider hangs, threads must be left for the other work in the queue.
 MAX_INDEXING = 4
 
 
 def validate(named: str) -> str | None:
-    """Return what is wrong with a model's name, None if it is valid."""
+    """Return what is wrong with a model's name, or None if it is valid."""
     model = named.removeprefix(PREFIX)
-    # The index stores the name with the dimensions in 200 bytes.
+    # The index has 200 bytes for the model's name together with its dimensions.
     if not 0 < len(model.encode()) <= 180 or model != model.strip() or not model.isprintable():
-        return f"Give a model after {PREFIX}, such as {PREFIX}text-embedding-3-small."
+        return f"Write the model's name after {PREFIX}, as in {PREFIX}text-embedding-3-small."
     if "@" in model:
         return (
             "A model's name must not contain @: set the number of dimensions with"
@@ -97,9 +97,10 @@ def make(
 
 
 def make_earlier(name: str, named: str, user: MemoryUser) -> "RemoteEmbedder | None":
-    """Return the model `named`, for questions, if its vectors have this name; otherwise None.
+    """Return the model `named`, for embedding questions, if it made the vectors called `name`.
 
-    Its vectors may have different dimensions from those configured now.
+    Returns None if it did not. The vectors may have a different number of dimensions from the one
+    configured now.
     """
     if name == named:
         return _make(named.removeprefix(PREFIX), None, user, hurried=True)
@@ -129,7 +130,7 @@ def _make(
 class RemoteEmbedder:
     """A provider's model, used on behalf of one user, whose workspace pays.
 
-    `lease` is the work that the texts belong to: once it is lost, the texts are no longer sent.
+    `lease` is the leased work that the texts belong to: once its lease is lost, no text is sent.
     """
 
     connection: Connection
@@ -140,7 +141,7 @@ class RemoteEmbedder:
 
     @property
     def name(self) -> str:
-        """Provider, model and, if configured, the dimensions, since they change the vectors."""
+        """Provider, model and any configured number of dimensions, which affects the vectors."""
         name = self.connection.name
         return f"{name}@{self.dimensions}" if self.dimensions else name
 
@@ -175,7 +176,7 @@ class RemoteEmbedder:
         return f"{self.connection.base_url} {self.name}"
 
     def _ask_in_a_hurry(self, texts: Sequence[str], is_question: bool) -> dict[str, Floats]:
-        """Make one attempt, unless a similar one failed a moment ago; cache the vectors."""
+        """Make one attempt, unless a similar attempt failed a moment ago; cache the vectors."""
         # A question may succeed where the tail of a log, which is longer, fails.
         kind = f"{self._place} {is_question}"
         of_workspace = f"{kind} workspace {self.user.workspace_id}"
@@ -193,7 +194,7 @@ class RemoteEmbedder:
                     raise CallFailed(LlmOutcome.TIMEOUT, self.name)
                 made = dict(zip(batch, self._attempt(work, turn, 1, batch, seconds), strict=True))
             except CallFailed as failure:
-                # If there are several batches, the later ones have only part of the time.
+                # If there are several batches, the later ones have only the time that is left.
                 is_late = failure.outcome == LlmOutcome.TIMEOUT and turn > 1
                 is_own = failure.may_be_of_texts or is_late
                 recent_failures.rest(of_user if is_own else kind, str(failure))
@@ -208,7 +209,7 @@ class RemoteEmbedder:
     def _ask_in_turn(self, texts: Sequence[str]) -> dict[str, Floats]:
         if not _indexing.acquire(blocking=False):
             raise EmbedderBusy(
-                f"{MAX_INDEXING} threads of this process are embedding other indexes."
+                f"{MAX_INDEXING} threads of this process are already embedding other indexes."
             )
         try:
             work = self._work()
@@ -231,7 +232,7 @@ class RemoteEmbedder:
         )
 
     def _embed_patiently(self, work: CallSession, turn: int, texts: Sequence[str]) -> list[Floats]:
-        """Return the vectors of a batch; refused texts are embedded separately from the rest."""
+        """Return a batch's vectors; texts that are refused are embedded apart from the others."""
         try:
             return self._try_again(work, turn, texts)
         except CallFailed as failure:
@@ -243,7 +244,7 @@ class RemoteEmbedder:
     def _embed_apart(
         self, work: CallSession, turn: int, texts: Sequence[str], refused: CallFailed
     ) -> list[Floats]:
-        """Return the vectors of texts that were refused together, by embedding each half.
+        """Return the vectors of texts that were refused together, by embedding each half by itself.
 
         A single text is replaced by its beginning, or gets a vector of length 0.
         """
@@ -280,7 +281,7 @@ class RemoteEmbedder:
         return vector
 
     def _try_again(self, work: CallSession, turn: int, texts: Sequence[str]) -> list[Floats]:
-        """Retry until there is an answer, or no hope of one; may raise CallFailed."""
+        """Retry until the call succeeds, or raise CallFailed once a retry is pointless."""
         seconds = settings.UAC_EMBEDDINGS_TIMEOUT_SECONDS
         attempt = 0
         while True:
@@ -318,7 +319,11 @@ class RemoteEmbedder:
         except LanguageModelError as error:
             raise EmbeddingFailed(f"{self.name}, embeddings: {error}") from error
         started = time.perf_counter()
-        outcome, problem, unsent = LlmOutcome.INTERRUPTED, "It was stopped during the call.", False
+        outcome, problem, unsent = (
+            LlmOutcome.INTERRUPTED,
+            "The process was stopped during the call.",
+            False,
+        )
         usage = None
         try:
             with tracing.span("embeddings", model=call.model):

@@ -1,4 +1,4 @@
-"""Static embeddings: each token has a vector, and a text's vector is the mean of these vectors.
+"""Static embeddings: a text's vector is the mean of the fixed vectors of its tokens.
 
 They need no network and no GPU, and take a thousandth of a transformer's time. The default model
 comes with the package `wordllama`. That package's own loader looks for the tokenizer in a cache
@@ -25,19 +25,19 @@ from memory.texts import with_few_marks
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# Only the beginning of a longer text is embedded. A single emoji may be four tokens.
+# Only the beginning of a longer text is embedded. A single emoji may take four tokens.
 MAX_CHARACTERS = 10_000
 MAX_TOKENS = 4096
-# Limits on the characters tokenized at a time (but at least one text), and on the tokens whose
-# vectors are looked up at a time, which stops all other threads for milliseconds.
+# Limits on how many characters are tokenized at a time (but at least one text), and on how many
+# tokens' vectors are looked up at a time, which blocks all other threads for milliseconds.
 _CHARACTERS = 50_000
 _TOKENS = MAX_TOKENS
 # The maximum size in bytes of a file's header.
 _MAX_HEADER = 10_000_000
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4"}
-# The names of the tensor in model2vec, sentence-transformers and wordllama.
+# The names of the tensor of token vectors in model2vec, sentence-transformers and wordllama.
 _NAMES = ("embeddings", "embedding.weight")
-# The folders in which these libraries store the tensor.
+# The folders in which these libraries store that tensor.
 _FOLDERS = ("", "0_StaticEmbedding")
 
 
@@ -90,7 +90,7 @@ class StaticEmbedder:
 
 
 def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
-    """Yield ranges of indices with a total size of at most `most`; a larger item gets its own."""
+    """Yield ranges of indices with a total size of at most `most`, or of one larger item."""
     start, together = 0, 0
     for place, size in enumerate(sizes):
         if place > start and together + size > most:
@@ -118,7 +118,7 @@ def load_wordllama() -> StaticEmbedder:
 def load_folder(folder: Path) -> StaticEmbedder:
     """Return the model in a folder, as model2vec or sentence-transformers save it.
 
-    Raises EmbeddingFailed.
+    Raises EmbeddingFailed if the folder has no such model, or the model cannot be loaded.
     """
     weights, tokenizer = find_files(folder)
     # Refuse any other kind of model before reading its whole file, which may be large.
@@ -132,7 +132,7 @@ def load_folder(folder: Path) -> StaticEmbedder:
 
 
 def find_files(folder: Path) -> tuple[Path, Path]:
-    """Return the files of the vectors and of the tokenizer; raises EmbeddingFailed."""
+    """Return the paths of the vectors and the tokenizer in a folder; raises EmbeddingFailed."""
     for inner in _FOLDERS:
         weights = folder / inner / "model.safetensors"
         tokenizer = folder / inner / "tokenizer.json"

@@ -156,7 +156,7 @@ def test_a_batch_of_faults_alone_leaves_the_head(
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        (trip({"a": 1}, key="gone"), ["travel.trips.gone was retired", "never used again"]),
+        (trip({"a": 1}, key="gone"), ["travel.trips.gone was retired", "never reused"]),
         (trip({"a": 1}, collection="hotels"), ["travel.hotels contains Hotel records, not Trip"]),
         ({**trip({}, key="nope"), "retired": True}, ["nope", "does not exist"]),
         (trip({"a": 1}, type="TripHotel"), ["travel.TripHotel is not a record class"]),
