@@ -1,1 +1,1 @@
-"""Alerts: open, merge, limit and resolve them from the findings of constraints."""
+"""Alerts: opening, merging, limiting and resolving them, based on the findings of constraints."""

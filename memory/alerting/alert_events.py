@@ -1,10 +1,10 @@
 """A workspace's feed of events: changes to alerts, and rejected entries.
 
-Events are numbered 1, 2, 3 … without gaps.
+Events are numbered 1, 2, 3 and so on, without gaps.
 
-A number is taken under the lock of the workspace's counter, which is held until the commit. So the
-numbers become visible in order: whoever has seen event n has missed none up to n, and can continue
-reading after n. Only transactions with events lock the counter.
+A number is taken while the workspace's counter is locked, and the lock is held until the commit. So
+the numbers become visible in order: whoever has seen event n has missed no event before n, and can
+continue reading after n. Only transactions with events lock the counter.
 """
 
 import datetime
@@ -56,12 +56,12 @@ RETURNING last_seq
 
 
 def record(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
-    """Store these unsaved events of the user, in order, and wake listeners.
+    """Store these unsaved events about the user, in order, and wake the listeners.
 
-    Call it in the transaction that changed the alerts or rejected the entries, once and as late as
-    possible: it blocks the other users of the workspace until the commit. The user's row must be
-    locked already, since locks are taken in this order: the user, then the counter. A rollback of
-    the transaction undoes everything, numbers included.
+    Call this function once, as late as possible, in the transaction that changed the alerts or
+    rejected the entries: until the commit, events about other users of the workspace have to wait.
+    The user's row must already be locked, because the order of locks is the user, then the counter.
+    If the transaction is rolled back, the numbers are released as well.
     """
     if not events:
         return
@@ -77,35 +77,35 @@ def record(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
 
 @dataclass(frozen=True)
 class EventPage:
-    """Events after some number, in order, and the number after which to continue."""
+    """Some events of the feed, in order, and the number after which to read on."""
 
     events: Sequence[AlertEvent]
     next: int
 
 
 def newest(workspace: Workspace | int) -> int:
-    """Return the number of the workspace's newest event, 0 if there is none."""
+    """Return the number of the workspace's newest event, or 0 if there is none."""
     numbers = EventCounter.objects.filter(workspace=workspace).values_list("last_seq", flat=True)
     return next(iter(numbers), 0)
 
 
 def newest_of(workspaces: Collection[int]) -> dict[int, int]:
-    """Map each of these workspaces that has events to the number of its newest event."""
+    """Return the number of the newest event, keyed by workspace, for those that have events."""
     numbers = EventCounter.objects.filter(workspace__in=workspaces)
     return dict(numbers.values_list("workspace", "last_seq"))
 
 
 def number(text: str, newest: int) -> int:
-    """Parse a client's position in the feed: the number of the event to read after.
+    """Parse a client's position in the feed: the number of the event after which to read on.
 
-    Raises ValueError with the reason.
+    Raises ValueError, with the reason, if the text is not a valid position.
     """
     if text in ("", "now"):
         return newest
     found = int(text) if _NUMBER.fullmatch(text) else None
     if found is None or found > newest:
         raise ValueError(
-            f"Give 0, `now` or the `next` of an earlier answer, not {text[:100]!r}: the newest"
+            f"Give 0, `now` or `next` from an earlier answer, not {text[:100]!r}: the newest"
             f" event has the number {newest}."
         )
     return found
@@ -118,13 +118,13 @@ def read(
     rejected: QuerySet[AlertEvent] | None = None,
     most: int | None = None,
 ) -> EventPage:
-    """Return the events of these alerts after the number `after`: at most `most`, by default PAGE.
+    """Return at most `most` (by default PAGE) events about these alerts after the number `after`.
 
-    The events in `rejected` are included if given. For an erased user, only the events that report
+    If `rejected` is given, its events are included. For an erased user, only the events that report
     the erasure of alerts are returned.
     """
     most = most or PAGE
-    # Read this first: every event up to this number is already visible, whatever is added later.
+    # Read this number first: every event up to it is already visible, whatever is added later.
     upto = newest(workspace)
     found = AlertEvent.objects.filter(
         Q(alert__user__erased_at=None) | Q(kind=AlertEventKind.ERASED),
@@ -135,8 +135,8 @@ def read(
     )
     events = list(found.order_by("seq")[:most])
     if rejected is not None:
-        # A separate query: no index serves both the events of these alerts and those of rejected
-        # entries.
+        # This is a separate query, because no index serves both the events about alerts and those
+        # about rejected entries.
         last = events[-1].seq if len(events) == most else upto
         others = rejected.filter(
             workspace=workspace, seq__gt=after, seq__lte=last, user__erased_at=None
@@ -151,10 +151,10 @@ def select_rejections(reach: Q) -> QuerySet[AlertEvent]:
 
 
 def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime) -> None:
-    """Redact messages about rejected entries that name one of these or date from `since` or later.
+    """Redact messages about rejected entries that name one of `seqs` or date from `since` or later.
 
-    The reasons for rejections since then may quote these entries. The events themselves hold only
-    numbers. Call it after the outcomes were redacted, as late as possible.
+    The reasons for rejections since then may quote the entries `seqs`. The events themselves hold
+    only numbers. Call this function after the outcomes were redacted, as late as possible.
     """
     events = AlertEvent.objects.filter(
         Q(entries__overlap=_array(seqs)) | Q(at__gte=since), user=user
@@ -164,11 +164,12 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime) ->
 
 
 def _array(numbers: Collection[int]) -> Value:
-    """Return the numbers as a single parameter: a statement may have at most 65,535 of them."""
+    """Return the numbers as one parameter, since a statement may have at most 65,535 parameters."""
     return Value(list(numbers), ArrayField(BigIntegerField()))
 
 
-# An alert's state after an event of each kind; events of other kinds do not change the state.
+# The state of an alert after an event of each of these kinds. Events of other kinds do not change
+# the state.
 _STATES_AFTER = {
     AlertEventKind.OPENED: AlertState.OPEN,
     AlertEventKind.REOPENED: AlertState.OPEN,
@@ -181,7 +182,7 @@ _STATES_AFTER = {
 def live_at(found: QuerySet[Alert], moment: datetime.datetime) -> QuerySet[Alert]:
     """Select the alerts that were live at a moment, each annotated with its `state_then`.
 
-    `state_then` is the state after the last event up to the moment.
+    `state_then` is the state after the last event at or before that moment.
     """
     steps = AlertEvent.objects.filter(alert=OuterRef("pk"), kind__in=_STATES_AFTER, at__lte=moment)
     states = [When(kind=kind, then=Value(state)) for kind, state in _STATES_AFTER.items()]

@@ -1,7 +1,7 @@
-"""Alert limits: find the constraints that are too noisy, and word the notice to the staff.
+"""Alert limits: find the constraints that are too noisy, and write the notice to the staff.
 
-Nobody reads an alert among hundreds, and nobody trusts one that comes and goes all day. So a
-constraint that is too noisy is paused: it opens no new alerts, and its open alerts stay.
+Nobody reads an alert among hundreds, and nobody trusts an alert that comes and goes all day. So a
+constraint that is too noisy is paused: it opens no new alerts, and its open alerts stay open.
 """
 
 import datetime
@@ -23,9 +23,9 @@ QUOTED_CHARACTERS = 300
 
 @dataclass(frozen=True, kw_only=True)
 class ExceededLimit:
-    """A constraint that exceeded an alert limit. `findings` are its findings in this run.
+    """A constraint that exceeded an alert limit, with its findings in this run.
 
-    If `may_open` is set, its new findings still open alerts, since the constraint only flaps.
+    If `may_open` is set, the constraint only flaps, so its new findings still open alerts.
     """
 
     constraint: str
@@ -35,7 +35,7 @@ class ExceededLimit:
 
     @property
     def message(self) -> str:
-        """The notice to the staff: the reason, the consequence, and the remedy."""
+        """The notice to the staff: the reason for the pause, its consequence, and the remedy."""
         gravest = sorted(self.findings, key=lambda one: -severity_rank(one.severity))[:QUOTED]
         told = "; ".join(map(quoted, gravest))
         became = "" if self.may_open else " It opened no new alerts."
@@ -56,10 +56,10 @@ def find(
     *,
     without: Collection[str],
 ) -> list[ExceededLimit]:
-    """Return the constraints that are to be paused.
+    """Return the constraints that exceed an alert limit and must be paused.
 
-    `said` contains all findings, `new` those that would open alerts. `over_limit` maps each
-    constraint that was stopped at the limit to a few of its findings. `without` names the
+    `said` contains all findings, and `new` contains those that would open alerts. `over_limit` maps
+    each constraint that was stopped at the limit to a few of its findings. `without` names the
     constraints that are already paused.
     """
     by_constraint: dict[str, list[ConstraintFinding]] = defaultdict(list)
@@ -102,9 +102,10 @@ def find(
 def _opened(
     user: MemoryUser, constraints: Collection[str], now: datetime.datetime
 ) -> Mapping[str, Counter[str]]:
-    """Count the alerts that each constraint opened, by fingerprint: constraint → counts.
+    """Return how often each constraint opened each alert, keyed by constraint, then fingerprint.
 
-    Only the last day's alerts count or, if the constraint was resumed within that day, those since.
+    Only alerts of the last 24 hours count or, if the constraint was resumed during that time, only
+    those since it was resumed.
     """
     opened: dict[str, Counter[str]] = defaultdict(Counter)
     if not constraints:
@@ -125,7 +126,7 @@ def _opened(
 
 
 def quoted(finding: "ConstraintFinding") -> str:
-    """Return a finding as text for the staff: its severity, and the beginning of its message."""
+    """Return a finding as text for the staff: its severity and the beginning of its message."""
     text = finding.message
     if len(text) > QUOTED_CHARACTERS:
         text = text[: QUOTED_CHARACTERS - 1] + "…"

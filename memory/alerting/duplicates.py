@@ -1,11 +1,11 @@
-"""Duplicates: a finding shared by a user's own constraint and a workspace constraint is one alert.
+"""Duplicates: a finding of both a user's own constraint and a workspace constraint is one alert.
 
-The alert that opened first is listed. The other one is its duplicate, with a row of its own: it is
-kept live and resolved by the findings of its own constraint, like any alert, so neither constraint
-can silence the other. But it has no events and is not listed; its constraint is shown as another
-cause of the listed alert. As soon as the listed alert no longer covers the duplicate, the duplicate
-is opened and listed as an alert of its own: when in doubt, an alert is shown twice rather than
-missed.
+The alert that opened first is listed. The other alert is its duplicate, with a row of its own. Like
+any alert, the duplicate is kept live and resolved by the findings of its own constraint, so neither
+constraint can silence the other. But the duplicate has no events and is not listed; its constraint
+is shown as another cause of the listed alert. As soon as the listed alert no longer covers the
+duplicate, the duplicate is opened and listed as an alert of its own: when in doubt, an alert is
+shown twice rather than missed.
 """
 
 import re
@@ -33,16 +33,16 @@ from memory.models.alerts import (
 )
 from memory.models.workspace_constraints import FOLDER
 
-# A hyphen that is a minus sign is not punctuation.
+# Matches a hyphen that is a minus sign, which does not count as punctuation.
 _MINUS = re.compile(r"(?<!\w)-(?=\d)")
 
 
 def find_original(alert: Alert, listed: Iterable[Alert]) -> Alert | None:
-    """Return the first of the listed alerts of which this alert can be a duplicate, if any.
+    """Return the first listed alert that this alert may duplicate, if there is one.
 
-    The original belongs to the other kind of constraint (the user's own, or the workspace's) and
-    has the same severity, records and entries. Without records, alerts cannot be matched. Whether
-    the two are about the same problem with these records is decided by `is_one_problem`.
+    One of the two belongs to the user's own constraint and the other to a workspace constraint, and
+    both have the same severity, records and entries. Alerts without records cannot be matched.
+    `is_one_problem` decides whether the two are about the same problem with these records.
     """
     if alert.kind != AlertKind.FINDING or not alert.evidence:
         return None
@@ -58,7 +58,7 @@ def find_original(alert: Alert, listed: Iterable[Alert]) -> Alert | None:
 
 
 def covers(original: Alert, duplicate: Alert) -> bool:
-    """Return whether a listed alert still covers its duplicate."""
+    """Return whether a listed alert still covers its duplicate, which then need not be listed."""
     return (
         original.state != AlertState.RESOLVED
         and bool(duplicate.evidence)
@@ -85,7 +85,7 @@ def _records(alert: Alert) -> set[str]:
     return {canonical_json(dict(item)) for item in alert.evidence}
 
 
-# Sorts before the keys of all alerts.
+# A key that sorts before the keys of all alerts.
 FIRST = UUID(int=0)
 
 
@@ -96,10 +96,10 @@ def originals_of(known: Mapping[str, Alert]) -> set[UUID | None]:
 
 
 def is_one_problem(one: ConstraintFinding, other: ConstraintFinding) -> bool:
-    """Return whether two constraints' findings about the same records are one problem.
+    """Return whether two constraints' findings about the same records report the same problem.
 
-    They are if there are several records. A single record may have several problems, so findings
-    about it must also have the same words or the same key.
+    If there are several records, they do. A single record may have several problems, so two
+    findings about one record must also have the same words or the same key.
     """
     several = min(len(set(one.records)), len(set(other.records))) > 1
     same_key = one.key is not None and one.key == other.key
@@ -119,13 +119,13 @@ def list_duplicates(
     graver: Collection[Alert],
     step: Step,
 ) -> None:
-    """Turn the duplicates that their originals no longer cover into listed alerts.
+    """List as separate alerts the duplicates that their originals no longer cover.
 
-    They are opened, whatever people did with the original: nobody has seen the duplicate's message.
-    This also applies to a duplicate that has become more severe (`graver`) while its original is
-    acknowledged or snoozed, and to one whose finding in `heard` is a different problem from its
-    original's. A duplicate that was resolved manually, together with its original, becomes a
-    resolved alert of its own, which can be reopened.
+    Such a duplicate is opened even if its original was acknowledged or snoozed, because nobody has
+    seen the duplicate's message. The same applies to a duplicate that has become more severe
+    (`graver`) while its original is acknowledged or snoozed, and to a duplicate whose finding in
+    `heard` reports a different problem from its original's. A duplicate that was resolved manually,
+    together with its original, becomes a resolved alert of its own, which can be reopened.
     """
     by_key = {alert.pk: alert for alert in known.values()}
     for alert in known.values():
@@ -148,7 +148,7 @@ def list_duplicates(
 
 
 def _list(duplicate: Alert, step: Step) -> None:
-    """Open a duplicate as an alert of its own; it keeps the time at which it was first found."""
+    """Open a duplicate as an alert of its own, which keeps the time when it first opened."""
     duplicate.was_duplicate_of_id, duplicate.duplicate_of = duplicate.duplicate_of_id, None
     mark_open(duplicate, step)
     duplicate.save()
@@ -161,10 +161,11 @@ def join_duplicates(
     heard: Mapping[str, ConstraintFinding],
     step: Step,
 ) -> None:
-    """Turn newly opened alerts into duplicates of listed alerts about the same problem.
+    """Make newly opened alerts duplicates of the listed alerts about the same problem.
 
-    Alerts that a merge restored as acknowledged or snoozed are joined with others in the same
-    state. An alert has at most one duplicate: two findings of one constraint are two alerts.
+    An alert that a merge restored as acknowledged or snoozed can only duplicate an alert in the
+    same state. An alert has at most one duplicate, because two findings of one constraint are two
+    alerts.
     """
     live = [alert for alert in known.values() if alert.state == AlertState.OPEN]
     listed = [alert for alert in live if alert.duplicate_of_id is None and alert not in opened]
@@ -196,7 +197,10 @@ def join_duplicates(
 def tell_of_lost_causes(
     known: Mapping[str, Alert], before: Collection[UUID | None], step: Step
 ) -> None:
-    """Record an event for each live alert that had a duplicate `before` and has lost it."""
+    """Record an event for each live alert in `before` that has lost its duplicate.
+
+    `before` has the primary keys of the alerts that used to have a duplicate.
+    """
     lost = set(before) - originals_of(known)
     for alert in known.values():
         if alert.pk in lost and alert.state != AlertState.RESOLVED:
@@ -210,9 +214,9 @@ def _tell_of_causes(alert: Alert, step: Step, *, more: bool) -> None:
 
 
 def find_orphans(among: QuerySet[Alert]) -> Iterator[Alert]:
-    """Yield the live duplicates among these alerts that no other alert covers.
+    """Yield those of these alerts that are live duplicates but are covered by no other alert.
 
-    Processes of an earlier release, which knows nothing of duplicates, leave such orphans behind.
+    Such orphans are left behind by processes of an earlier release that does not know duplicates.
     """
     live = among.filter(duplicate_of__isnull=False).exclude(state=AlertState.RESOLVED)
     same = Q(severity=F("duplicate_of__severity"), evidence=F("duplicate_of__evidence"))
@@ -221,10 +225,10 @@ def find_orphans(among: QuerySet[Alert]) -> Iterator[Alert]:
 
 
 def list_orphans(limit: int, after: UUID = FIRST) -> tuple[int, UUID | None]:
-    """Turn the orphans among the next `limit` live duplicates into listed alerts.
+    """List as separate alerts the orphans among the next `limit` live duplicates.
 
-    The duplicates are ordered by their originals' keys. Returns how many became listed, and the key
-    after which to continue, or None at the end.
+    The duplicates are ordered by their originals' keys. Returns how many orphans were listed, and
+    the key after which to continue, or None at the end.
     """
     live = Alert.objects.filter(duplicate_of__gt=after).exclude(state=AlertState.RESOLVED)
     keys = live.order_by("duplicate_of_id").values_list("duplicate_of_id", flat=True)
@@ -251,7 +255,7 @@ def _list_orphan(alert: Alert) -> bool:
 
 
 def with_duplicates(alert: Alert) -> list[Alert]:
-    """Return an alert and its duplicates in the same state: live, or resolved manually."""
+    """Return an alert and its duplicates that, like it, are live or were resolved manually."""
     rows = Alert.objects.select_for_update(no_key=True).filter(duplicate_of=alert)
     if alert.state == AlertState.RESOLVED:
         return [alert, *rows.filter(holds_back=True)]

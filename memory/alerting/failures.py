@@ -1,8 +1,8 @@
-"""Constraints that currently fail: since when, with what error, and after which entries.
+"""Constraints that currently fail: since when, with which error, and after which entries.
 
-Whoever relies on a constraint must learn that it is not watching. A live alert of the kind
-constraint_error reports this. So does one that was resolved manually, as long as it holds back new
-alerts: the next successful run ends the hold.
+Whoever relies on a constraint must learn that it is not working. A live alert of the kind
+constraint_error reports this. So does an alert of that kind that was resolved manually, as long as
+it holds back new alerts: the next successful run ends the hold.
 """
 
 import datetime
@@ -17,18 +17,18 @@ from memory.models.log import Outcome
 from memory.models.runs import RunKind, RunOutcome, RunStatus
 from memory.project import Outline
 
-# The path used for the whole project if it did not load, so that no constraint could run.
+# Stands in for a constraint's path if the project did not load, so that no constraint could run.
 PROJECT = "project"
-# The maximum number of entries that a failure names; the first ones are named.
+# The maximum number of entries that a failure names; if there are more, the first are named.
 MAX_ENTRIES = 100
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A constraint that fails.
+    """The failure of a constraint: since when, with which message, and after which entries.
 
-    `entries` are those that the project took in between the last successful run and the first
-    failed one; empty if there were none or they are no longer known.
+    `entries` are the entries that the project took in between the last successful run and the first
+    failed run; empty if there were none or they are no longer known.
     """
 
     since: datetime.datetime
@@ -44,7 +44,7 @@ def alerts_of(user: MemoryUser) -> list[Alert]:
 
 
 def by_path(user: MemoryUser) -> dict[str, Failure]:
-    """Return the current failures, keyed by constraint path, or by PROJECT if nothing runs."""
+    """Return the current failures, keyed by constraint path, or by PROJECT if no constraint ran."""
     failing = alerts_of(user)
     opened = AlertEvent.objects.filter(alert__in=failing, kind=AlertEventKind.OPENED)
     first = {event.alert_id: event.run for event in opened.select_related("run__checkpoint")}
@@ -55,12 +55,15 @@ def by_path(user: MemoryUser) -> dict[str, Failure]:
 
 
 def of_constraint(path: str, failing: Mapping[str, Failure]) -> Failure | None:
-    """Return the constraint's own failure, else the whole project's; None if there is neither."""
+    """Return the constraint's own failure, else that of the whole project, else None."""
     return failing.get(path) or failing.get(PROJECT)
 
 
 def by_name(failing: Sequence[Alert], outline: Outline) -> dict[str, str]:
-    """Return these alerts' messages, keyed by the names of the user's own constraints."""
+    """Return these alerts' messages, keyed by the name of the failing constraint.
+
+    Only the user's own constraints are considered.
+    """
     messages = {alert.constraint: alert.message for alert in failing}
     found = {
         name: messages.get(f"constraints/{name}.py") or messages.get(PROJECT)

@@ -1,6 +1,6 @@
-"""Feedback on alerts, useful or wrong: stored per alert, and shown per constraint as its precision.
+"""Feedback on alerts (useful or wrong), from which the precision of each constraint is computed.
 
-The product and the staff have one current verdict each, which they may change.
+The product and the staff each have one current verdict on an alert, which they may change.
 """
 
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ from memory.models.alerts import AlertEventKind, AlertKind, Judge, Verdict
 
 
 class FeedbackRefused(Exception):
-    """The alert is about a constraint, not a finding, so feedback would not measure precision."""
+    """The alert is about a constraint, not a finding; feedback on it cannot measure precision."""
 
 
 @dataclass(frozen=True)
 class Precision:
-    """The number of verdicts of each kind for a constraint."""
+    """How many verdicts of each kind a constraint's alerts have received."""
 
     useful: int
     wrong: int
 
     @property
     def precision(self) -> float | None:
-        """The share of the verdicts that are `useful`; None if there are no verdicts."""
+        """The share of verdicts that are `useful`, or None if there are no verdicts."""
         judged = self.useful + self.wrong
         return round(self.useful / judged, 4) if judged else None
 
@@ -35,17 +35,17 @@ UNJUDGED = Precision(0, 0)
 
 
 def in_words(judged: Precision) -> str:
-    """Describe the precision for the staff: "75 % (3 of 4)"; a dash if there are no verdicts."""
+    """Describe the precision to the staff: "75 % (3 of 4)"; a dash if there are no verdicts."""
     if judged.precision is None:
         return "–"
     return f"{judged.precision:.0%} ({judged.useful} of {judged.useful + judged.wrong})"
 
 
 def give(alert: Alert, *, judge: Judge, verdict: Verdict, actor: str, note: str = "") -> Alert:
-    """Record a judge's verdict on an alert, live or resolved; it replaces the judge's earlier one.
+    """Record a judge's verdict on a live or resolved alert, replacing the judge's earlier verdict.
 
-    Repeating the same verdict changes nothing. Raises FeedbackRefused for an alert that is meant
-    for the staff.
+    Repeating the same verdict changes nothing. Raises FeedbackRefused if the alert is not about a
+    finding but meant for the staff.
     """
     if alert.kind != AlertKind.FINDING:
         raise FeedbackRefused("feedback is possible only on alerts about findings")

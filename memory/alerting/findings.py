@@ -1,4 +1,4 @@
-"""Findings: alerts as constraints yield them, their identity, and what counts as a change."""
+"""Findings: what constraints yield, what identifies a finding, and what counts as a change."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,31 +15,31 @@ from memory.models.alerts import (
 )
 
 # The gate's codes for a critical alert that the language model's edits resolve (RESOLVES), or would
-# have resolved if they were not held back (HELD).
+# have resolved if the edits had not been held back (HELD).
 RESOLVES = "critical_alert_resolves"
 
 
 HELD = "critical_alert_held"
 
 
-# The placeholder for text that may quote something redacted, until the alert is reworded.
+# The placeholder for a message that may quote redacted content, until the alert gets a new one.
 REDACTED = "(redacted)"
 
 
-# The maximum number of characters shown of an error in a user's code. UNWATCHED states the
+# How many characters of an error in a user's code are shown at most. UNWATCHED states the
 # consequence of every such error.
 MAX_ERROR = 1500
 
 
-UNWATCHED = "Until it runs successfully again, it raises no new alert."
+UNWATCHED = "Until it runs successfully again, it raises no new alerts."
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintFinding:
-    """One alert as a constraint yielded it.
+    """One alert that a constraint yielded.
 
-    `evidence` describes records, each by its domain, collection, key, class and sources (the seqs
-    of the entries on which the record is based).
+    `evidence` describes records, each by its domain, collection, key, class and sources (the
+    numbers of the entries on which the record is based).
     """
 
     constraint: str
@@ -51,7 +51,7 @@ class ConstraintFinding:
 
     @property
     def fingerprint(self) -> str:
-        """The identity of a finding: constraint, kind, and key or records; never its wording."""
+        """A hash of the finding's constraint, kind, and key or records, but not of its wording."""
         identity: list[Any] = [self.constraint, self.kind]
         if self.key is not None:
             identity += ["key", self.key]
@@ -64,19 +64,19 @@ class ConstraintFinding:
 
     @property
     def records(self) -> list[str]:
-        """The records of the evidence, sorted, so that the order of a set makes no difference."""
+        """The records in the evidence, sorted, so that a different order makes no difference."""
         return sorted(canonical_json(dict(item)) for item in self.evidence)
 
     @property
     def entries(self) -> list[int]:
-        """The log entries behind the evidence, ascending."""
+        """The numbers of the log entries behind the evidence, in ascending order."""
         return sorted({seq for item in self.evidence for seq in item["sources"]})
 
 
 def failure(
     constraint: str, error: Mapping[str, Any], *, critical: bool = False, advice: str = ""
 ) -> ConstraintFinding:
-    """Return the staff's alert for a constraint that failed.
+    """Return the finding that alerts the staff to a constraint that failed.
 
     `critical` is set if the constraint may itself raise critical alerts. `advice` says what to fix.
     """
@@ -102,10 +102,10 @@ def most_severe(findings: Sequence[ConstraintFinding]) -> dict[str, ConstraintFi
 
 
 def differences(before: ConstraintFinding, finding: ConstraintFinding) -> list[str]:
-    """Return which aspects of a finding changed.
+    """Return which aspects of a finding differ from those of an earlier one.
 
-    They are its severity and its records, with their entries. The message counts only for a finding
-    without records, since it may contain a countdown.
+    The aspects are the severity and the records with their entries. The message counts only if the
+    finding has no records, since a message may contain a countdown.
     """
     changed = []
     if before.severity != finding.severity:
@@ -118,7 +118,7 @@ def differences(before: ConstraintFinding, finding: ConstraintFinding) -> list[s
 
 
 def as_finding(alert: Alert) -> ConstraintFinding:
-    """Return the finding from which an alert was last updated."""
+    """Return the finding with which an alert was last updated."""
     return ConstraintFinding(
         constraint=alert.constraint,
         severity=Severity(alert.severity),

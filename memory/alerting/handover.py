@@ -1,4 +1,4 @@
-"""Hand a merged user's alerts over to the user who remains."""
+"""Handover of a merged user's alerts to the user who remains."""
 
 import datetime
 from collections.abc import Sequence
@@ -34,10 +34,10 @@ from memory.models.alerts import (
 
 
 def hand_over(user: MemoryUser, into: MemoryUser) -> dict[str, Any]:
-    """Resolve the alerts of a user who is merged into another; return fingerprint → state.
+    """Resolve the alerts of a user who is merged into another; return their states by fingerprint.
 
-    When the constraints of `into` yield a finding with the same fingerprint, its alert gets this
-    state. Call it in a transaction in which both users' rows are locked.
+    When the constraints of `into` yield a finding with the same fingerprint, its alert gets the
+    stored state. Call this function in a transaction in which both users' rows are locked.
     """
     step = Step(user, MERGE)
     known = lock_current(user)
@@ -65,7 +65,7 @@ def _standing(alert: Alert) -> dict[str, Any]:
 
 
 def take_over(alert: Alert, step: Step) -> None:
-    """Give a newly opened alert the state that the same alert had for a merged user."""
+    """Give a newly opened alert the state of the merged user's alert with the same fingerprint."""
     row = Merge.objects.filter(user=step.user, alerts__has_key=alert.fingerprint).first()
     if row is None:
         return
@@ -87,7 +87,7 @@ def take_over(alert: Alert, step: Step) -> None:
 
 
 def forget_handed(row: Merge, fingerprints: Sequence[str]) -> None:
-    """Remove fingerprints in one statement, since both users of a merge may write concurrently."""
+    """Remove fingerprints from a merge in one statement, since others may write concurrently."""
     left = Func(
         F("alerts"),
         Value(list(fingerprints), output_field=ArrayField(TextField())),

@@ -1,5 +1,7 @@
-"""The life of an open alert: people acknowledge, snooze, reopen and resolve it; the clock wakes it
-and escalates it."""
+"""The life of an open alert.
+
+People acknowledge, snooze, reopen and resolve it; with time, its snooze ends and it is escalated.
+"""
 
 import datetime
 
@@ -28,15 +30,18 @@ MAX_SNOOZE = datetime.timedelta(days=366)
 
 
 class AlertNotOpen(Exception):
-    """The alert's state does not allow this action: there is nothing left to do."""
+    """The alert's state does not allow this action, because there is nothing left to do."""
 
 
 class SnoozeRefused(ValueError):
-    """An alert cannot be snoozed until the requested moment."""
+    """The alert cannot be snoozed until the requested moment."""
 
 
 def acknowledge(alert: Alert, *, actor: str, note: str = "") -> Alert:
-    """Mark a live alert as seen; repeating it changes nothing. Raises AlertNotOpen if resolved."""
+    """Mark a live alert as seen. Repeating this changes nothing.
+
+    Raises AlertNotOpen if the alert is resolved.
+    """
     with step_on(alert, actor) as (step, row):
         _check_live(row)
         if row.state != AlertState.ACKNOWLEDGED:
@@ -46,19 +51,19 @@ def acknowledge(alert: Alert, *, actor: str, note: str = "") -> Alert:
 
 
 def snooze(alert: Alert, *, actor: str, until: datetime.datetime | None, note: str = "") -> Alert:
-    """Snooze a live alert until a moment, or (None) until its finding changes.
+    """Snooze a live alert until a moment or, if `until` is None, until its finding changes.
 
-    A change is a different severity or different records; a higher severity ends any snooze. Raises
-    SnoozeRefused for a moment that has passed or is more than a year away, and AlertNotOpen if the
-    alert is resolved.
+    A finding changes if its severity or its records differ. A higher severity ends any snooze.
+    Raises SnoozeRefused if the moment has passed or is more than a year away, and AlertNotOpen if
+    the alert is resolved.
     """
     now = timezone.now()
     if until is not None and until <= now:
-        raise SnoozeRefused("The moment has passed: choose one in the future.")
+        raise SnoozeRefused("This time has passed: choose a time in the future.")
     if until is not None and until > now + MAX_SNOOZE:
         raise SnoozeRefused(
-            f"The moment must be within {MAX_SNOOZE.days} days; without a moment, the alert is"
-            " snoozed until it changes."
+            f"Choose a time within {MAX_SNOOZE.days} days. Without a time, the alert is snoozed"
+            " until it changes."
         )
     with step_on(alert, actor) as (step, row):
         _check_live(row)
@@ -71,8 +76,8 @@ def snooze(alert: Alert, *, actor: str, until: datetime.datetime | None, note: s
 def reopen(alert: Alert, *, actor: str, note: str = "") -> Alert:
     """Reopen an acknowledged, snoozed or manually resolved alert.
 
-    A resolved alert can be reopened as long as its finding persists. Raises AlertNotOpen if it is
-    open, or resolved permanently.
+    A resolved alert can be reopened as long as its finding persists. Raises AlertNotOpen if the
+    alert is already open, or if its finding no longer exists.
     """
     with step_on(alert, actor) as (step, row):
         if row.state == AlertState.OPEN:
@@ -85,10 +90,10 @@ def reopen(alert: Alert, *, actor: str, note: str = "") -> Alert:
 
 
 def resolve(alert: Alert, *, actor: str, reason: str) -> Alert:
-    """Resolve an alert manually; while its finding stays unchanged, no new alert is opened.
+    """Resolve an alert manually. As long as its finding stays unchanged, no new alert opens.
 
-    Resolving the alert about a paused constraint resumes the constraint. Raises AlertNotOpen if it
-    is resolved already.
+    Resolving the alert about a paused constraint resumes the constraint. Raises AlertNotOpen if the
+    alert is already resolved.
     """
     with step_on(alert, actor) as (step, row):
         _check_live(row)
@@ -111,13 +116,16 @@ def _check_live(alert: Alert) -> None:
 
 
 def wake(limit: int) -> int:
-    """Reopen at most `limit` alerts whose snooze has ended; return how many were reopened."""
+    """Reopen up to `limit` alerts whose snooze has ended; return how many were reopened."""
     due = Alert.objects.filter(snoozed_until__lte=timezone.now()).order_by("snoozed_until")
     return sum(map(_wake, due[:limit]))
 
 
 def escalate(limit: int) -> int:
-    """Escalate at most `limit` alerts that have been open too long for their severity."""
+    """Escalate up to `limit` alerts that have been open too long for their severity.
+
+    Returns how many were escalated.
+    """
     due = Alert.objects.filter(escalate_at__lte=timezone.now()).order_by("escalate_at")
     return sum(map(_escalate, due[:limit]))
 

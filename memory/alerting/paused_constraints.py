@@ -1,4 +1,4 @@
-"""Paused constraints: pause those over the alert limit, resume them, and notify staff of both."""
+"""Paused constraints: pausing noisy constraints, resuming them, and notifying the staff."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -22,11 +22,11 @@ from memory.work import runs
 
 
 class NotPaused(Exception):
-    """The constraint is not paused: it was resumed already."""
+    """The constraint is not paused, because it has already been resumed."""
 
 
 def resume(paused: PausedConstraint, *, actor: str, reason: str) -> PausedConstraint:
-    """Resume a paused constraint, and run it. Raises NotPaused if it was resumed already."""
+    """Resume a paused constraint and run it. Raises NotPaused if it has already been resumed."""
     with transaction.atomic():
         user = MemoryUser.objects.select_for_update(no_key=True).get(pk=paused.user_id)
         row = PausedConstraint.objects.select_for_update(no_key=True).get(pk=paused.pk)
@@ -45,7 +45,7 @@ def resume(paused: PausedConstraint, *, actor: str, reason: str) -> PausedConstr
 
 
 def run_again(user: MemoryUser) -> None:
-    """Queue a run of the constraints, now that one of them is resumed."""
+    """Queue a run of the user's constraints after one of them was resumed."""
     if user.head is not None and user.merged_into_id is None:
         runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.RESUMED, checkpoint=user.head)
 
@@ -62,7 +62,7 @@ def resume_changed(
     hashes: Mapping[str, str],
     step: Step,
 ) -> set[str]:
-    """Resume the paused constraints that changed or no longer exist; return the others."""
+    """Resume the paused constraints that changed or no longer exist; return those still paused."""
     paused = set()
     for row in PausedConstraint.objects.filter(user=step.user, resumed_at=None):
         if row.constraint not in existing:
@@ -85,7 +85,7 @@ def pause(
     live: Sequence[Alert],
     step: Step,
 ) -> None:
-    """Pause a constraint over its limit, and open an alert about it for the staff."""
+    """Pause a constraint that exceeded an alert limit, and open an alert about it for the staff."""
     PausedConstraint.objects.create(
         user=step.user,
         constraint=excess.constraint,
@@ -108,9 +108,9 @@ def tell_more_severe(
     known: Mapping[str, Alert],
     step: Step,
 ) -> None:
-    """Notify the staff when a paused constraint finds something critical for the first time.
+    """Notify the staff when a paused constraint reports a critical finding for the first time.
 
-    The finding itself opens no alert, and whoever acknowledged the pause did not know of it.
+    The finding itself opens no alert, and whoever acknowledged the pause did not know about it.
     """
     for finding in found:
         if finding.constraint not in paused or finding.severity != Severity.CRITICAL:
@@ -122,7 +122,7 @@ def tell_more_severe(
 
 
 def pause_finding(constraint: str, severity: Severity, message: str) -> ConstraintFinding:
-    """Return the staff's alert for a constraint that is paused."""
+    """Return the finding that alerts the staff to a paused constraint."""
     return ConstraintFinding(
         constraint=constraint,
         kind=AlertKind.CONSTRAINT_PAUSED,

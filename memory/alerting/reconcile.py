@@ -1,10 +1,10 @@
 """Reconcile a user's alerts with the findings of one run of the constraints.
 
-The same finding (by fingerprint, not by wording) keeps its alert alive; when a run no longer yields
-that finding, the alert is resolved. A finding that two constraints share is one alert
-(`memory.alerting.duplicates`). Alerts of a constraint that failed stay as they are, and an alert
-for the staff names the failure. A constraint over its limit is paused
-(`memory.alerting.alert_limits`): it changes no alert until it is resumed.
+As long as runs yield the same finding (judged by fingerprint, not by wording), its alert stays
+live; when a run no longer yields the finding, the alert is resolved. A finding that two constraints
+share is one alert (`memory.alerting.duplicates`). Alerts of a constraint that failed stay as they
+are, and another alert tells the staff about the failure. A constraint that exceeds its alert limit
+is paused (`memory.alerting.alert_limits`): it changes no alert until it is resumed.
 """
 
 import datetime
@@ -53,8 +53,8 @@ from memory.models.alerts import (
 from memory.models.checkpoints import Origin
 from memory.users import next_run
 
-# A run dated further in the future than this was dated by a wrong clock: later runs, dated by the
-# right clock, do not count as older.
+# A run whose date is further in the future than this was dated by a wrong clock. Later runs, dated
+# by a right clock, do not count as older than such a run.
 AHEAD = datetime.timedelta(hours=1)
 
 
@@ -71,15 +71,15 @@ def apply(
 ) -> bool:
     """Bring the user's alerts in line with the findings of one run of the constraints.
 
-    `completed` are the constraints that ran to completion, `existing` all constraints of the
-    version. Alerts of an existing constraint that did not complete stay as they are; for a
+    `completed` has the constraints that ran to completion, and `existing` has all constraints of
+    the version. Alerts of an existing constraint that did not complete stay as they are. For a
     constraint that no longer exists, `ended` may give the reason. `over_limit` maps each constraint
-    that was stopped at the alert limit to a few of its findings, most severe first; `sources` has
+    that was stopped at the alert limit to a few of its findings, most severe first. `sources` has
     the source hashes of constraints that are not files of the version. `takes_now` says whether any
-    constraint takes the current time; if it is given, the next run by the clock is scheduled, too.
+    constraint takes the current time; if it is given, the next scheduled run is set as well.
 
-    Returns False, and does nothing, if the alerts already reflect a newer version or instant. Call
-    it in a transaction, together with `runs.finish`.
+    Returns False, and does nothing, if the alerts already reflect a newer version or evaluation
+    time. Call this function in the same transaction as `runs.finish`.
     """
     user = _advance(run, takes_now)
     if user is None:
@@ -110,9 +110,9 @@ def apply(
 
 
 def _advance(run: Run, takes_now: bool | None) -> MemoryUser | None:
-    """Lock the user; set the version that the alerts reflect, and when the constraints run next.
+    """Lock the user; set the version that the alerts reflect and the time of the next run.
 
-    Returns None if the alerts reflect a newer version or instant.
+    Returns None if the alerts already reflect a newer version or evaluation time.
     """
     user = MemoryUser.objects.select_for_update(no_key=True).get(pk=run.user_id)
     version = run.checkpoint.version if run.checkpoint else 0
@@ -137,7 +137,7 @@ def _find_exceeded(
     paused: Collection[str],
     step: Step,
 ) -> list[ExceededLimit]:
-    """Return the constraints that exceed the alert limit in this run, and are to be paused."""
+    """Return the constraints that exceed an alert limit in this run and must be paused."""
     new = [
         finding
         for fingerprint, finding in found.items()
@@ -154,7 +154,7 @@ def _drop_paused(
     paused: Collection[str],
     exceeded: Sequence[ExceededLimit],
 ) -> dict[str, ConstraintFinding]:
-    """Return the findings that may open or change alerts, without those of paused constraints."""
+    """Return the findings that may open or change alerts: all but those of paused constraints."""
     silenced = {*paused, *(excess.constraint for excess in exceeded if not excess.may_open)}
     return {
         fingerprint: finding
@@ -166,9 +166,9 @@ def _drop_paused(
 def _open_and_keep(
     known: dict[str, Alert], heard: Mapping[str, ConstraintFinding], step: Step
 ) -> tuple[list[Alert], list[Alert]]:
-    """Open new alerts and update the others; return those that opened and those now more severe.
+    """Open new alerts and update existing ones; return the opened and the more severe alerts.
 
-    The new ones are put into `known`.
+    The opened alerts are added to `known`.
     """
     opened, graver = [], []
     for fingerprint, finding in heard.items():
@@ -189,13 +189,13 @@ def _open_and_keep(
 def _resolve_gone(
     gone: Sequence[Alert], existing: Collection[str], ended: Mapping[str, str], step: Step
 ) -> None:
-    """Resolve the alerts whose findings the run no longer yields, each with the reason."""
+    """Resolve the alerts whose findings the run no longer yields, each with a reason."""
     assert step.run is not None
     for alert in gone:
         if alert.holds_back:
             release_hold(alert)
             continue
-        reason = "no longer found"
+        reason = "no longer reported"
         if alert.constraint not in existing:
             reason = ended.get(alert.constraint, "constraint deleted")
         resolve_alert(alert, step, reason + _grounds(alert, step.run))
@@ -216,12 +216,15 @@ def _is_gone(
 
 
 def _is_new(known: Alert | None, finding: ConstraintFinding) -> bool:
-    """Return whether a finding opens an alert: after a manual resolution, only if it changed."""
+    """Return whether a finding opens an alert.
+
+    If its alert was resolved manually, it does so only if it has changed since then.
+    """
     return known is None or (known.holds_back and bool(differences(as_finding(known), finding)))
 
 
 def _grounds(alert: Alert, run: Run) -> str:
-    """Name the language model's version and the entry that led to resolving a critical alert."""
+    """For a critical alert, name the language model's version and the entry that resolved it."""
     if alert.severity != Severity.CRITICAL or run.checkpoint is None:
         return ""
     told = {"code": RESOLVES, "fingerprint": alert.fingerprint}

@@ -1,6 +1,7 @@
-"""Transitions: how one alert opens, changes, reopens and resolves, within a `Step` of its user.
+"""Transitions: how one alert opens, changes, reopens and resolves, as part of a `Step`.
 
-Every step locks the user's row first: with two locking orders, steps could deadlock.
+Every step locks the row of the alert's user first: if steps locked rows in different orders, they
+could deadlock.
 """
 
 import datetime
@@ -31,7 +32,7 @@ from memory.models.alerts import (
 )
 from memory.workspace_settings.alert_settings import EffectiveSettings
 
-# The actors of events that no person caused.
+# The actors that events name if no person caused them.
 CONSTRAINTS = "constraints"
 
 
@@ -49,10 +50,10 @@ MODEL = "language model"
 
 @dataclass(frozen=True)
 class Step:
-    """A transaction in which alerts of a user change: the user, the actor, the time and the run.
+    """A transaction in which a user's alerts change, with its user, actor, time and run.
 
-    Events are collected as they happen and stored at the end, so that the feed's counter is locked
-    last.
+    Events are collected when they happen and stored at the end, so that the counter of the feed is
+    locked last.
     """
 
     user: MemoryUser
@@ -67,7 +68,7 @@ class Step:
         return self.user.workspace.alert_limits
 
     def tell(self, alert: Alert, kind: AlertEventKind, **detail: Any) -> None:
-        """Add an event for an alert; duplicates have no events."""
+        """Add an event for an alert, unless it is a duplicate: duplicates have no events."""
         if alert.duplicate_of_id is not None:
             return
         self.events.append(
@@ -77,16 +78,16 @@ class Step:
         )
 
     def untell(self, alert: Alert) -> None:
-        """Remove the collected events of an alert."""
+        """Remove the events collected so far for an alert."""
         self.events[:] = [event for event in self.events if event.alert != alert]
 
     def record(self) -> None:
-        """Store the events in the feed; call it last."""
+        """Store the events in the feed; call this last."""
         alert_events.record(self.user, self.events)
 
 
 def lock_current(user: MemoryUser) -> dict[str, Alert]:
-    """Lock and return the alerts that are live or hold back new ones, by fingerprint."""
+    """Lock the alerts that are live or hold back new alerts; return them, keyed by fingerprint."""
     alerts = Alert.objects.select_for_update(no_key=True).filter(user=user)
     known = alerts.filter(Q(state__in=LIVE_STATES) | Q(holds_back=True))
     return {alert.fingerprint: alert for alert in known}
@@ -117,13 +118,14 @@ def keep_alert(alert: Alert, finding: ConstraintFinding, step: Step) -> None:
     """Update a live alert from its finding; reopen it if the finding is more severe."""
     changed = differences(as_finding(alert), finding)
     alert.last_run = step.run
-    if alert.duplicate_of_id is not None:  # a duplicate has the state of the listed alert
+    if alert.duplicate_of_id is not None:  # a duplicate's state is that of the listed alert
         alert.severity, alert.message = finding.severity, finding.message
         alert.evidence, alert.entries = list(finding.evidence), finding.entries
         alert.save()
         return
     if not changed:
-        # A countdown is reworded at every run: the new text is shown, but that is not an event.
+        # A message with a countdown changes at every run. The new message is shown, but it is not
+        # an event.
         alert.message = finding.message
         alert.save(update_fields=["last_run", "message"])
         return
@@ -141,7 +143,7 @@ def keep_alert(alert: Alert, finding: ConstraintFinding, step: Step) -> None:
         if "severity" in changed:
             _reschedule(alert, step.limits, step.at if graver else alert.open_since)
     elif graver or wakes:
-        # The people who acknowledged or snoozed it had seen a different or less severe finding.
+        # Whoever acknowledged or snoozed the alert had seen a different or less severe finding.
         reason = "more severe" if graver else "changed"
         reopen_alert(alert, step, reason=reason, changed=changed)
         return
@@ -151,7 +153,7 @@ def keep_alert(alert: Alert, finding: ConstraintFinding, step: Step) -> None:
 
 
 def mark_open(alert: Alert, step: Step) -> None:
-    """Set the columns of an open alert, without saving it."""
+    """Set an alert's columns to those of an open alert, without saving it."""
     alert.state, alert.open_since, alert.changed_at = AlertState.OPEN, step.at, step.at
     alert.snoozed_until = alert.resolved_at = alert.escalated_at = None
     alert.holds_back = False
@@ -160,28 +162,28 @@ def mark_open(alert: Alert, step: Step) -> None:
 
 
 def _reschedule(alert: Alert, limits: EffectiveSettings, since: datetime.datetime) -> None:
-    """Set when the alert is escalated; while it stays open, it is escalated only once."""
+    """Set when the alert will be escalated. While it stays open, it is escalated only once."""
     if alert.duplicate_of_id is not None:
         alert.escalate_at = None
         return
     wait = limits.escalates_after(alert.severity)
     due = since + wait if wait is not None else None
     if due is not None and alert.escalate_at is not None and since != alert.open_since:
-        due = min(due, alert.escalate_at)  # a higher severity never delays it
+        due = min(due, alert.escalate_at)  # a higher severity never delays the escalation
     alert.escalate_at = due if alert.escalated_at is None else None
 
 
 def release_hold(alert: Alert) -> None:
-    """Stop a resolved alert from holding back new ones."""
+    """Stop a resolved alert from holding back new alerts."""
     alert.holds_back = False
     alert.save(update_fields=["holds_back"])
 
 
 def tell_held(user: MemoryUser, reasons: Mapping[str, str], run: Run) -> None:
-    """Record in the histories of live alerts that the model's edits would have silenced them.
+    """Record in the history of live alerts that the model's edits would have silenced them.
 
-    `reasons` maps the alerts' fingerprints to the reasons. For each alert, this is not recorded
-    twice in a row. Call it in a transaction.
+    `reasons` maps the alerts' fingerprints to the reasons. No event is added for an alert whose
+    last event already records this. Call this function in a transaction.
     """
     locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
     step = Step(locked, MODEL, run=run)
@@ -198,7 +200,7 @@ def tell_held(user: MemoryUser, reasons: Mapping[str, str], run: Run) -> None:
 
 @contextmanager
 def step_on(alert: Alert, actor: str) -> Iterator[tuple[Step, Alert]]:
-    """Yield a step and the alert, locked and refreshed, in a transaction; then store the events."""
+    """In a transaction, yield a step and the locked, refreshed alert; then store the events."""
     with transaction.atomic():
         user = MemoryUser.objects.select_for_update(no_key=True).get(pk=alert.user_id)
         step = Step(user, actor)
@@ -209,21 +211,21 @@ def step_on(alert: Alert, actor: str) -> Iterator[tuple[Step, Alert]]:
 def put_aside(
     alert: Alert, state: AlertState, step: Step, *, until: datetime.datetime | None = None
 ) -> None:
-    """Move an alert out of the open state; it is not escalated from then on."""
+    """Move an alert out of the open state; from then on, it is not escalated."""
     alert.state, alert.changed_at = state, step.at
     alert.snoozed_until, alert.escalate_at = until, None
     alert.save()
 
 
 def reopen_alert(alert: Alert, step: Step, **detail: Any) -> None:
-    """Reopen an alert; `detail` goes into its event."""
+    """Reopen an alert; `detail` is stored with the event."""
     mark_open(alert, step)
     alert.save()
     step.tell(alert, AlertEventKind.REOPENED, **detail)
 
 
 def resolve_alert(alert: Alert, step: Step, reason: str) -> None:
-    """Resolve an alert for a reason."""
+    """Resolve an alert for the given reason."""
     alert.resolved_at = step.at
     if step.run is not None:
         alert.last_run = step.run
@@ -233,7 +235,10 @@ def resolve_alert(alert: Alert, step: Step, reason: str) -> None:
 
 @contextmanager
 def free_step_on(alert: Alert) -> Iterator[tuple[Step, Alert | None]]:
-    """Like `step_on`, but yield no alert if the user's row is locked: the next tick tries again."""
+    """Like `step_on`, but yield None as the alert if the user's row is locked.
+
+    The next periodic check then tries again.
+    """
     with transaction.atomic():
         users = MemoryUser.objects.select_for_update(no_key=True, skip_locked=True)
         user = users.filter(pk=alert.user_id).first()

@@ -1,4 +1,4 @@
-"""Applicability: to which users a workspace constraint applies, and why it excludes the others."""
+"""Applicability: which users a workspace constraint applies to, and why it excludes the others."""
 
 import functools
 import hashlib
@@ -19,7 +19,7 @@ from memory.models.workspace_constraints import FOLDER
 from memory.project import Outline
 from memory.project.shapes import Match, Needs, ShapeError, match, needs_of
 
-# Number of users matched at a time when the coverage of a constraint is reported.
+# How many users are matched at a time when the coverage of a constraint is reported.
 COVERAGE_BATCH = 1000
 
 
@@ -28,7 +28,7 @@ _CHUNK = 100
 
 @dataclass(frozen=True)
 class Applicability:
-    """Whether a constraint applies to a user: the matching records, or the reasons why not."""
+    """Whether a constraint applies to a user: the records that match, or the reasons why not."""
 
     constraint: WorkspaceConstraint
     match: Match
@@ -41,18 +41,18 @@ class Applicability:
 
     @property
     def ended(self) -> str:
-        """The reason recorded with its alerts when the constraint no longer runs."""
+        """The reason with which the constraint's alerts are resolved when it no longer runs."""
         if not self.constraint.enabled:
             return "constraint disabled"
         if self.match.applies:
-            return "user left the rollout percentage"
+            return "user no longer within the rollout percentage"
         return "no longer applies"
 
 
 def applicabilities(user: MemoryUser, outline: Outline) -> list[Applicability]:
-    """Return whether each constraint with a live version applies to the user, ordered by name.
+    """Return, for each constraint with a live version, whether it applies to the user.
 
-    The constraints' sources are not read.
+    The constraints are ordered by name. Their sources are not read.
     """
     constraints = (
         WorkspaceConstraint.objects.filter(workspace=user.workspace_id, live__isnull=False)
@@ -66,7 +66,7 @@ def applicabilities(user: MemoryUser, outline: Outline) -> list[Applicability]:
 def live_at(user: MemoryUser, path: str, outline: Outline) -> Applicability:
     """Return whether the live constraint with this path applies to the user.
 
-    Raises WorkspaceConstraint.DoesNotExist if there is none.
+    Raises WorkspaceConstraint.DoesNotExist if no live constraint has this path.
     """
     live = WorkspaceConstraint.objects.filter(workspace=user.workspace_id, live__isnull=False)
     name = path.rpartition("/")[2].removesuffix(".py")
@@ -88,7 +88,7 @@ def applicability_of(
     """Return whether one constraint applies to the user."""
     try:
         found = match(_needs(constraint.live_id), outline) if constraint.live_id else Match()
-    except ShapeError as error:  # the version was judged by an earlier release
+    except ShapeError as error:  # the version passed the checks of an earlier release
         found = Match(reasons=(f"the constraint's shape cannot be read: {error}",))
     reasons = list(found.reasons)
     if not includes(constraint, user.public_id):
@@ -101,14 +101,14 @@ def applicability_of(
 
 
 def as_if_live(version: WorkspaceConstraintVersion) -> WorkspaceConstraint:
-    """Return an unsaved copy of the constraint in which this version is live for everybody."""
+    """Return an unsaved copy of the version's constraint, with the version live for all users."""
     constraint = WorkspaceConstraint.objects.get(pk=version.constraint_id)
     constraint.live, constraint.enabled, constraint.percentage = version, True, 100
     return constraint
 
 
 def includes(constraint: WorkspaceConstraint, public_id: UUID) -> bool:
-    """Return whether a user is within the percentage; raising it only adds users."""
+    """Return whether a user is within the rollout percentage; raising it only adds users."""
     digest = hashlib.sha256(constraint.pk.bytes + public_id.bytes).digest()
     return int.from_bytes(digest[:8]) % 100 < constraint.percentage
 
@@ -121,10 +121,11 @@ def _needs(version_pk: UUID) -> Needs:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """To how many users with a project a version applies, and why it excludes the others.
+    """How many of the users with a project a version applies to, and why it excludes the others.
 
-    `within` counts the users to whom it applies and who are within the rollout percentage. `after`
-    is the key of the user after whom to continue, or None if no users are left.
+    `within` counts those users to whom the version applies and who are within the rollout
+    percentage. `after` is the primary key of the user after whom to continue, or None if no users
+    are left.
     """
 
     users: int
@@ -139,8 +140,8 @@ def coverage(
 ) -> Coverage:
     """Match a version against the projects of up to `most` of the workspace's users.
 
-    Starts after the user with the key `after`. Raises ShapeError if the version declares nothing
-    that could be matched.
+    Starts after the user with the primary key `after`. Raises ShapeError if the version declares no
+    shape that could be matched.
     """
     constraint = version.constraint
     needs = needs_of(version.source)
@@ -182,7 +183,7 @@ def read_live(constraints: Iterable[WorkspaceConstraint]) -> dict[str, Workspace
 
 
 def version_of(alert: Alert) -> WorkspaceConstraintVersion | None:
-    """Return the version that last raised an alert; None if no workspace constraint did."""
+    """Return the version that last reported an alert, or None if no workspace constraint did."""
     if alert.last_run is None or not alert.constraint.startswith(FOLDER):
         return None
     ran = (alert.last_run.output or {}).get("workspace", [])

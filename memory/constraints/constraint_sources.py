@@ -1,7 +1,7 @@
 """Static facts about a constraint's source: the severity of its alerts, and what it reads.
 
-Nothing is executed. Each source has passed the gate or came with an imported project; one that is
-not valid Python counts as reading nothing.
+Nothing is executed. Each source has passed the gate or came with an imported project. A source that
+is not valid Python counts as reading nothing.
 """
 
 import ast
@@ -19,12 +19,12 @@ _CRITICAL = re.compile(r"\b(critical|CRITICAL)\b")
 
 
 def may_be_critical(source: str) -> bool:
-    """Return whether a constraint can yield critical alerts, on which somebody may rely."""
+    """Return whether a constraint can yield critical alerts, which somebody may rely on."""
     return _CRITICAL.search(source) is not None
 
 
 def collections_read(source: str) -> set[tuple[str, str]]:
-    """Return the collections that a constraint imports, as pairs of domain and name."""
+    """Return the collections that a constraint imports, as pairs of domain and collection name."""
     return _imported(_statements(source))
 
 
@@ -45,8 +45,8 @@ def reads_of(source: str) -> Reads:
 def reads_field(reads: Reads, domain: Domain, class_: Class, field: str) -> bool:
     """Return whether a constraint may read this field.
 
-    That is, it uses an attribute of that name and reads records of the class, or any records of the
-    domain if the class is part of other records.
+    It may if it uses an attribute of that name and reads records of the class or, if the class is
+    only part of other records, any records of the domain.
     """
     if field not in reads.attributes:
         return False
@@ -59,7 +59,7 @@ def reads_field(reads: Reads, domain: Domain, class_: Class, field: str) -> bool
 def optional_fields_at(
     source: str, line: int | None, outline: Outline
 ) -> list[tuple[Domain, Class, Field]]:
-    """Return the optional fields that a line of a constraint reads, judging by names alone."""
+    """Return the optional fields that one line of a constraint reads, judging by names alone."""
     statements = _statements(source)
     names = {node.attr for node in _attributes(statements) if node.lineno == line}
     reads = Reads(_imported(statements), names)

@@ -1,7 +1,7 @@
-"""Widened fields: typed entries may make a field optional, or widen its type.
+"""Widened fields: fields that typed entries have made optional, or whose type they have widened.
 
-A field becomes optional as soon as one record lacks it. Code that relies on the field fails from
-then on, unless somebody adapts it.
+A field becomes optional as soon as one record lacks it. From then on, code that relies on the field
+fails unless somebody adapts it.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -18,7 +18,7 @@ from memory.project.types import format_type
 
 @dataclass(frozen=True)
 class Widened:
-    """A class's field, the type of which a typed entry has widened."""
+    """A field of a class whose type a typed entry has widened."""
 
     domain: str
     class_name: str
@@ -29,7 +29,7 @@ class Widened:
 
 
 def by_entries(user: MemoryUser, seqs: Collection[int]) -> list[Widened]:
-    """Return the fields that these typed entries have widened, ordered by version."""
+    """Return the fields that these typed entries have widened, ordered by project version."""
     settled = EntryOutcome.objects.filter(user=user, seq__in=seqs, outcome=Outcome.COVERED)
     versions = Checkpoint.objects.filter(
         user=user, origin=Origin.RECORDS, pk__in=settled.values("checkpoint")
@@ -46,7 +46,7 @@ def by_entries(user: MemoryUser, seqs: Collection[int]) -> list[Widened]:
 def constraints_that_read(user: MemoryUser, widened: Sequence[Widened]) -> list[str]:
     """Return the names of the user's own constraints that may read one of these fields.
 
-    Only the newest version's constraints are considered.
+    Only the constraints of the project's newest version are considered.
     """
     head = MemoryUser.objects.select_related("head").get(pk=user.pk).head
     if head is None or not widened:
@@ -71,12 +71,12 @@ def constraints_that_read(user: MemoryUser, widened: Sequence[Widened]) -> list[
 def _by_version(version: Checkpoint) -> Iterator[Widened]:
     """Yield the fields that a version made from typed entries has widened, each with its entry.
 
-    A record's edit cites the entry; the schema edits that the record needs come before it.
+    The edit of a record cites the entry; the schema edits that the record needs precede that edit.
     """
     types = _types(Outline.from_json(version.parent.outline)) if version.parent else {}
     waiting: list[WidenField] = []
     for told in version.edits:
-        if told.get("redacted"):  # its entry was redacted
+        if told.get("redacted"):  # the entry that it cites was redacted
             types |= {(one.domain, one.class_name, one.name): one.type for one in waiting}
             waiting = []
             continue

@@ -1,10 +1,10 @@
 """Workspace constraints: written once, judged, approved, and run for all users to whom they apply.
 
 Once written, a version never changes. A worker judges it
-(`workers/checkpointing/workspace_constraints.py`); somebody with the permission approves it, which
-makes it live. It then runs for its rollout percentage of the users, provided that their projects
-have what it needs (`memory.constraints.applicability`). Each such change queues a run of the users'
-constraints.
+(`workers/checkpointing/workspace_constraints.py`), and a person with the permission to do so
+approves it, which makes it live. It then runs for the constraint's rollout percentage of users,
+provided that their projects have what it needs (`memory.constraints.applicability`). Each change to
+what runs for users queues a run of their constraints.
 """
 
 import datetime
@@ -39,11 +39,11 @@ class ConstraintExists(Exception):
 
 
 class NotApprovable(Exception):
-    """The version has not passed the checks, or was not backtested."""
+    """The version has not passed the checks, or has not been backtested."""
 
 
 class BadConstraint(ValueError):
-    """The name, text or percentage of a constraint is invalid; `field` says which."""
+    """A constraint's name, source, tests or percentage is invalid; `field` says which of them."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -53,9 +53,10 @@ class BadConstraint(ValueError):
 def create(
     workspace: Workspace, name: str, *, source: str, tests: str, description: str = "", by: str
 ) -> WorkspaceConstraint:
-    """Create a constraint with its first version, which waits to be judged.
+    """Create a constraint with its first version, which a worker then judges.
 
-    Raises ConstraintExists, or BadConstraint.
+    Raises ConstraintExists if the name is taken, and BadConstraint if the name, source or tests are
+    invalid.
     """
     check_name(name)
     try:
@@ -80,7 +81,7 @@ def check_name(name: str) -> None:
 
 
 def check_text(source: str, tests: str) -> None:
-    """Raise BadConstraint if the source or the tests are empty, or too long to be judged."""
+    """Raise BadConstraint if the source or the tests are empty or too long."""
     for field, text in (("source", source), ("tests", tests)):
         if not text.strip():
             raise BadConstraint(field, "This field must not be empty. Write Python code.")
@@ -93,9 +94,10 @@ def check_text(source: str, tests: str) -> None:
 def propose(
     constraint: WorkspaceConstraint, *, source: str, tests: str, by: str
 ) -> WorkspaceConstraintVersion:
-    """Write the next version, to be judged, or return the newest one if its text is the same.
+    """Create the next version, which a worker then judges.
 
-    Raises BadConstraint.
+    If the newest version has the same source and tests, it is returned instead. Raises
+    BadConstraint if the source or the tests are empty or too long.
     """
     check_text(source, tests)
     with transaction.atomic():
@@ -118,9 +120,9 @@ def propose(
 
 
 def approve(version: WorkspaceConstraintVersion, *, by: str) -> WorkspaceConstraint:
-    """Make a version live if it passed and was backtested, or was approved earlier.
+    """Make a version live if it passed the checks and was backtested, or was approved earlier.
 
-    Otherwise raises NotApprovable.
+    Raises NotApprovable if neither is the case.
     """
     with transaction.atomic():
         constraint = _lock(version.constraint)
@@ -151,9 +153,9 @@ def change(
     enabled: bool | None = None,
     description: str | None = None,
 ) -> WorkspaceConstraint:
-    """Change the given values: the percentage, whether it is enabled, and its description.
+    """Set the given values of a constraint; a value of None is left unchanged.
 
-    Raises BadConstraint.
+    Raises BadConstraint if the percentage is invalid.
     """
     if percentage is not None and not 0 <= percentage <= 100:
         raise BadConstraint("percentage", "The percentage must be a whole number from 0 to 100.")
@@ -181,24 +183,24 @@ def _save(constraint: WorkspaceConstraint, by: str, now: datetime.datetime, *cha
     constraint.save(update_fields=["changed_at", "changed_by", *changed])
     runs = constraint.live_id is not None and constraint.enabled and constraint.percentage
     if (runs and {*changed} - {"description"}) or {"enabled", "percentage"} & {*changed}:
-        # Lock the workspace's row first: two such changes must not lock the users' rows
+        # Lock the workspace's row first, so that no other such change locks the users' rows
         # concurrently.
         Workspace.objects.select_for_update(no_key=True).get(pk=constraint.workspace_id)
-        # Mark users even if they are already marked: a dispatcher that is just removing the mark
-        # has not seen this change. Mark users without a project, too: a worker that has not seen
-        # this change may be committing their first version right now.
+        # Mark users even if they are already marked: the dispatcher may be removing the mark right
+        # now without having seen this change. Mark users without a project, too: a worker that has
+        # not seen this change may be committing their first version right now.
         MemoryUser.objects.filter(workspace=constraint.workspace_id).update(
             constraints_changed_at=Coalesce("constraints_changed_at", Value(now))
         )
 
 
 def store_bytecode(version_pk: UUID, bytecode: str, image_digest: str) -> None:
-    """Store the bytecode that an image compiled from a version; an empty string deletes it."""
+    """Store a version's bytecode, compiled by a sandbox image; an empty string deletes it."""
     WorkspaceConstraintVersion.objects.filter(pk=version_pk).update(
         bytecode=bytecode, image_digest=image_digest
     )
 
 
 def unjudged() -> QuerySet[WorkspaceConstraintVersion]:
-    """Select the versions that wait to be judged."""
+    """Select the versions that are waiting to be judged."""
     return WorkspaceConstraintVersion.objects.filter(state=VersionState.CHECKING)

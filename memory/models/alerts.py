@@ -1,4 +1,4 @@
-"""Alerts: the findings of constraints, from opening to resolution."""
+"""Alerts: findings of constraints, tracked from opening to resolution."""
 
 import uuid
 from typing import Any, Self
@@ -13,7 +13,7 @@ from memory.models.workspaces import Workspace
 
 
 class AlertKind(models.TextChoices):
-    """Kinds of alerts: findings are for the product's user, all other kinds for the staff."""
+    """Kinds of alerts: findings are meant for the product's users, all others for the staff."""
 
     FINDING = "finding", "finding"
     CONSTRAINT_ERROR = "constraint_error", "constraint failed"
@@ -21,7 +21,7 @@ class AlertKind(models.TextChoices):
 
 
 class Severity(models.TextChoices):
-    """The severity of a finding, as set by its constraint."""
+    """The severity of a finding, set by the constraint that reports it."""
 
     INFO = "info", "info"
     WARNING = "warning", "warning"
@@ -29,7 +29,7 @@ class Severity(models.TextChoices):
 
 
 def severity_rank(severity: str) -> int:
-    """Return the rank of a severity: a larger number is more severe."""
+    """Return the rank of a severity; a higher rank is more severe."""
     return list(Severity).index(Severity(severity))
 
 
@@ -43,10 +43,10 @@ class AlertState(models.TextChoices):
 
 
 class Place(models.Func):
-    """The position of a value in a list, counted from 1, for sorting.
+    """An SQL expression to sort by: the position, counted from 1, of a value in a fixed list.
 
-    The values are our own constants and are written into the SQL, since an index takes no
-    parameters.
+    The list is written into the SQL, because an index takes no parameters. This is safe, because
+    its values are our own constants.
     """
 
     template = "array_position('{%(among)s}'::varchar[], %(expressions)s)"
@@ -56,7 +56,7 @@ class Place(models.Func):
         super().__init__(expression, among=among)
 
 
-# Most urgent first: live before resolved, severe before mild.
+# Sort keys that put the most urgent alerts first: live before resolved, then most severe first.
 BY_STATE = Place("state", among=",".join(AlertState.values))
 BY_SEVERITY = Place("severity", among=",".join(reversed(Severity.values)))
 
@@ -64,17 +64,18 @@ LIVE_STATES = [AlertState.OPEN, AlertState.ACKNOWLEDGED, AlertState.SNOOZED]
 
 
 class AlertQuerySet(models.QuerySet["Alert"]):
-    """Queries of alerts."""
+    """The query set of alerts."""
 
     def listed(self) -> Self:
-        """Leave out duplicates, which are listed with the alert that they duplicate."""
+        """Exclude duplicates: each is shown with the alert that it duplicates."""
         return self.filter(duplicate_of=None)
 
 
 def found_by(constraint: str, *, ever: bool = False) -> models.Q:
-    """Match the listed alerts that this constraint causes or, if `ever` is set, has ever caused.
+    """Match the listed alerts that this constraint causes now or, if `ever` is set, ever caused.
 
-    The query reads only the duplicates of the filtered alerts, not those of all tenants.
+    The subqueries read only the duplicates of alerts that the caller's other filters select, not
+    those of all tenants.
     """
     of_constraint = Alert.objects.filter(constraint=constraint)
     duplicates = of_constraint.filter(duplicate_of=models.OuterRef("pk"))
@@ -90,7 +91,7 @@ def found_by(constraint: str, *, ever: bool = False) -> models.Q:
 
 
 class Alert(models.Model):
-    """A finding, from the run that first reports it to the first run that no longer does."""
+    """A finding, kept from the run that first reports it until a run no longer reports it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="alerts")
@@ -101,7 +102,7 @@ class Alert(models.Model):
     message = models.TextField()
     evidence = models.JSONField(
         default=list,
-        help_text="The records that the alert is based on, each with its key and log entries.",
+        help_text="The records that the alert is based on, each with the log entries behind it.",
     )
     entries = ArrayField(models.BigIntegerField(), default=list)
     state = models.CharField(max_length=16, choices=AlertState.choices, default=AlertState.OPEN)
@@ -109,31 +110,35 @@ class Alert(models.Model):
     changed_at = models.DateTimeField()
     resolved_at = models.DateTimeField(null=True)
     snoozed_until = models.DateTimeField(
-        null=True, help_text="Empty if the alert is not snoozed, or is snoozed until it changes."
+        null=True,
+        help_text="When the snooze ends; empty if the alert is not snoozed, or is"
+        " snoozed until it changes.",
     )
-    # True if the alert was resolved manually and every run since has reported the same finding, for
-    # which no new alert opens.
+    # True if the alert was resolved manually and every run since then has reported the same
+    # finding. As long as it is True, that finding opens no new alert.
     holds_back = models.BooleanField(default=False)
     open_since = models.DateTimeField(
         default=timezone.now, help_text="When the alert opened or was last reopened."
     )
     escalate_at = models.DateTimeField(
-        null=True, help_text="When the alert is escalated unless somebody acknowledges it."
+        null=True,
+        help_text="When the alert will be escalated unless somebody acknowledges it before then.",
     )
     escalated_at = models.DateTimeField(null=True)
     last_run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="alerts")
-    # The alert of another constraint that reported the same finding first. While that alert covers
-    # this one, only that alert is listed and has events. See `memory.alerting.duplicates`.
+    # The alert that another constraint opened earlier for the same finding. While the earlier alert
+    # covers this one, only the earlier one is listed and has events. See
+    # `memory.alerting.duplicates`.
     duplicate_of = models.ForeignKey(
         "self",
         null=True,
         on_delete=models.CASCADE,
         related_name="duplicates",
         db_constraint=False,  # alerts are never deleted
-        db_index=False,  # a partial index on the few rows that have a value is below
+        db_index=False,  # Meta has a partial index on the few rows with a value
     )
-    # The alert that this one duplicated before it was listed itself. Clients that follow the
-    # constraint of this alert have a copy of that other alert.
+    # The alert that this one duplicated until it was listed on its own. Clients that follow this
+    # alert's constraint still have a copy of the alert that it duplicated.
     was_duplicate_of = models.ForeignKey(
         "self",
         null=True,
@@ -157,15 +162,15 @@ class Alert(models.Model):
         indexes = [
             models.Index(fields=["user", "state"], name="alert_of_user"),
             models.Index(fields=["user", "-opened_at"], name="alert_openings"),
-            # Counts recently opened alerts.
+            # Used to count recently opened alerts.
             models.Index(
                 fields=["opened_at"],
                 include=["severity", "user"],
                 name="alert_listed_opened",
                 condition=models.Q(duplicate_of=None),
             ),
-            # For processes of the release before duplicates were introduced; the next release
-            # removes it.
+            # Used by processes of the release before duplicates were introduced; to be removed in
+            # the next release.
             models.Index(fields=["opened_at"], include=["severity", "user"], name="alert_opened"),
             models.Index(
                 BY_STATE, BY_SEVERITY, models.F("opened_at").desc(), name="alert_by_urgency"
@@ -208,23 +213,23 @@ class Alert(models.Model):
 
     @property
     def rank(self) -> int:
-        """The rank of the severity: a larger number is more severe."""
+        """The rank of the severity; a higher rank is more severe."""
         return severity_rank(self.severity)
 
     @property
     def causes(self) -> list["Alert"]:
-        """Return this alert and its duplicates that are live or were resolved with it."""
+        """This alert and the duplicates that are live with it or were resolved together with it."""
         duplicates = [one for one in self.duplicates.all() if one.resolved_at == self.resolved_at]
         return [self, *sorted(duplicates, key=lambda one: (one.opened_at, one.pk))]
 
     @property
     def messages(self) -> str:
-        """Return the messages of all causes on one line, without repetitions."""
+        """The messages of this alert and its duplicates on one line, each message once."""
         return " / ".join(dict.fromkeys(cause.message for cause in self.causes))
 
 
 class AlertEventKind(models.TextChoices):
-    """The kinds of events. An event concerns either an alert or entries of a log."""
+    """The kinds of events. An event is about either an alert or rejected entries of a log."""
 
     OPENED = "opened", "opened"
     CHANGED = "changed", "changed"
@@ -234,22 +239,22 @@ class AlertEventKind(models.TextChoices):
     ESCALATED = "escalated", "escalated"
     RESOLVED = "resolved", "resolved"
     FEEDBACK = "feedback", "feedback"
-    # The last event of an alert whose user was erased: clients must delete their copies.
+    # The last event of an alert, sent when its user is erased: clients must delete their copies.
     ERASED = "erased", "erased"
-    # Belongs to no alert: the project cannot hold some entries of a user's log.
+    # Not about an alert: the project cannot hold some of the entries in the user's log.
     REJECTED = "rejected", "entries rejected"
 
     @property
     def event_type(self) -> str:
-        """The name of the event in webhooks and streams."""
+        """The name of this kind of event in webhooks and event streams."""
         return "entry.rejected" if self == AlertEventKind.REJECTED else f"alert.{self.value}"
 
 
 class EventCounter(models.Model):
-    """The number of a workspace's newest event: see `memory.alerting.alert_events`."""
+    """The number of the newest event in a workspace: see `memory.alerting.alert_events`."""
 
     workspace = models.OneToOneField(Workspace, primary_key=True, on_delete=models.CASCADE)
-    last_seq = models.BigIntegerField(help_text="The number of events so far.")
+    last_seq = models.BigIntegerField(help_text="The number of events in the workspace so far.")
 
     class Meta:
         verbose_name = "event counter"
@@ -259,14 +264,14 @@ class EventCounter(models.Model):
 
 
 class AlertEvent(models.Model):
-    """One step in an alert's life, or a batch of rejected entries, with actor and run."""
+    """One step in an alert's life, or one batch of rejected entries, with its actor and run."""
 
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="+")
     seq = models.BigIntegerField(
-        help_text="The event's number in the workspace: 1, 2, 3 … without gaps."
+        help_text="The event's number in the workspace: 1, 2, 3 and so on, without gaps."
     )
     alert = models.ForeignKey(Alert, null=True, on_delete=models.CASCADE, related_name="events")
-    # Set for rejected entries only, which have no alert; `event_of_user` is the index.
+    # Set only for events about rejected entries, which have no alert. Its index is `event_of_user`.
     user = models.ForeignKey(
         MemoryUser,
         null=True,
@@ -277,13 +282,15 @@ class AlertEvent(models.Model):
     entries = ArrayField(
         models.BigIntegerField(),
         default=list,
-        # For processes of the previous release, during an upgrade.
+        # During an upgrade, processes of the previous release insert rows without this column.
         db_default=models.Value([], ArrayField(models.BigIntegerField())),
-        help_text="The entries of the user's log that were rejected together.",
+        help_text="The numbers of the log entries that were rejected together.",
     )
     kind = models.CharField(max_length=16, choices=AlertEventKind.choices)
     at = models.DateTimeField()
-    actor = models.CharField(max_length=200, help_text="A constraint run, an API key or a person.")
+    actor = models.CharField(
+        max_length=200, help_text="Who caused the event: a constraint run, an API key or a person."
+    )
     run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="+")
     detail = models.JSONField(default=dict)
 
@@ -310,7 +317,7 @@ class AlertEvent(models.Model):
 
     @property
     def person(self) -> MemoryUser:
-        """The user to whom the alert or the entries belong."""
+        """The user whose alert or entries the event is about."""
         found = self.alert.user if self.alert else self.user
         assert found is not None  # guaranteed by `event_of_alert_or_entries`
         return found
@@ -324,20 +331,22 @@ class Verdict(models.TextChoices):
 
 
 class Judge(models.TextChoices):
-    """The side that gives feedback; each side has one current verdict per alert."""
+    """Who gives the feedback. Each judge has one current verdict per alert."""
 
     PRODUCT = "product", "product"
     STAFF = "staff", "staff"
 
 
 class AlertFeedback(models.Model):
-    """Feedback: whether the product or the staff currently considers an alert useful."""
+    """Feedback: the current verdict of the product or the staff on an alert."""
 
     alert = models.ForeignKey(Alert, on_delete=models.CASCADE, related_name="feedback")
     judge = models.CharField(max_length=16, choices=Judge.choices)
     verdict = models.CharField(max_length=16, choices=Verdict.choices)
     note = models.TextField(blank=True, default="")
-    actor = models.CharField(max_length=200, help_text="The API key or the person.")
+    actor = models.CharField(
+        max_length=200, help_text="The API key or the person that gave the feedback."
+    )
     at = models.DateTimeField()
 
     class Meta:
@@ -352,7 +361,10 @@ class AlertFeedback(models.Model):
 
 
 class PausedConstraint(models.Model):
-    """A noisy constraint of one user. While it is paused, it changes no alert."""
+    """The pause of a constraint that was too noisy for one user.
+
+    While it is paused, the constraint changes no alerts of the user.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     user = models.ForeignKey(
@@ -363,7 +375,7 @@ class PausedConstraint(models.Model):
         max_length=64,
         blank=True,
         default="",
-        help_text="Hash of the source; a change to the source resumes the constraint.",
+        help_text="Hash of the paused source; the constraint is resumed when its source changes.",
     )
     reason = models.TextField()
     paused_at = models.DateTimeField()

@@ -1,4 +1,4 @@
-"""Backtests of a constraint over the past states of users: see `memory.temporal.backtests`."""
+"""Backtests, which run a constraint on users' past states: see `memory.temporal.backtests`."""
 
 import uuid
 
@@ -29,7 +29,10 @@ GOING_ON = [BacktestState.WAITING, BacktestState.RUNNING]
 
 
 class Backtest(MortalWork):
-    """A backtest of one constraint (a workspace version or a user's own) over users' histories."""
+    """A backtest of one constraint over users' histories.
+
+    The constraint is a version of a workspace constraint, or a user's own constraint.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="backtests")
@@ -38,7 +41,7 @@ class Backtest(MortalWork):
         null=True,
         on_delete=models.CASCADE,
         related_name="backtests",
-        help_text="Empty for a user's own constraint.",
+        help_text="The version of the workspace constraint; empty for a user's own constraint.",
     )
     user = models.ForeignKey(
         MemoryUser,
@@ -51,16 +54,18 @@ class Backtest(MortalWork):
     source_hash = models.CharField(max_length=64)
     days = models.PositiveIntegerField(help_text="How many days the backtest covers.")
     most_users = models.PositiveIntegerField(
-        help_text="The sample size, used if the constraint applies to more users."
+        help_text="The maximum number of users. If the constraint applies to more, a sample of this"
+        " size is used."
     )
     by = models.CharField(
         max_length=16,
         choices=By.choices,
         default=By.RECORDED,
         db_default=By.RECORDED,
-        help_text="Whether entries count from when they were recorded, or from their own times.",
+        help_text="Whether an entry counts from the time when it was recorded, or from the time"
+        " when it occurred.",
     )
-    until = models.DateTimeField(help_text="The end of the period.")
+    until = models.DateTimeField(help_text="The end of the period that the backtest covers.")
     state = models.CharField(
         max_length=16, choices=BacktestState.choices, default=BacktestState.WAITING
     )
@@ -70,12 +75,16 @@ class Backtest(MortalWork):
         default="",
         help_text="Why the backtest was cancelled or failed.",
     )
-    # Users are matched against the shape in the order of a hash; this is the hash of the user who
-    # was matched last.
+    # Users are matched against the constraint's shape in the order of their hashes. This is the
+    # hash of the last user matched.
     cursor = models.CharField(max_length=32, blank=True, default="")
-    picked = models.BooleanField(default=False, help_text="Whether the users have been selected.")
+    picked = models.BooleanField(
+        default=False, help_text="Whether the users to evaluate have been selected."
+    )
     looked_at = models.PositiveIntegerField(
-        default=0, help_text="How many users were checked against what the constraint requires."
+        default=0,
+        help_text="How many users were checked for records of the shape that the constraint"
+        " requires.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
     created_by = models.CharField(max_length=200)
@@ -110,7 +119,7 @@ class Backtest(MortalWork):
 
 
 class UserState(models.TextChoices):
-    """The state of one user's part of a backtest."""
+    """The state of a backtest for one user."""
 
     WAITING = "waiting", "waiting"
     DONE = "done", "done"
@@ -123,24 +132,30 @@ class BacktestUser(models.Model):
     backtest = models.ForeignKey(Backtest, on_delete=models.CASCADE, related_name="users")
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="+")
     state = models.CharField(max_length=16, choices=UserState.choices, default=UserState.WAITING)
-    since = models.DateTimeField(null=True, help_text="The beginning of the evaluated period.")
+    since = models.DateTimeField(
+        null=True, help_text="The beginning of the period evaluated for this user."
+    )
     known_until = models.DateTimeField(
         null=True,
-        help_text="The end of the evaluated period; empty if the whole period was evaluated.",
+        help_text="The time at which the evaluation stopped; empty if it covered the whole period.",
     )
     versions = models.PositiveIntegerField(
-        default=0, help_text="How many versions lie within the period."
+        default=0, help_text="How many versions of the user's project lie within the period."
     )
     looks = models.PositiveIntegerField(
-        default=0, help_text="How many of these versions differ in what the constraint reads."
+        default=0,
+        help_text="How many of these versions the constraint ran on, because the data that it reads"
+        " had changed.",
     )
     problems = ExactJSONField(
-        default=list, help_text="Where the constraint would have failed or been too noisy."
+        default=list, help_text="When the constraint would have failed or been too noisy, and why."
     )
     problem_count = models.PositiveIntegerField(default=0)
-    left_out = models.PositiveIntegerField(default=0, help_text="How many findings were not kept.")
+    left_out = models.PositiveIntegerField(
+        default=0, help_text="How many findings were not kept because there were too many."
+    )
     error = models.TextField(
-        blank=True, default="", help_text="Why the user could not be evaluated."
+        blank=True, default="", help_text="Why the constraint could not be evaluated for this user."
     )
 
     class Meta:
@@ -156,23 +171,34 @@ class BacktestFinding(models.Model):
     """An alert that the constraint would have opened."""
 
     result = models.ForeignKey(BacktestUser, on_delete=models.CASCADE, related_name="findings")
-    fingerprint = models.CharField(max_length=64, help_text="Computed as for an alert.")
-    severity = models.CharField(
-        max_length=16, choices=Severity.choices, help_text="The highest severity of the alert."
+    fingerprint = models.CharField(
+        max_length=64, help_text="Computed in the same way as the fingerprint of an alert."
     )
-    message = models.TextField(help_text="The message when the alert opened.")
-    evidence = models.JSONField(default=list, help_text="The evidence when the alert opened.")
+    severity = models.CharField(
+        max_length=16,
+        choices=Severity.choices,
+        help_text="The highest severity that the alert would have reached.",
+    )
+    message = models.TextField(help_text="The message with which the alert would have opened.")
+    evidence = models.JSONField(
+        default=list, help_text="The evidence with which the alert would have opened."
+    )
     entries = ArrayField(models.BigIntegerField(), default=list)
     opened_at = models.DateTimeField()
-    day = models.DateField(help_text="The day on which the alert opened, in the user's time zone.")
+    day = models.DateField(
+        help_text="The day on which the alert would have opened, in the user's time zone."
+    )
     version = models.IntegerField(
-        help_text="The version of the user's project when the alert opened."
+        help_text="The version of the user's project on which the alert would have opened."
     )
     changes = ExactJSONField(
-        default=list, help_text="When the severity or the evidence changed, with the version."
+        default=list,
+        help_text="When the severity or the evidence changed, and in which version of the project.",
     )
     resolved_at = models.DateTimeField(
-        null=True, help_text="Empty if the alert would still be open at the end."
+        null=True,
+        help_text="When the alert would have been resolved; empty if it would still be open at the"
+        " end.",
     )
     resolved_version = models.IntegerField(null=True)
 

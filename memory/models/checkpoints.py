@@ -10,12 +10,13 @@ from memory.models.users import MemoryUser
 
 
 class Blob(models.Model):
-    """The content of a file, addressed by its hash; shared only between versions of one user."""
+    """The content of a file, addressed by its hash; only versions of the same user share it."""
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="blobs")
     hash = models.CharField(max_length=64, help_text="SHA-256 of the content in UTF-8.")
     content = models.TextField(  # noqa: DJ001 - an empty file differs from a redacted file
-        null=True, help_text="Empty if an entry that the content is based on was redacted."
+        null=True,
+        help_text="The content of the file; empty if an entry that it is based on was redacted.",
     )
     git_id = models.CharField(
         max_length=40, blank=True, default="", help_text="The content's object id in git."
@@ -29,10 +30,10 @@ class Blob(models.Model):
 
 
 class Bytecode(models.Model):
-    """A file compiled in a sandbox: opaque to the server, never unmarshalled outside a sandbox.
+    """The bytecode of a file, compiled in a sandbox and never unmarshalled outside one.
 
-    Bound to the path (which is part of the code object's file name) and to the image that compiled
-    it.
+    To the server, the bytecode is opaque. It is valid only for the path, which is part of the code
+    object's file name, and for the image that compiled it.
     """
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="bytecode")
@@ -54,7 +55,7 @@ class Bytecode(models.Model):
 
 
 class Origin(models.TextChoices):
-    """The source of a checkpoint."""
+    """What a checkpoint was made from."""
 
     RECORDS = "records", "typed records"
     LLM = "llm", "language model"
@@ -65,27 +66,34 @@ class Origin(models.TextChoices):
 
 
 class Checkpoint(models.Model):
-    """An immutable version of a user's project, which has passed the gate.
+    """An immutable version of a user's project that has passed the gate.
 
-    Only a redaction changes it, and only by emptying content based on the redacted entries: see
+    The only exception is a redaction, which empties the content based on the redacted entries: see
     migration 0002.
     """
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="checkpoints")
     version = models.IntegerField()
     parent = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="children")
-    tree = models.JSONField(help_text="Path → hash of the file's blob.")
-    outline = models.JSONField(help_text="The project without its records: memory.project.Outline.")
-    seen_seq = models.BigIntegerField(help_text="The newest entry that was considered.")
+    tree = models.JSONField(help_text="Maps the path of each file to the hash of its blob.")
+    outline = models.JSONField(
+        help_text="An outline of the project, without its records: see memory.project.Outline."
+    )
+    seen_seq = models.BigIntegerField(
+        help_text="The number of the newest entry that this version takes into account."
+    )
     origin = models.CharField(max_length=16, choices=Origin.choices)
-    edits = ExactJSONField(help_text="The changes, each with the entries that it is based on.")
-    verdict = models.JSONField(help_text="The gate's checks with their findings.")
+    edits = ExactJSONField(
+        help_text="The edits that made this version, each with the entries that it is based on."
+    )
+    verdict = models.JSONField(help_text="The gate's checks, with the findings of each.")
     created_at = models.DateTimeField(auto_now_add=True)
 
-    # Attributes, not columns. They are set only on a computed state, which is not a stored version
-    # (`memory.temporal.states`): the version that it was computed from; path → source of the files
-    # that no blob contains; the typed entries that the computation rejected; and record → the
-    # entries behind it.
+    # These are attributes, not columns. They are set only on a computed state
+    # (`memory.temporal.states`), which is not a stored version. In this order, they are: the
+    # version from which the state was computed; a mapping from path to source for the files that no
+    # blob contains; the typed entries that the computation rejected; and a mapping from each record
+    # to the entries behind it.
     computed_from: "Checkpoint | None" = None
     computed: Mapping[str, str] = MappingProxyType({})
     left_out: Sequence[int] = ()
@@ -110,9 +118,9 @@ class Checkpoint(models.Model):
 
 
 class RecordLocation(models.Model):
-    """Which file contains a record: changing the record requires reading only that file.
+    """The file that contains a record, so that only this file is read when the record changes.
 
-    Kept for retired records too, since their keys are never reused.
+    The row is kept after the record is retired, because its key is never used again.
     """
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="locations")

@@ -10,7 +10,7 @@ from memory.models.users import MemoryUser
 
 
 class UserErasure(LeasedWork):
-    """The erasure of one user: pending work at first, a tombstone afterwards.
+    """The erasure of one user: pending work at first, a tombstone once it is complete.
 
     See `memory.privacy.user_erasure`.
     """
@@ -21,9 +21,11 @@ class UserErasure(LeasedWork):
     reason = models.TextField()
     created_at = models.DateTimeField()
 
-    due_at = models.DateTimeField(null=True, help_text="Empty when the erasure is complete.")
+    due_at = models.DateTimeField(
+        null=True, help_text="When work on the erasure is due; empty once it is complete."
+    )
     finished_at = models.DateTimeField(null=True)
-    counts = models.JSONField(default=dict, help_text="What was erased: kind → number of rows.")
+    counts = models.JSONField(default=dict, help_text="How many rows of each kind were deleted.")
     hosts = ArrayField(
         models.CharField(max_length=100),
         default=list,

@@ -1,4 +1,4 @@
-"""Forecasts of what the constraints will find if nothing changes but the clock."""
+"""Forecasts of the alerts that constraints will raise if nothing changes but the clock."""
 
 from django.db import models
 
@@ -15,33 +15,45 @@ class Forecast(MortalWork):
     """
 
     user = models.OneToOneField(MemoryUser, on_delete=models.CASCADE, related_name="forecast")
-    due_at = models.DateTimeField(null=True, help_text="Empty if no forecast is due.")
+    due_at = models.DateTimeField(
+        null=True, help_text="When the next forecast is due; empty if none is."
+    )
 
     checkpoint = models.ForeignKey(
         Checkpoint, null=True, on_delete=models.CASCADE, related_name="+"
     )
     basis = models.CharField(
-        max_length=64, blank=True, default="", help_text="Hash of the other inputs of the forecast."
+        max_length=64,
+        blank=True,
+        default="",
+        help_text="Hash of the forecast's inputs other than the version.",
     )
     computed_at = models.DateTimeField(null=True)
-    start = models.DateTimeField(null=True, help_text="The beginning of the forecast.")
+    start = models.DateTimeField(null=True, help_text="The time at which the forecast begins.")
     horizon_days = models.PositiveIntegerField(default=0)
     known_until = models.DateTimeField(
         null=True, help_text="The time up to which the forecast covers all constraints."
     )
     needs_daily = models.BooleanField(
         default=False,
-        help_text="Whether the constraints run daily because one of them has no forecast.",
+        help_text="Whether the constraints have to run daily, because at least one of them has no"
+        " forecast.",
     )
-    results = ExactJSONField(default=dict, help_text="Results by constraint, for reuse.")
-    timeline = ExactJSONField(default=list, help_text="What opens, changes and resolves, and when.")
+    results = ExactJSONField(
+        default=dict,
+        help_text="The result for each constraint, kept so that later forecasts can reuse it.",
+    )
+    timeline = ExactJSONField(
+        default=list, help_text="Which alerts open, change and resolve, and when."
+    )
     next_change = models.DateTimeField(null=True)
     wakes_at = models.DateTimeField(
-        null=True, help_text="When the constraints run next because of the forecast."
+        null=True, help_text="When the constraints will run next because of the forecast."
     )
     timings = models.JSONField(
         default=dict,
-        help_text="The seconds taken, and the numbers of calls and of new and reused forecasts.",
+        help_text="How many seconds and calls the forecast took, and how many results were new or"
+        " reused.",
     )
 
     class Meta:

@@ -1,4 +1,4 @@
-"""Writes that were carried out, so that a repeated request is answered without repeating them."""
+"""Completed writes, kept so that a repeated request is answered without a second write."""
 
 from django.db import models
 

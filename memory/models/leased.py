@@ -1,4 +1,4 @@
-"""The base classes of rows that represent work: see `memory.work.leases`."""
+"""Base classes for rows that represent work: see `memory.work.leases`."""
 
 from django.db import models
 from django.utils import timezone
@@ -7,12 +7,12 @@ from django.utils import timezone
 class LeasedWork(models.Model):
     """Work that only one worker does at a time.
 
-    `token` grows with every claim. A worker commits only while it holds the current token, so a
-    worker that was presumed dead cannot overwrite its successor.
+    `token` increases with every claim. A worker commits only while it holds the current token, so a
+    worker that was presumed dead cannot overwrite its successor's result.
     """
 
     run_after = models.DateTimeField(
-        default=timezone.now, help_text="Not attempted again before this time."
+        default=timezone.now, help_text="The work is not attempted again before this time."
     )
     hinted_at = models.DateTimeField(
         null=True, help_text="When workers were last notified of the work."
@@ -20,7 +20,9 @@ class LeasedWork(models.Model):
     lease_owner = models.CharField(max_length=100, blank=True, default="")
     lease_expires_at = models.DateTimeField(null=True)
     token = models.BigIntegerField(default=0)
-    attempts = models.IntegerField(default=0, help_text="Attempts since the last success.")
+    attempts = models.IntegerField(
+        default=0, help_text="How many times the work was attempted since it last succeeded."
+    )
     last_error = models.TextField(blank=True, default="")
 
     class Meta:
@@ -28,9 +30,9 @@ class LeasedWork(models.Model):
 
 
 class MortalWork(LeasedWork):
-    """Work that fails permanently after some attempts.
+    """Work that fails permanently after a limited number of attempts.
 
-    Other work is retried forever, at growing intervals.
+    All other work is retried forever, at increasing intervals.
     """
 
     dead_since = models.DateTimeField(

@@ -1,4 +1,4 @@
-"""Calls to language models, and the spending on them. See `memory.llm.llm_calls`."""
+"""Calls to language models, and what they cost. See `memory.llm.llm_calls`."""
 
 import uuid
 
@@ -12,21 +12,21 @@ from memory.models.workspaces import Workspace
 
 
 class LlmPurpose(models.TextChoices):
-    """The purpose of a call."""
+    """The purpose of a call to a language model."""
 
     MEMORIZE = "memorize", "memorize: messages to facts"
     STRUCTURE = "structure", "structure: facts to records"
     QUERY = "query", "answer a question"
     CHECK = "check", "test the settings"
-    EMBED = "embed", "embed texts for the search"
+    EMBED = "embed", "embed texts for search"
 
 
 class LlmOutcome(models.TextChoices):
-    """The outcome of a call, or its progress while it is under way."""
+    """The outcome of a call to a language model, or `started` while it is under way."""
 
     STARTED = "started", "under way"
     OK = "ok", "answered"
-    INVALID_CALL = "invalid_call", "answered, with a tool call that cannot be carried out"
+    INVALID_CALL = "invalid_call", "answered with a tool call that cannot be carried out"
     TRUNCATED = "truncated", "answer cut off at the token limit"
     EMPTY = "empty", "empty answer"
     REFUSED = "refused", "refused by the model or its filter"
@@ -44,10 +44,10 @@ class LlmOutcome(models.TextChoices):
 
 
 class LlmCall(models.Model):
-    """One attempt at a call; the row is written before the request is sent.
+    """One attempt at a call to a language model; the row is stored before the request is sent.
 
-    While the call is `started`, it reserves the most that it may spend; until it expires, it counts
-    as one of the workspace's concurrent calls.
+    While its outcome is `started`, the call reserves the most that it may spend, and it counts as
+    one of the workspace's concurrent calls until it expires.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
@@ -56,9 +56,11 @@ class LlmCall(models.Model):
         MemoryUser, null=True, on_delete=models.SET_NULL, related_name="llm_calls"
     )
     purpose = models.CharField(max_length=16, choices=LlmPurpose.choices)
-    work = models.UUIDField(help_text="The same for all calls of one piece of work.")
-    turn = models.IntegerField(help_text="The number of the request within the work.")
-    attempt = models.IntegerField(help_text="The number of the attempt for this request.")
+    work = models.UUIDField(
+        help_text="The id of the piece of work; all calls made for it have the same id."
+    )
+    turn = models.IntegerField(help_text="The request's number within the piece of work.")
+    attempt = models.IntegerField(help_text="The attempt's number for this request.")
     lane = models.ForeignKey(Lane, null=True, on_delete=models.SET_NULL, related_name="llm_calls")
     run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="llm_calls")
     checkpoint = models.ForeignKey(
@@ -66,24 +68,26 @@ class LlmCall(models.Model):
         null=True,
         on_delete=models.SET_NULL,
         related_name="llm_calls",
-        help_text="The resulting version.",
+        help_text="The version of the project that resulted from the call.",
     )
-    # The result of a session, recorded on its first call: see `memory.llm.track_records`.
+    # The result of a session, stored with the session's first call: see `memory.llm.track_records`.
     accepted = models.BooleanField(
         null=True,
         help_text="Whether the gate accepted the session's proposals; empty if the session was not"
         " judged, or was interrupted.",
     )
     refusals = models.IntegerField(
-        null=True, help_text="The number of the session's proposals that the gate refused."
+        null=True, help_text="How many of the session's proposals the gate refused."
     )
 
-    model = models.CharField(max_length=220, help_text="The requested provider and model.")
+    model = models.CharField(
+        max_length=220, help_text="The provider and model that were requested."
+    )
     answered_by = models.CharField(
         max_length=200,
         blank=True,
         default="",
-        help_text="The model's name according to the provider.",
+        help_text="The name of the model that answered, as reported by the provider.",
     )
     prompt_hash = models.CharField(
         max_length=64, help_text="SHA-256 of the messages and tools that were sent."
@@ -93,16 +97,20 @@ class LlmCall(models.Model):
     )
     error = models.TextField(blank=True, default="")
 
-    # NULL: the provider did not report it.
+    # NULL if the provider did not report the number.
     input_tokens = models.BigIntegerField(null=True)
     output_tokens = models.BigIntegerField(null=True)
-    cache_read_tokens = models.BigIntegerField(null=True, help_text="Part of the input tokens.")
-    cache_write_tokens = models.BigIntegerField(null=True, help_text="Part of the input tokens.")
+    cache_read_tokens = models.BigIntegerField(
+        null=True, help_text="How many of the input tokens the provider read from its cache."
+    )
+    cache_write_tokens = models.BigIntegerField(
+        null=True, help_text="How many of the input tokens the provider wrote to its cache."
+    )
     cost = models.DecimalField(
         null=True,
         max_digits=20,
         decimal_places=8,
-        help_text="Empty if the price or the number of tokens is unknown.",
+        help_text="The cost of the call; empty if the price or the number of tokens is unknown.",
     )
     reserved_tokens = models.BigIntegerField(
         help_text="The maximum number of tokens that the call may use."
@@ -111,12 +119,13 @@ class LlmCall(models.Model):
 
     started_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(
-        help_text="A call that has not finished by this time was interrupted: its worker is gone."
+        help_text="A call that is unfinished at this time counts as interrupted: its worker must"
+        " have exited."
     )
     finished_at = models.DateTimeField(null=True)
-    seconds = models.FloatField(null=True, help_text="From the request to the answer.")
+    seconds = models.FloatField(null=True, help_text="Seconds from the request to the answer.")
 
-    # Fernet tokens of compressed JSON, if the server keeps content at all.
+    # Fernet tokens that contain compressed JSON; NULL unless the server keeps content.
     prompt = models.BinaryField(null=True)
     answer = models.BinaryField(null=True)
 
@@ -128,7 +137,7 @@ class LlmCall(models.Model):
             models.Index(fields=["-started_at"], name="llm_call_age"),
             models.Index(fields=["workspace", "-started_at"], name="llm_call_of_workspace"),
             models.Index(fields=["work"], name="llm_call_of_work"),
-            # The first call of each session, and the first call of each judged session.
+            # These two indexes find the first call of each session, and of each judged session.
             models.Index(
                 fields=["workspace", "model", "-started_at"],
                 name="llm_call_first_of_model",
@@ -151,20 +160,20 @@ class LlmCall(models.Model):
 
     @property
     def standing(self) -> LlmOutcome:
-        """The outcome; `interrupted` once the call has expired, whether or not that is recorded."""
+        """The outcome; `interrupted` once the call has expired, even if that is not stored yet."""
         if self.outcome == LlmOutcome.STARTED and self.expires_at <= timezone.now():
             return LlmOutcome.INTERRUPTED
         return LlmOutcome(self.outcome)
 
 
 class LlmSpending(models.Model):
-    """The spending on a day's finished calls: the ledger against which budgets are checked.
+    """The ledger of a day's spending on finished calls, against which budgets are checked.
 
-    The row stays when its calls are erased.
+    A row is kept when the calls that it adds up are erased.
     """
 
     workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="llm_spending")
-    day = models.DateField(help_text="The day on which the call began, in UTC.")
+    day = models.DateField(help_text="The day on which the calls began, in UTC.")
     model = models.CharField(max_length=220)
     purpose = models.CharField(max_length=16, choices=LlmPurpose.choices)
     outcome = models.CharField(max_length=16, choices=LlmOutcome.choices)
@@ -175,8 +184,8 @@ class LlmSpending(models.Model):
     cost = models.DecimalField(default=0, max_digits=20, decimal_places=8)
     presumed_tokens = models.BigIntegerField(
         default=0,
-        help_text="Tokens of calls whose usage the provider did not report, such as those that"
-        " timed out.",
+        help_text="Tokens presumed to have been used by calls without a usage report from the"
+        " provider, such as calls that timed out.",
     )
     presumed_cost = models.DecimalField(default=0, max_digits=20, decimal_places=8)
 

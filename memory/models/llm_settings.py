@@ -8,7 +8,7 @@ from memory.llm import language_models
 
 
 class LlmSettings(models.Model):
-    """A workspace's overrides of the server's language model and of the budget.
+    """A workspace's overrides of the server's language model settings and budget.
 
     An empty field inherits the server's setting. A change applies from the next call on.
     """
@@ -28,8 +28,8 @@ class LlmSettings(models.Model):
         max_length=500,
         blank=True,
         default="",
-        help_text="The provider's URL, if it is not the default one, such as"
-        " http://ollama:11434/v1. The server's own API key is never sent to this URL.",
+        help_text="The base URL of the provider's API, such as http://ollama:11434/v1, if it is not"
+        " the default one. The server's own API key is never sent to this URL.",
     )
     # A Fernet token: see `memory.privacy.encryption`.
     llm_api_key = models.BinaryField("API key", null=True, editable=False)
@@ -38,39 +38,40 @@ class LlmSettings(models.Model):
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="The maximum number of concurrent calls across all workers.",
+        help_text="The maximum number of concurrent calls to the model, across all workers.",
     )
     llm_tokens_per_day = models.PositiveBigIntegerField(
-        "tokens a day",
+        "tokens per day",
         null=True,
         blank=True,
-        help_text="Input and output tokens that may be used from midnight to midnight UTC. 0"
-        " allows no calls.",
+        help_text="The most input and output tokens that may be used in a day, from midnight to"
+        " midnight UTC. 0 allows no calls.",
     )
     llm_tokens_per_month = models.PositiveBigIntegerField(
-        "tokens a month",
+        "tokens per month",
         null=True,
         blank=True,
-        help_text="Input and output tokens that may be used in a calendar month (UTC).",
+        help_text="The most input and output tokens that may be used in a calendar month (UTC).",
     )
     llm_cost_per_day = models.DecimalField(
-        "cost a day",
+        "cost per day",
         null=True,
         blank=True,
         max_digits=12,
         decimal_places=2,
         validators=[MinValueValidator(0)],
-        help_text="Money that may be spent from midnight to midnight UTC, in the currency of the"
-        " server's price list.",
+        help_text="The most that may be spent in a day, from midnight to midnight UTC, in the"
+        " currency of the server's price list.",
     )
     llm_cost_per_month = models.DecimalField(
-        "cost a month",
+        "cost per month",
         null=True,
         blank=True,
         max_digits=12,
         decimal_places=2,
         validators=[MinValueValidator(0)],
-        help_text="Money that may be spent in a calendar month (UTC), in the same currency.",
+        help_text="The most that may be spent in a calendar month (UTC), in the currency of the"
+        " server's price list.",
     )
 
     class Meta:
@@ -78,7 +79,7 @@ class LlmSettings(models.Model):
 
     @property
     def chosen_llm(self) -> language_models.Chosen:
-        """The workspace's overrides; an empty text or None inherits the server's setting."""
+        """The workspace's overrides; an empty string or None inherits the server's setting."""
         return language_models.Chosen(
             model=self.llm_model,
             base_url=self.llm_base_url,
@@ -91,7 +92,7 @@ class LlmSettings(models.Model):
         )
 
     def clean(self) -> None:
-        """Refuse settings that allow no call."""
+        """Refuse overrides that are invalid or do not work together."""
         super().clean()
         if problems := language_models.validate_overrides(self.chosen_llm):
             raise ValidationError({f"llm_{name}": problem for name, problem in problems.items()})

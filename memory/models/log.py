@@ -11,7 +11,7 @@ from memory.models.users import MemoryUser
 
 
 class By(models.TextChoices):
-    """The times that determine a past state: when entries were recorded, or when they occurred."""
+    """Which time of an entry determines a past state: when it was recorded, or when it occurred."""
 
     RECORDED = "recorded", "what was known then"
     OCCURRED = "occurred", "what was true then, according to the entries' own times"
@@ -27,26 +27,28 @@ class EntryKind(models.TextChoices):
     REDACTION = "redaction", "redaction"
 
 
-# The kinds whose content is a complete statement.
+# The kinds of entries whose content is a complete statement.
 STATEMENTS = (EntryKind.FACT, EntryKind.CORRECTION)
 
 
 class LogEntry(models.Model):
     """One immutable entry of a user's log.
 
-    Written only by `memory.log.append`. No foreign key points to this table: an entry is referenced
-    by (user, seq), so that the table can be partitioned by user.
+    Rows are written only by `memory.log.append`. No foreign key points to this table: an entry is
+    referenced by (user, seq), so that the table can be partitioned by user.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     user = models.ForeignKey(MemoryUser, on_delete=models.PROTECT, related_name="entries")
-    seq = models.BigIntegerField(help_text="1, 2, 3 … per user, without gaps.")
+    seq = models.BigIntegerField(
+        help_text="The entry's number in the user's log: 1, 2, 3 and so on, without gaps."
+    )
     kind = models.CharField(max_length=16, choices=EntryKind.choices)
-    occurred_at = models.DateTimeField(help_text="When the content was true or was said.")
+    occurred_at = models.DateTimeField(help_text="When the content was true, or when it was said.")
     recorded_at = models.DateTimeField(help_text="When the entry was recorded in the log.")
     derived_from = ArrayField(models.BigIntegerField(), default=list, blank=True)
 
-    # The payload, which a redaction empties.
+    # The payload: the fields that a redaction empties.
     content = models.TextField(null=True)
     data = ExactJSONField(null=True)
     metadata = ExactJSONField(null=True)
@@ -64,7 +66,7 @@ class LogEntry(models.Model):
     hash = models.BinaryField(max_length=32)
     redacted_at = models.DateTimeField(null=True)
 
-    # The outcome, if `memory.log.outcomes` has fetched it; not a column.
+    # Not a column: the entry's outcome, set if `memory.log.outcomes` has fetched it.
     outcome: "EntryOutcome | None"
 
     class Meta:
@@ -77,7 +79,8 @@ class LogEntry(models.Model):
             ),
         ]
         indexes = [
-            # For the admin's lists: all users' newest entries, and one user's entries by time.
+            # For the lists in the admin: the newest entries of all users, and one user's entries by
+            # time.
             models.Index(fields=["-recorded_at", "-seq"], name="entry_newest"),
             models.Index(fields=["user", "-recorded_at", "-seq"], name="entry_times"),
             models.Index(
@@ -85,19 +88,19 @@ class LogEntry(models.Model):
                 name="entry_redacted",
                 condition=models.Q(redacted_at__isnull=False),
             ),
-            # For the query of `memory.privacy.retention`.
+            # Used by `memory.privacy.retention` to find old messages.
             models.Index(
                 fields=["recorded_at"],
                 name="entry_messages",
                 condition=models.Q(kind="message", redacted_at=None),
             ),
-            # Counts and lists the memories of `memory.mem0`.
+            # Used by `memory.mem0` to count and list memories.
             models.Index(
                 fields=["user", "seq"],
                 name="entry_statements",
                 condition=models.Q(kind__in=STATEMENTS, redacted_at=None),
             ),
-            # Finds the corrections of an entry.
+            # Used to find the corrections to an entry.
             models.Index(
                 "user",
                 models.F("derived_from__0"),
@@ -111,7 +114,7 @@ class LogEntry(models.Model):
 
 
 class Outcome(models.TextChoices):
-    """The outcome of an entry. An entry without an outcome is pending."""
+    """The possible outcomes of an entry. An entry without an outcome is pending."""
 
     COVERED = "covered", "covered"
     DISMISSED = "dismissed", "dismissed"
@@ -119,7 +122,7 @@ class Outcome(models.TextChoices):
 
 
 class EntryOutcome(models.Model):
-    """The outcome of one entry, set together with a checkpoint or by the gate's refusal."""
+    """The outcome of one entry, stored with a checkpoint or when the gate refuses the entry."""
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="outcomes")
     seq = models.BigIntegerField()
@@ -131,8 +134,8 @@ class EntryOutcome(models.Model):
     decided_at = models.DateTimeField(
         default=timezone.now,
         editable=False,
-        help_text="The time of the version that settled the entry, or a later time if the outcome"
-        " was decided for an existing version.",
+        help_text="When the version that settled the entry was made; later if the outcome was only"
+        " decided after that version already existed.",
     )
 
     class Meta:
@@ -140,7 +143,7 @@ class EntryOutcome(models.Model):
         constraints = [models.UniqueConstraint(fields=["user", "seq"], name="outcome_of_entry")]
         indexes = [
             models.Index(fields=["-decided_at", "-seq"], name="outcome_newest"),
-            # Counts recent rejections.
+            # Used to count recent rejections.
             models.Index(
                 fields=["decided_at"],
                 name="outcome_rejected",

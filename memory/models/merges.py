@@ -1,4 +1,4 @@
-"""Merges of users who turned out to be the same person, and the mapping of their entries."""
+"""Merges of users who turned out to be the same person, and where their entries were copied to."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -8,7 +8,7 @@ from memory.models.users import MemoryUser
 
 
 class Merge(LeasedWork):
-    """One user merged into another: the first user's log is appended to the second's, in batches.
+    """A merge of one user into another, whose log receives the merged user's entries in batches.
 
     See `memory.merging`.
     """
@@ -17,31 +17,37 @@ class Merge(LeasedWork):
         MemoryUser,
         on_delete=models.CASCADE,
         related_name="merges",
-        help_text="The user who remains.",
+        help_text="The user who remains after the merge.",
     )
     merged = models.OneToOneField(
         MemoryUser,
         on_delete=models.CASCADE,
         related_name="merge",
-        help_text="The user who is closed: writes and queries for this user are refused.",
+        help_text="The user who is merged and closed: writes and queries for this user are"
+        " refused.",
     )
     by = models.CharField(max_length=200)
     created_at = models.DateTimeField()
     last_seq = models.BigIntegerField(
-        help_text="The last entry of the merged user's log when the merge was requested."
+        help_text="The number of the last entry in the merged user's log when the merge was"
+        " requested."
     )
-    cursor_seq = models.BigIntegerField(default=0, help_text="The last entry that was processed.")
-    copied = models.BigIntegerField(default=0, help_text="The number of copied entries.")
+    cursor_seq = models.BigIntegerField(
+        default=0, help_text="The number of the last entry that has been processed."
+    )
+    copied = models.BigIntegerField(default=0, help_text="How many entries have been copied.")
     left_behind = ArrayField(
         models.CharField(max_length=300),
         default=list,
-        help_text="The merged user's own constraints, which are not in the log and were not"
-        " copied.",
+        help_text="The merged user's own constraints, which were not copied because they are not in"
+        " the log.",
     )
-    # Fingerprint → the merged user's alert and its state, until the same finding is reported for
-    # the remaining user.
+    # Maps each fingerprint to the merged user's alert and its state, until the same finding is
+    # reported for the remaining user.
     alerts = models.JSONField(default=dict)
-    due_at = models.DateTimeField(null=True, help_text="Empty when the merge is complete.")
+    due_at = models.DateTimeField(
+        null=True, help_text="When work on the merge is due; empty once it is complete."
+    )
     finished_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -57,12 +63,16 @@ class Merge(LeasedWork):
 
 
 class CopiedEntries(models.Model):
-    """Consecutive entries of a merged user, and their consecutive copies."""
+    """A range of consecutive entries of a merged user, and the range of their copies."""
 
     merge = models.ForeignKey(Merge, on_delete=models.CASCADE, related_name="ranges")
-    from_seq = models.BigIntegerField(help_text="The first entry, in the merged user's log.")
-    seq = models.BigIntegerField(help_text="The copy of that entry, in the other user's log.")
-    number = models.BigIntegerField(help_text="The number of consecutive entries.")
+    from_seq = models.BigIntegerField(
+        help_text="The number of the first of these entries in the merged user's log."
+    )
+    seq = models.BigIntegerField(
+        help_text="The number of that entry's copy in the other user's log."
+    )
+    number = models.BigIntegerField(help_text="How many consecutive entries were copied.")
 
     class Meta:
         verbose_name_plural = "copied entries"

@@ -1,4 +1,4 @@
-"""Heartbeats and alarms: the server's own health."""
+"""Heartbeats and alarms, which show the server's own health."""
 
 from django.db import models
 
@@ -6,7 +6,7 @@ from memory.models.leased import LeasedWork
 
 
 class Heartbeat(models.Model):
-    """The last time at which a periodic job succeeded: see `memory.operations.alarms`."""
+    """The last time a periodic job succeeded: see `memory.operations.alarms`."""
 
     name = models.CharField(primary_key=True, max_length=50)
     at = models.DateTimeField()
@@ -22,18 +22,19 @@ class Alarm(LeasedWork):
     """A current or past problem with the server, and the work of notifying the staff of it."""
 
     name = models.CharField(max_length=100, unique=True)
-    detail = models.TextField(help_text="The current or last problem.")
+    detail = models.TextField(help_text="A description of the current or most recent problem.")
     holds_since = models.DateTimeField(
         null=True, help_text="When the problem began; empty if there is no problem."
     )
     seen_at = models.DateTimeField(null=True, help_text="When the problem was last seen.")
     raised_at = models.DateTimeField(
         null=True,
-        help_text="When the alarm was raised; empty until a problem has lasted long enough.",
+        help_text="When the alarm was raised; empty until a problem has lasted long enough to raise"
+        " it.",
     )
     cleared_at = models.DateTimeField(null=True, help_text="When the problem ended.")
     is_told = models.BooleanField(
-        default=True, help_text="Whether the staff were notified of the last change by e-mail."
+        default=True, help_text="Whether the staff have been notified of the last change by e-mail."
     )
 
     class Meta:

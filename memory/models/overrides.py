@@ -20,7 +20,8 @@ def _whole(
     return models.PositiveIntegerField(verbose_name, null=True, blank=True)
 
 
-# All groups of settings except the sandbox limits, whose values depend on each other.
+# The groups of settings below except the sandbox limits, which are validated separately because
+# they depend on each other.
 OTHERS = (table.TRACK_RECORD, table.STRUCTURING, table.ALERTS, table.QUOTAS, table.RETENTION)
 
 
@@ -44,8 +45,8 @@ class SettingsOverrides(models.Model):
     single_use = models.BooleanField(
         "single-use containers",
         default=False,
-        help_text="Destroy a container after every use. Otherwise a user's container is kept for"
-        " a short time, so that further requests for the user are many times faster.",
+        help_text="Destroy each container after one use. Otherwise, a user's container is kept for"
+        " a short time, which makes further requests for the user many times faster.",
     )
 
     llm_judged_sessions = _whole("sessions")
@@ -57,14 +58,14 @@ class SettingsOverrides(models.Model):
         null=True,
         blank=True,
         editable=False,
-        help_text="For each model: since when, by whom and why it was allowed to continue with a"
-        " new track record.",
+        help_text="For each model: when, by whom and why it was allowed to continue with a new"
+        " track record.",
     )
     llm_stops = models.JSONField(
         null=True,
         blank=True,
         editable=False,
-        help_text="For each model: since when, why and by which limits it is stopped.",
+        help_text="For each stopped model: when and why it was stopped, and which limits applied.",
     )
 
     structure_entries = _whole("entries")
@@ -77,10 +78,10 @@ class SettingsOverrides(models.Model):
     alerts_per_constraint = _whole()
     openings_per_day = _whole()
 
-    reads_per_minute = _whole("reads a minute")
-    writes_per_minute = _whole("writes a minute")
-    costly_per_minute = _whole("costly requests a minute")
-    entries_per_minute = _whole("entries a minute")
+    reads_per_minute = _whole("reads per minute")
+    writes_per_minute = _whole("writes per minute")
+    costly_per_minute = _whole("costly requests per minute")
+    entries_per_minute = _whole("entries per minute")
     max_users = _whole("users")
     max_entries = _whole("entries")
     max_entries_per_user = _whole("entries per user")
@@ -106,17 +107,17 @@ class SettingsOverrides(models.Model):
 
     @property
     def limits(self) -> sandbox_limits.SandboxLimits:
-        """The effective limits of the sandboxes."""
+        """The sandbox limits that take effect."""
         return sandbox_limits.effective(self.overrides(table.SANDBOXES))
 
     @property
     def alert_limits(self) -> alert_settings.EffectiveSettings:
-        """The settings for when alerts are escalated and constraints are paused."""
+        """The effective settings for when alerts are escalated and when constraints are paused."""
         return alert_settings.EffectiveSettings(**self.effective(table.ALERTS))
 
     @property
     def track_record_limits(self) -> track_record_settings.EffectiveSettings:
-        """The limits on the track record beyond which a language model is stopped."""
+        """The effective limits on a language model's track record, beyond which it is stopped."""
         return track_record_settings.EffectiveSettings(**self.effective(table.TRACK_RECORD))
 
     def clean(self) -> None:

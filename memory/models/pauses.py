@@ -1,4 +1,4 @@
-"""Pauses of the work for a user or a workspace."""
+"""Pauses of all work for a user or a workspace."""
 
 import uuid
 
@@ -9,7 +9,7 @@ from memory.models.workspaces import Workspace
 
 
 class Pause(models.Model):
-    """A pause, set by the staff, of the work for one user or for all users of a workspace.
+    """A pause of all work for one user, or for all users of a workspace, set by the staff.
 
     See `memory.admission.pauses`.
     """
@@ -21,7 +21,7 @@ class Pause(models.Model):
         null=True,
         on_delete=models.CASCADE,
         related_name="pauses",
-        help_text="Empty if the pause applies to all users of the workspace.",
+        help_text="The paused user; empty if the pause applies to all users of the workspace.",
     )
     reason = models.TextField(blank=True, default="")
     paused_at = models.DateTimeField()

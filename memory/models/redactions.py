@@ -8,43 +8,51 @@ from memory.models.users import MemoryUser
 
 
 class Redaction(LeasedWork):
-    """One redaction: the entries are emptied, and a worker removes everything based on them.
+    """One redaction: its entries are emptied, and a worker removes everything based on them.
 
     See `memory.privacy.redaction`.
     """
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="redactions")
-    seq = models.BigIntegerField(help_text="The log entry that records the redaction.")
+    seq = models.BigIntegerField(
+        help_text="The number of the log entry that records the redaction."
+    )
     asked = ArrayField(
-        models.BigIntegerField(), help_text="The entries whose redaction was requested."
+        models.BigIntegerField(),
+        help_text="The numbers of the entries whose redaction was requested.",
     )
     entries = ArrayField(
         models.BigIntegerField(),
-        help_text="The requested entries and all entries derived from them.",
+        help_text="The numbers of the requested entries and of all entries derived from them.",
     )
     by = models.CharField(max_length=200)
     reason = models.TextField(blank=True, default="")
     created_at = models.DateTimeField()
 
-    due_at = models.DateTimeField(null=True, help_text="Empty when the redaction is complete.")
+    due_at = models.DateTimeField(
+        null=True, help_text="When work on the redaction is due; empty once it is complete."
+    )
     finished_at = models.DateTimeField(null=True)
     version = models.IntegerField(
         null=True,
-        help_text="The version without the entries; empty if the project did not contain them.",
+        help_text="The version made without the redacted entries; empty if the project contained"
+        " nothing from them.",
     )
-    records = models.PositiveIntegerField(default=0, help_text="Records removed from the project.")
+    records = models.PositiveIntegerField(
+        default=0, help_text="How many records were removed from the project."
+    )
     constraints = models.PositiveIntegerField(
-        default=0, help_text="Constraints removed from the project."
+        default=0, help_text="How many constraints were removed from the project."
     )
     reopened = models.PositiveIntegerField(
         default=0,
-        help_text="Other entries on which the removed records and constraints were also based;"
-        " they are pending again.",
+        help_text="How many other entries the removed records and constraints were also based on;"
+        " these entries are pending again.",
     )
     problem = models.TextField(
         blank=True,
         default="",
-        help_text="The gate's objections to the project without the entries.",
+        help_text="The gate's objections to the project without the redacted entries.",
     )
 
     class Meta:

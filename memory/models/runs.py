@@ -1,4 +1,4 @@
-"""Runs: every execution of a user's project."""
+"""Runs: all executions of users' projects."""
 
 import uuid
 
@@ -22,12 +22,12 @@ class RunKind(models.TextChoices):
     IMPORT = "import", "import"
 
 
-# Executed by the workers for language models; all other kinds are executed by sandbox workers.
+# Runs of these kinds are executed by language model workers, and all others by sandbox workers.
 BY_MODEL = (RunKind.ASK, RunKind.FOLLOW_UP)
 
 
 class RunTrigger(models.TextChoices):
-    """The reason why a run was queued."""
+    """Why a run was queued."""
 
     API = "api", "API request"
     CHECKPOINT = "checkpoint", "new checkpoint"
@@ -41,7 +41,7 @@ class RunTrigger(models.TextChoices):
     STAFF = "staff", "staff"
 
 
-# Somebody waits for such runs; the number waiting at a time is limited per workspace.
+# Somebody waits for runs with these triggers. Their number at a time is limited per workspace.
 ASKED_FOR = (RunTrigger.API, RunTrigger.STAFF)
 
 
@@ -54,7 +54,7 @@ class RunStatus(models.TextChoices):
 
 
 class RunOutcome(models.TextChoices):
-    """The outcome of a run. Outcomes reported by a sandbox have the names of its protocol."""
+    """The outcome of a run. Outcomes from a sandbox are named as in the sandbox protocol."""
 
     OK = "ok", "ok"
     REJECTED = "rejected", "rejected by the gate"
@@ -73,7 +73,7 @@ class RunOutcome(models.TextChoices):
     ABANDONED = "abandoned", "failed permanently after repeated server errors"
 
 
-# Runner → the warning shown with every result that its sandboxes compute.
+# Maps a runner to the warning shown with every result that its sandboxes compute.
 WARNINGS = {
     "process": "Computed by the process runner, which is for development: it does not isolate"
     " untrusted code.",
@@ -81,15 +81,18 @@ WARNINGS = {
 
 
 def warning_of(runner: str) -> str | None:
-    """Return the warning to show with a result that this runner's sandboxes computed, if any.
+    """Return the warning, if any, to show with results that this runner's sandboxes computed.
 
-    `runner` is the name that the sandbox reported; empty if no sandbox was used.
+    `runner` is the name that the sandbox reported, or empty if no sandbox was used.
     """
     return WARNINGS.get(runner)
 
 
 class Run(MortalWork):
-    """One execution: first a row in the queue, then history. See `memory.work.runs`."""
+    """One execution: a row in the queue at first, a row in the history afterwards.
+
+    See `memory.work.runs`.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="runs")
@@ -99,20 +102,22 @@ class Run(MortalWork):
         max_length=200,
         blank=True,
         default="",
-        db_default="",  # for processes of the previous release, during an upgrade
-        help_text="The staff member who requested the run.",
+        # During an upgrade, processes of the previous release insert rows without this column.
+        db_default="",
+        help_text="The staff member who requested the run, if any.",
     )
     checkpoint = models.ForeignKey(
         Checkpoint, null=True, on_delete=models.PROTECT, related_name="runs"
     )
-    instant = models.DateTimeField(help_text="The evaluation time.")
+    instant = models.DateTimeField(help_text="The evaluation time of the run.")
     input = ExactJSONField(default=dict)
 
     answer_key = models.CharField(
         max_length=64,
         blank=True,
         default="",
-        help_text="The key of a query's answer: see `memory.recall.answer_cache`.",
+        help_text="The key under which the query's answer is cached: see"
+        " `memory.recall.answer_cache`.",
     )
 
     status = models.CharField(max_length=16, choices=RunStatus.choices, default=RunStatus.QUEUED)
@@ -124,7 +129,7 @@ class Run(MortalWork):
     host = models.CharField(
         max_length=100, blank=True, default="", help_text="The worker that executed the run."
     )
-    timings = models.JSONField(default=dict, help_text="Seconds by stage.")
+    timings = models.JSONField(default=dict, help_text="How many seconds each stage took.")
     memory_bytes = models.BigIntegerField(null=True)
 
     queued_at = models.DateTimeField(auto_now_add=True)
@@ -145,7 +150,7 @@ class Run(MortalWork):
                 name="run_unfinished",
                 condition=~models.Q(status="done"),
             ),
-            # Runs that somebody waits for, whose number is limited per workspace.
+            # Used to count the runs that somebody waits for; their number is limited per workspace.
             models.Index(
                 fields=["user"],
                 name="run_waited_for",
@@ -156,7 +161,7 @@ class Run(MortalWork):
                 name="run_of_staff",
                 condition=~models.Q(asked_by=""),
             ),
-            # Counts recent outcomes with an index-only scan.
+            # Used to count recent outcomes with an index-only scan.
             models.Index(
                 fields=["finished_at"],
                 include=["outcome", "user"],

@@ -1,4 +1,4 @@
-"""The search index: segments of a log, which can be rebuilt at any time."""
+"""The search index, which consists of segments and can be rebuilt from the log at any time."""
 
 from django.db import models
 
@@ -7,7 +7,7 @@ from memory.models.users import MemoryUser
 
 
 class SearchIndex(LeasedWork):
-    """The work on one user's search index: when the work is due, and who does it.
+    """The work on one user's search index: when it is due, and which worker does it.
 
     See `memory.recall.search.index_maintenance`.
 
@@ -16,7 +16,9 @@ class SearchIndex(LeasedWork):
     """
 
     user = models.OneToOneField(MemoryUser, on_delete=models.CASCADE, related_name="search_index")
-    due_at = models.DateTimeField(null=True, help_text="Empty if there is nothing to index.")
+    due_at = models.DateTimeField(
+        null=True, help_text="When indexing is due; empty if there is nothing to index."
+    )
 
     class Meta:
         verbose_name_plural = "search indexes"
@@ -36,11 +38,11 @@ class SearchSegment(models.Model):
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="segments")
     first_seq = models.BigIntegerField()
     last_seq = models.BigIntegerField()
-    version = models.PositiveSmallIntegerField(help_text="Version of the format.")
+    version = models.PositiveSmallIntegerField(help_text="The version of the segment's format.")
     blocks = models.PositiveIntegerField(
-        help_text="The number of blocks that contain the postings."
+        help_text="The number of blocks that contain the segment's postings."
     )
-    postings = models.PositiveIntegerField(help_text="The number of postings.")
+    postings = models.PositiveIntegerField(help_text="The number of postings in the segment.")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -54,7 +56,7 @@ class SearchSegment(models.Model):
 
 
 class SearchBlock(models.Model):
-    """A part of a segment: number 0 describes the entries, the others contain postings."""
+    """A block of a segment: block 0 describes the entries, and the others contain postings."""
 
     segment = models.ForeignKey(SearchSegment, on_delete=models.CASCADE, related_name="parts")
     number = models.PositiveIntegerField()

@@ -1,4 +1,4 @@
-"""The staff: which workspaces each member sees, and the audit of their actions."""
+"""The staff: which workspaces each member may see, and the audit of staff members' actions."""
 
 from django.conf import settings
 from django.db import models
@@ -8,7 +8,10 @@ from memory.models.workspaces import Workspace
 
 
 class StaffAccess(models.Model):
-    """The workspaces that a staff member sees; without a row, none. See `memory.staff.access`."""
+    """The workspaces that a staff member may see; a member without a row sees none.
+
+    See `memory.staff.access`.
+    """
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="access"
@@ -52,8 +55,8 @@ class StaffAudit(models.Model):
     """One audited action of a staff member: see `memory.staff.audit`.
 
     The database refuses to change or delete a row. A row contains neither content nor the name of a
-    remembered person, so it survives an erasure. It has no foreign key to accounts, which may be
-    deleted.
+    remembered person, so it is kept when that person is erased. It has no foreign key to an
+    account, since accounts may be deleted.
     """
 
     at = models.DateTimeField(db_default=Now())

@@ -1,4 +1,4 @@
-"""The staff's e-mail subscriptions to alerts, and the last event mailed for each."""
+"""The staff's e-mail subscriptions to alerts, and the last event e-mailed for each."""
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -12,7 +12,7 @@ from memory.models.workspaces import Workspace
 
 
 class MailMode(models.TextChoices):
-    """The times at which mails are sent."""
+    """When e-mails are sent."""
 
     AT_ONCE = "at_once", "immediately"
     DAILY = "daily", "daily digest"
@@ -30,7 +30,7 @@ class StaffSubscription(LeasedWork):
         blank=True,
         on_delete=models.CASCADE,
         related_name="staff_subscriptions",
-        help_text="Leave empty for all workspaces.",
+        help_text="The workspace whose alerts are sent; leave empty for all workspaces.",
     )
     enabled = models.BooleanField(default=True)
     least_severity = models.CharField(
@@ -41,16 +41,19 @@ class StaffSubscription(LeasedWork):
     )
     mode = models.CharField(max_length=16, choices=MailMode.choices, default=MailMode.AT_ONCE)
     hour = models.PositiveSmallIntegerField(
-        default=7, validators=[MaxValueValidator(23)], help_text="The hour of the daily digest."
+        default=7,
+        validators=[MaxValueValidator(23)],
+        help_text="The hour at which the daily digest is sent.",
     )
     time_zone = models.CharField(max_length=64, default="UTC", validators=[validate_time_zone])
     escalations = models.BooleanField(
-        default=False, help_text="Mail escalated alerts immediately, in either mode."
+        default=False,
+        help_text="Send escalated alerts by e-mail immediately, whichever mode is set.",
     )
     operations = models.BooleanField(
         "alarms",
         default=False,
-        help_text="Send alarms about the server itself by mail immediately.",
+        help_text="Send alarms about the server itself by e-mail immediately.",
     )
     digest_due_at = models.DateTimeField(null=True, editable=False)
     sent_at = models.DateTimeField(null=True, editable=False)
@@ -67,12 +70,12 @@ class StaffSubscription(LeasedWork):
         super().clean()
         if self.staff_id and not self.staff.email:
             raise ValidationError(
-                {"staff": "This account has no e-mail address: enter an address in the account."}
+                {"staff": "This account has no e-mail address: add one to the account first."}
             )
 
 
 class MailCursor(models.Model):
-    """The last event of a workspace's feed that has been mailed for a subscription.
+    """The last event in a workspace's feed that has been e-mailed for a subscription.
 
     Escalations have a cursor of their own, since they do not wait for a digest.
     """

@@ -1,4 +1,4 @@
-"""The remembered users, and the lanes of work for them."""
+"""The users whom workspaces remember, and the lanes of pending work for each user."""
 
 import re
 import uuid
@@ -10,13 +10,14 @@ from memory.models.fields import validate_time_zone
 from memory.models.leased import LeasedWork
 from memory.models.workspaces import Workspace
 
-# `.` and `..` are excluded: HTTP libraries resolve them as path segments and request another URL.
+# `.` and `..` are excluded: HTTP libraries resolve them as path segments and request a different
+# URL.
 USER_ID_PATTERN = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._:@|+-]{1,128}")
 USER_ID_RULE = "Use 1 to 128 of the characters A-Z a-z 0-9 . _ : @ | + -, but not . or .. alone"
 
 
 class RememberedUsers(models.Manager["MemoryUser"]):
-    """The default manager, which hides users who were erased or are being erased."""
+    """The default manager, which leaves out users who were erased or are being erased."""
 
     def get_queryset(self) -> models.QuerySet["MemoryUser"]:
         """Leave out users who were erased or are being erased."""
@@ -24,9 +25,10 @@ class RememberedUsers(models.Manager["MemoryUser"]):
 
 
 class MemoryUser(models.Model):
-    """A person remembered for a workspace, addressed by the workspace's own `user_id`.
+    """A person whom a workspace remembers, identified by the workspace's own `user_id`.
 
-    After a request for erasure, the row stays without the name: see `memory.privacy.user_erasure`.
+    Once an erasure is requested, the row stays, but without the name: see
+    `memory.privacy.user_erasure`.
     """
 
     public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
@@ -47,14 +49,14 @@ class MemoryUser(models.Model):
         null=True, editable=False, help_text="When the erasure of this user was requested."
     )
 
-    # The end of the log; changed only under this row's lock, in the transaction that inserts
-    # entries.
+    # The end of the user's log. It is changed only while this row is locked, in the transaction
+    # that inserts the entries.
     last_seq = models.BigIntegerField(default=0, editable=False)
     last_hash = models.BinaryField(max_length=32, default=bytes(32), editable=False)
     log_bytes = models.BigIntegerField(
         default=0,
         editable=False,
-        help_text="The size of the user's entries, not counting redacted ones.",
+        help_text="The size of the user's entries in bytes, not counting redacted entries.",
     )
 
     head = models.ForeignKey(
@@ -69,7 +71,8 @@ class MemoryUser(models.Model):
     redacting_since = models.DateTimeField(
         null=True,
         editable=False,
-        help_text="Since when the newest version may contain redacted content and is not returned.",
+        help_text="The time since which the newest version may contain redacted content and is not"
+        " returned.",
     )
     merged_into = models.ForeignKey(
         "self",
@@ -81,18 +84,20 @@ class MemoryUser(models.Model):
         help_text="The user into whom this user was merged; writes and queries for this user are"
         " refused.",
     )
-    # The version and instant of the run behind the open alerts; older results are not applied.
+    # The version and evaluation time of the run that the open alerts reflect. Results of older runs
+    # are not applied.
     alerts_version = models.IntegerField(default=0, editable=False)
     alerts_instant = models.DateTimeField(null=True, editable=False)
     constraints_due_at = models.DateTimeField(
         null=True,
         editable=False,
-        help_text="When the next scheduled run of the constraints is due.",
+        help_text="When the next scheduled run of the user's constraints is due.",
     )
     constraints_changed_at = models.DateTimeField(
         null=True,
         editable=False,
-        help_text="When the workspace's constraints changed; empty once they have run again.",
+        help_text="When the workspace's constraints changed; empty once they have run again for"
+        " this user.",
     )
 
     objects = RememberedUsers()
@@ -127,7 +132,7 @@ class MemoryUser(models.Model):
 
 
 class LaneName(models.TextChoices):
-    """The two kinds of work for a user, which may run at the same time."""
+    """The two kinds of work for a user, which may be done at the same time."""
 
     RECORDS = "records", "typed records"
     STRUCTURE = "structure", "language model"
@@ -138,16 +143,18 @@ class Lane(LeasedWork):
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="lanes")
     name = models.CharField(max_length=16, choices=LaneName.choices)
-    due_at = models.DateTimeField(null=True, help_text="Empty when nothing is pending.")
-    # For the language model's lane only; read by `memory.work.batching`.
+    due_at = models.DateTimeField(
+        null=True, help_text="When the work is due; empty when nothing is pending."
+    )
+    # The next two fields are used only for the language model's lane, by `memory.work.batching`.
     waiting = models.PositiveIntegerField(
         default=0,
         help_text="How many entries have arrived since the last time nothing was pending.",
     )
     waiting_since = models.DateTimeField(
-        null=True, help_text="When the oldest of these entries arrived."
+        null=True, help_text="When the oldest of the waiting entries arrived."
     )
-    # Every entry of this lane's kinds up to this number has an outcome.
+    # All entries up to this number whose kinds this lane processes have an outcome.
     cursor_seq = models.BigIntegerField(default=0)
 
     class Meta:
@@ -158,7 +165,8 @@ class Lane(LeasedWork):
                 name="lane_due",
                 condition=models.Q(due_at__isnull=False),
             ),
-            # For the admin's list: longest waiting first, then lanes with no pending work.
+            # For the list in the admin: the lanes that have waited longest first, those without
+            # pending work last.
             models.Index(fields=["due_at", "id"], name="lane_longest"),
         ]
 

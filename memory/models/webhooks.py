@@ -1,4 +1,4 @@
-"""Webhook endpoints, their messages and each delivery attempt. See `memory.delivery.outbox`."""
+"""Webhook endpoints, the messages to them, and delivery attempts. See `memory.delivery.outbox`."""
 
 import uuid
 
@@ -18,13 +18,13 @@ def findings() -> list[str]:
 
 
 def validate_printable(text: str) -> None:
-    """Raise ValidationError for characters that are invisible or hide other characters."""
+    """Raise ValidationError if the text has characters that are invisible or hide others."""
     if not text.isprintable():
         raise ValidationError("Use only printable characters, on one line.")
 
 
 class WebhookEndpoint(models.Model):
-    """A URL to which a workspace's events are sent, and its record of failures."""
+    """A URL to which a workspace's events are sent, with its settings and its recent failures."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="webhooks")
@@ -64,17 +64,24 @@ class WebhookEndpoint(models.Model):
     previous_secret_until = models.DateTimeField(null=True, editable=False)
 
     failing_since = models.DateTimeField(
-        null=True, editable=False, help_text="Since when all calls have failed."
+        null=True,
+        editable=False,
+        help_text="The time since which all calls to the endpoint have failed; empty if the last"
+        " one succeeded.",
     )
     failures = models.IntegerField(
-        default=0, editable=False, help_text="Failed calls since the last success."
+        default=0,
+        editable=False,
+        help_text="How many calls to the endpoint have failed since the last success.",
     )
     not_before = models.DateTimeField(
-        null=True, editable=False, help_text="Not called before this time."
+        null=True, editable=False, help_text="The endpoint is not called before this time."
     )
     minute_began_at = models.DateTimeField(null=True, editable=False)
     minute_calls = models.IntegerField(
-        default=0, editable=False, help_text="Calls since the current minute began."
+        default=0,
+        editable=False,
+        help_text="How many calls were made since the current minute began.",
     )
 
     class Meta:
@@ -86,7 +93,7 @@ class WebhookEndpoint(models.Model):
 
 
 class DeliveryState(models.TextChoices):
-    """The state of a message."""
+    """The state of a message as stored."""
 
     PENDING = "pending", "pending"
     DELIVERED = "delivered", "delivered"
@@ -103,7 +110,7 @@ class DeliveryStanding(models.TextChoices):
 
 
 class Delivery(MortalWork):
-    """A message for one endpoint: written with its event, sent until the endpoint accepts it."""
+    """A message for one endpoint, stored with its event and sent until the endpoint accepts it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(
@@ -116,7 +123,9 @@ class Delivery(MortalWork):
     alert = models.ForeignKey(Alert, null=True, on_delete=models.CASCADE, related_name="deliveries")
     seq = models.BigIntegerField(null=True, help_text="The event's number in the feed.")
     type = models.CharField(max_length=32)
-    payload = models.TextField(help_text="The body as it is signed and sent.")
+    payload = models.TextField(
+        help_text="The body of the request, exactly as it is signed and sent."
+    )
     state = models.CharField(
         max_length=16, choices=DeliveryState.choices, default=DeliveryState.PENDING
     )
@@ -144,13 +153,13 @@ class Delivery(MortalWork):
                 name="delivery_pending",
                 condition=models.Q(state="pending"),
             ),
-            # Counts the messages that are being sent now.
+            # Used to count the messages that are being sent.
             models.Index(
                 fields=["endpoint", "lease_expires_at"],
                 name="delivery_leased",
                 condition=models.Q(state="pending", lease_expires_at__isnull=False),
             ),
-            # Finds an earlier undelivered message of the same alert.
+            # Used to find an earlier, undelivered message about the same alert.
             models.Index(
                 fields=["endpoint", "alert", "seq"],
                 name="delivery_order",
@@ -173,7 +182,7 @@ class Delivery(MortalWork):
 
     @property
     def message_id(self) -> str:
-        """The message's id for the receiver, the same at every attempt."""
+        """The message's id as sent to the receiver; every attempt sends the same id."""
         return f"msg_{self.id.hex}"
 
     @property
@@ -190,12 +199,14 @@ class DeliveryAttempt(models.Model):
     delivery = models.ForeignKey(Delivery, on_delete=models.CASCADE, related_name="calls")
     at = models.DateTimeField(help_text="When the call began.")
     seconds = models.FloatField()
-    address = models.GenericIPAddressField(null=True, help_text="The address that was called.")
+    address = models.GenericIPAddressField(null=True, help_text="The IP address that was called.")
     status = models.PositiveIntegerField(
         null=True, help_text="The HTTP status; empty if there was no response."
     )
     error = models.TextField(
-        blank=True, default="", help_text="Empty if the message was delivered."
+        blank=True,
+        default="",
+        help_text="Why the attempt failed; empty if the message was delivered.",
     )
     answer = models.TextField(blank=True, default="", help_text="The beginning of the response.")
 

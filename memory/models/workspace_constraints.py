@@ -9,12 +9,12 @@ from django.db import models
 from memory.models.leased import LeasedWork
 from memory.models.workspaces import Workspace
 
-# The folder of workspace constraints next to a user's project.
+# The folder in which workspace constraints appear next to the files of a user's project.
 FOLDER = "workspace/"
 
 
 class VersionState(models.TextChoices):
-    """The progress of a version."""
+    """The progress of a constraint's version."""
 
     CHECKING = "checking", "being checked"
     REFUSED = "refused", "refused"
@@ -27,7 +27,7 @@ class WorkspaceConstraint(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="constraints")
-    name = models.CharField(max_length=100, help_text="A Python name, such as drug_allergy.")
+    name = models.CharField(max_length=100, help_text="A valid Python name, such as drug_allergy.")
     description = models.CharField(max_length=1000, blank=True, default="")
     percentage = models.PositiveSmallIntegerField(
         default=0,
@@ -35,7 +35,7 @@ class WorkspaceConstraint(models.Model):
         " Raising it only adds users.",
     )
     enabled = models.BooleanField(
-        default=True, help_text="If not set, the constraint runs for no user."
+        default=True, help_text="If this is not set, the constraint runs for no user."
     )
     live = models.ForeignKey(
         "WorkspaceConstraintVersion",
@@ -44,7 +44,7 @@ class WorkspaceConstraint(models.Model):
         editable=False,
         on_delete=models.PROTECT,
         related_name="+",
-        help_text="The approved version that runs.",
+        help_text="The approved version that currently runs.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
     created_by = models.CharField(max_length=200, editable=False)
@@ -54,7 +54,7 @@ class WorkspaceConstraint(models.Model):
         blank=True,
         default="",
         editable=False,
-        help_text="Who changed the constraint last.",
+        help_text="Who last changed the constraint.",
     )
 
     class Meta:
@@ -74,17 +74,17 @@ class WorkspaceConstraint(models.Model):
 
     @property
     def path(self) -> str:
-        """The path of the source next to a user's project, as in alerts."""
+        """The path of the source, as seen next to a user's project and named in alerts."""
         return f"{FOLDER}constraints/{self.name}.py"
 
     @property
     def tests_path(self) -> str:
-        """The path of the tests."""
+        """The path of the constraint's tests."""
         return f"{FOLDER}tests/test_{self.name}.py"
 
 
 class WorkspaceConstraintVersion(LeasedWork):
-    """One immutable version of a constraint and its tests: judged once, then possibly approved."""
+    """An immutable version of a constraint and its tests; judged once, it may then be approved."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     constraint = models.ForeignKey(
@@ -97,8 +97,11 @@ class WorkspaceConstraintVersion(LeasedWork):
     state = models.CharField(
         max_length=16, choices=VersionState.choices, default=VersionState.CHECKING
     )
-    verdict = models.JSONField(null=True, help_text="The checks with their findings.")
-    # The source as compiled by one sandbox image; any other image has to compile the source itself.
+    verdict = models.JSONField(
+        null=True, help_text="The checks that were made, with the findings of each."
+    )
+    # The bytecode was compiled by one sandbox image. Any other image has to compile the source
+    # itself.
     bytecode = models.TextField(blank=True, default="")
     image_digest = models.CharField(max_length=100, blank=True, default="")
     created_at = models.DateTimeField(auto_now_add=True)

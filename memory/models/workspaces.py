@@ -11,7 +11,7 @@ from memory.models.overrides import SettingsOverrides
 
 
 class Workspace(SettingsOverrides, LlmSettings):
-    """A tenant: owns API keys, users, limits and the settings of its language model."""
+    """A tenant, with its own API keys, users, limits and language model settings."""
 
     public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
     name = models.CharField(max_length=100, unique=True)
@@ -19,7 +19,7 @@ class Workspace(SettingsOverrides, LlmSettings):
         max_length=64,
         default="UTC",
         validators=[validate_time_zone],
-        help_text="The time zone of users who are created without one, such as Europe/Berlin.",
+        help_text="The time zone, such as Europe/Berlin, for users who are created without one.",
     )
     users_by_entry = models.BooleanField(
         "create users with their first entry",
@@ -57,16 +57,16 @@ class WorkspaceUse(models.Model):
 
 
 class Scope(models.TextChoices):
-    """The permissions of a key."""
+    """What an API key may do."""
 
     READ = "read", "read"
     WRITE = "write", "write"
-    # For actions that concern all users at once, or cannot be undone.
+    # For actions that affect all users at once, or that cannot be undone.
     MANAGE = "manage", "manage webhooks and workspace constraints; redact entries; erase users"
 
 
 class ApiKey(models.Model):
-    """A key of one workspace; only a keyed hash is stored: see `memory.workspaces`."""
+    """An API key of one workspace. Only a keyed hash is stored: see `memory.workspaces`."""
 
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="api_keys")
     name = models.CharField(max_length=100, help_text="The component that uses this key.")
@@ -75,7 +75,8 @@ class ApiKey(models.Model):
     scopes = ArrayField(models.CharField(max_length=16, choices=Scope.choices))
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
-    # Primary keys, not names: an erased user's name may be given to somebody else later.
+    # Primary keys of users, not their names: an erased user's name may later be given to another
+    # user.
     user_pks = ArrayField(
         models.BigIntegerField(),
         null=True,
@@ -98,8 +99,9 @@ class ApiKey(models.Model):
     class Meta:
         ordering = ["workspace", "name"]
         verbose_name = "API key"
-        # A key with this scope can erase, redact and approve; the person who creates such a key
-        # may lack the roles for these actions.
+        # A key with the scope `manage` can erase, redact and approve, while the person who creates
+        # it may lack the roles for these actions. Giving a key this scope therefore needs a
+        # permission.
         permissions = [("grant_manage", "Can give API keys the scope manage")]
 
     def __str__(self) -> str:

@@ -1,1 +1,1 @@
-"""State over time: past states, forecasts and backtests."""
+"""Users' states over time: past states, forecasts and backtests."""

@@ -1,4 +1,4 @@
-"""Reports: a backtest's progress and findings, and whether it suffices to approve a version."""
+"""Reports on a backtest: its progress, its findings, and whether it suffices for an approval."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,15 +17,15 @@ from memory.models.alerts import Severity
 from memory.models.backtests import BacktestState, UserState
 from memory.temporal.backtest_sampling import in_order
 
-# The maximum number of users, and of problems, that a summary names.
+# The maximum number of users, and of problems, that a summary lists.
 NAMED = 10
 
 
 @dataclass(frozen=True)
 class Tested:
-    """Whether a version's backtests suffice to approve it, and why.
+    """Whether a version's backtests suffice to approve the version, and why.
 
-    `backtest` is the backtest on which this is based, if any.
+    `backtest` is the backtest on which the answer is based, if any.
     """
 
     enough: bool
@@ -44,7 +44,7 @@ def tested(version: WorkspaceConstraintVersion) -> Tested:
         workspace=version.constraint.workspace_id, head__isnull=False
     )
     if not with_project.exists():
-        nobody = "There is no user to backtest it on: no user in the workspace has a project."
+        nobody = "There is no user to backtest on: no user in the workspace has a project."
         return Tested(True, nobody, newest)
     if newest is None:
         return Tested(
@@ -54,28 +54,28 @@ def tested(version: WorkspaceConstraintVersion) -> Tested:
 
 
 def conclusion(backtest: Backtest) -> str:
-    """Return a sentence about the progress or the result of a backtest."""
+    """Return a sentence about a backtest's progress or, once it has ended, its result."""
     done, of = progress(backtest)
     match backtest.state:
         case BacktestState.FINISHED if not of:
             return (
-                f"There was no user to backtest it on: it applies to none of {backtest.looked_at}"
-                " users."
+                f"There was no user to backtest on: the constraint applies to none of"
+                f" {backtest.looked_at} users."
             )
         case BacktestState.FINISHED:
             failed = backtest.users.filter(state=UserState.FAILED).count()
             without = f", of whom {failed} could not be evaluated" if failed else ""
-            return f"It was backtested on {of} of {backtest.looked_at} users{without}."
+            return f"The constraint was backtested on {of} of {backtest.looked_at} users{without}."
         case BacktestState.CANCELLED:
-            return f"Its backtest was cancelled ({backtest.reason}): start another one."
+            return f"The backtest was cancelled ({backtest.reason}): start another one."
         case BacktestState.FAILED:
-            return f"Its backtest failed ({backtest.reason}): start another one."
+            return f"The backtest failed ({backtest.reason}): start another one."
     far = f" ({done} of {of} users so far)" if backtest.picked else ""
-    return f"Its backtest is still running{far}: wait until it has finished."
+    return f"The backtest is still running{far}: wait until it has finished."
 
 
 def progress(backtest: Backtest) -> tuple[int, int]:
-    """Return the number of users that are done, and the total number of users."""
+    """Return how many users a backtest has evaluated, and how many it covers in total."""
     counted = backtest.users.aggregate(
         of=Count("pk"), done=Count("pk", filter=~Q(state=UserState.WAITING))
     )
@@ -89,7 +89,7 @@ def findings_of(backtest: Backtest) -> QuerySet[BacktestFinding]:
 
 
 def summary(backtest: Backtest) -> dict[str, Any]:
-    """Return a summary of a backtest or, while it is running, of the part that is done."""
+    """Return a summary of a backtest or, while it is running, of what has been done so far."""
     users = backtest.users.all()
     found = findings_of(backtest).order_by()
     done, of = progress(backtest)
@@ -131,7 +131,7 @@ def _are_others(backtest: Backtest) -> bool:
 
 
 def _problems(users: QuerySet[BacktestUser]) -> list[dict[str, Any]]:
-    """Return the first problems, each with its user."""
+    """Return the first problems, each with the user's id."""
     troubled = users.filter(Q(problem_count__gt=0) | Q(state=UserState.FAILED))
     found: list[dict[str, Any]] = []
     for row in troubled.select_related("user").order_by("pk")[:NAMED]:

@@ -1,9 +1,9 @@
-"""Backtests: the alerts that a constraint would have raised on past states of users.
+"""Backtests: which alerts a constraint would have raised on users' past states.
 
-The constraint runs on the versions that users had at the moments when its result could have changed
-(`workers/execution/backtesting.py`). Its findings are combined by the rules of
-`memory.alerting.reconcile`, and nobody is notified. A version of a workspace constraint may be
-approved once a backtest of it has finished.
+The constraint runs on the versions of users' projects at the moments when its result could have
+changed (`workers/execution/backtesting.py`). Its findings are combined by the rules of
+`memory.alerting.reconcile`, but nobody is notified. A version of a workspace constraint may be
+approved once a backtest of that version has finished.
 """
 
 import datetime
@@ -40,10 +40,10 @@ TASK = "workers.tasks.backtest"
 _OWN = re.compile(r"constraints/[a-z][a-z0-9_]{0,99}\.py")
 DAYS, MAX_DAYS = 365, 3650
 USERS, MAX_USERS = 200, 2000
-# Limits on the number of findings, and of problems, that are kept for one user.
+# The maximum number of findings, and of problems, that are kept for each user.
 MAX_FINDINGS = 1000
 MAX_PROBLEMS = 20
-# A backtest is deleted this long after its end.
+# How long a backtest is kept after its end.
 KEPT = datetime.timedelta(days=90)
 
 
@@ -56,15 +56,15 @@ class BadBacktest(ValueError):
 
 
 class NoSuchConstraint(BadBacktest):
-    """The user has no such constraint now."""
+    """The user's newest version has no such constraint."""
 
 
 class NotTestable(Exception):
-    """The version has not passed the checks, so it may not run on anybody's records."""
+    """The version has not passed the checks, so it must not run on anybody's records."""
 
 
 class NotGoingOn(Exception):
-    """The backtest has ended: there is nothing to cancel."""
+    """The backtest has already ended, so there is nothing to cancel."""
 
 
 def start(
@@ -75,12 +75,13 @@ def start(
     most_users: int = USERS,
     times: By = By.RECORDED,
 ) -> Backtest:
-    """Start a backtest of a version over the histories of users to whom it applies, and return it.
+    """Start a backtest of a version over the histories of the users to whom it applies.
 
     A history is what was known at each moment or, if `times` is `By.OCCURRED`, what was true at
-    each moment; a user whose history cannot be computed counts as failed. A running backtest with
-    the same arguments is returned; any other running backtest of this version is cancelled. Raises
-    BadBacktest or NotTestable.
+    each moment. A user whose history cannot be computed counts as failed. If a backtest of this
+    version is already running, it is returned if it has the same arguments, and cancelled
+    otherwise. Raises BadBacktest if an argument is out of range, and NotTestable if the version has
+    not passed the checks.
     """
     _check("days", days, MAX_DAYS)
     _check("users", most_users, MAX_USERS)
@@ -122,8 +123,9 @@ def start_own(
     """Start a backtest of a constraint in the user's newest version over the user's history.
 
     If `source` is given, it is run instead of that constraint's source; a worker first checks it
-    against the policy. `path` is the constraint's path or its name. Raises BadBacktest, and
-    states.CannotBeTold if the history by the entries' own times cannot be computed.
+    against the policy. `path` is the constraint's path or its name. Raises BadBacktest if an
+    argument is invalid, and states.CannotBeTold if the history by the entries' own times cannot be
+    computed.
     """
     _check("days", days, MAX_DAYS)
     path = path if "/" in path else f"constraints/{path}.py"
@@ -166,7 +168,7 @@ def start_own(
 
 
 def own_source(backtest: Backtest) -> str:
-    """Return the source of the user's own constraint that a backtest runs; empty if redacted."""
+    """Return the source of the user's own constraint that a backtest runs, or "" if redacted."""
     return Blob.objects.get(user=backtest.user, hash=backtest.source_hash).content or ""
 
 
@@ -195,7 +197,7 @@ def _start(new: Backtest, others: QuerySet[Backtest]) -> Backtest:
 
 
 def cancel(backtest: Backtest, *, by: str) -> Backtest:
-    """Cancel a running backtest; its findings so far are kept. Raises NotGoingOn."""
+    """Cancel a running backtest, keeping its findings so far. Raises NotGoingOn if it has ended."""
     if not _cancel(Backtest.objects.filter(pk=backtest.pk), f"by {by}"):
         backtest.refresh_from_db()
         raise NotGoingOn(f"This backtest is already {backtest.get_state_display()}.")
@@ -204,13 +206,16 @@ def cancel(backtest: Backtest, *, by: str) -> Backtest:
 
 
 def supersede(constraint: WorkspaceConstraint, number: int) -> None:
-    """Cancel running backtests of a constraint, since a newer version of it was written."""
+    """Cancel running backtests of a constraint's earlier versions after a new one was written."""
     earlier = Backtest.objects.filter(version__constraint=constraint, version__number__lt=number)
     _cancel(earlier, f"version {number} was written")
 
 
 def _cancel(backtests: QuerySet[Backtest], reason: str) -> int:
-    """Cancel these backtests; workers on them lose their leases, since the tokens change."""
+    """Cancel those of these backtests that are running; their workers lose the leases.
+
+    Returns how many were cancelled.
+    """
     return backtests.filter(state__in=GOING_ON).update(
         state=BacktestState.CANCELLED,
         reason=reason[:300],
@@ -222,10 +227,10 @@ def _cancel(backtests: QuerySet[Backtest], reason: str) -> int:
 
 
 def purge(limit: int) -> int:
-    """Delete up to `limit` findings of the oldest expired backtest; return the number of rows.
+    """Delete up to `limit` findings of the oldest expired backtest; return how many were deleted.
 
-    If that backtest has no findings left, it is deleted itself. The backtest that justifies the
-    approval of a constraint's newest or live version is kept.
+    If that backtest has no findings left, the backtest itself is deleted. The backtest that
+    justifies the approval of a constraint's newest or live version is kept.
     """
     newer = WorkspaceConstraintVersion.objects.filter(
         constraint=OuterRef("version__constraint"), number__gt=OuterRef("version__number")
@@ -254,14 +259,15 @@ def purge(limit: int) -> int:
 
 
 def waiting() -> QuerySet[Backtest]:
-    """Select the backtests that a worker can continue."""
+    """Select the unfinished backtests, except those that are paused."""
     return Backtest.objects.filter(~pauses.are_paused("user", "workspace"), state__in=GOING_ON)
 
 
 def settle(backtest: Backtest, row: BacktestUser, told: UserResult, **columns: Any) -> None:
-    """Write a backtest's result for one user, unless the user has been erased.
+    """Store a backtest's result for one user, unless the user has been erased.
 
-    `columns` are additional columns of the user's row. May raise LeaseLost.
+    `columns` are additional columns of the user's row. Raises LeaseLost if the worker no longer
+    holds the backtest.
     """
     zone = ZoneInfo(row.user.time_zone)
     kept = told.episodes[:MAX_FINDINGS]
@@ -273,7 +279,7 @@ def settle(backtest: Backtest, row: BacktestUser, told: UserResult, **columns: A
         **columns,
     }
     with transaction.atomic():
-        # Reset the attempts, so that the next user gets the full number.
+        # Reset the attempts, so that the next user gets the full number of attempts.
         backtest.attempts = 0
         leases.write(backtest, attempts=0, last_error="")
         if not BacktestUser.objects.filter(pk=row.pk).update(**columns):
@@ -298,16 +304,20 @@ def settle(backtest: Backtest, row: BacktestUser, told: UserResult, **columns: A
 
 
 def finish(backtest: Backtest) -> None:
-    """Finish a backtest that has covered all its users. May raise LeaseLost."""
+    """Finish a backtest that has covered all its users.
+
+    Raises LeaseLost if the worker no longer holds the backtest.
+    """
     states = Counter(backtest.users.values_list("state", flat=True))
     failed = bool(states) and not states[UserState.DONE]
     _end(backtest, "none of the users could be evaluated" if failed else "")
 
 
 def give_up(backtest: Backtest, reason: str, *, ours: bool = False) -> None:
-    """Mark a backtest as failed because it cannot continue. May raise LeaseLost.
+    """Mark a backtest as failed because it cannot continue.
 
-    If `ours` is set, the server is to blame, so the staff may retry the backtest.
+    If `ours` is set, the server is to blame, so the staff may retry the backtest. Raises LeaseLost
+    if the worker no longer holds the backtest.
     """
     _end(backtest, reason, dead_since=timezone.now() if ours else None)
 
@@ -317,7 +327,10 @@ class NotGivenUp(Exception):
 
 
 def retry(backtest: Backtest) -> Backtest:
-    """Resume a backtest that failed permanently; raises NotGivenUp."""
+    """Resume a backtest that failed permanently.
+
+    Raises NotGivenUp if it did not fail permanently, or if another backtest runs in its place.
+    """
     if not try_again(Backtest.objects.filter(pk=backtest.pk)):
         raise NotGivenUp(
             "Only a backtest that failed permanently through a fault of the server can be resumed,"
@@ -328,9 +341,10 @@ def retry(backtest: Backtest) -> Backtest:
 
 
 def try_again(chosen: QuerySet[Backtest]) -> int:
-    """Resume backtests that failed permanently through a fault of the server; return how many.
+    """Resume backtests that failed permanently through a fault of the server.
 
-    A failed backtest is left as it is if another one is already running in its place.
+    A failed backtest is left as it is if another backtest is already running in its place. Returns
+    how many were resumed.
     """
     number = 0
     for backtest in chosen.filter(dead_since__isnull=False):

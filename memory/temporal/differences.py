@@ -14,9 +14,9 @@ from memory.project.typed import encode
 
 @dataclass(frozen=True)
 class RecordChange:
-    """The change of one record: its typed JSON before and after, each None if it did not exist.
+    """The change to one record: its typed JSON before and after, or None where it did not exist.
 
-    `entries` are those cited by the edits that made the change.
+    `entries` are the entries that are cited by the edits that made the change.
     """
 
     record: RecordId
@@ -36,9 +36,10 @@ class Difference:
 
 
 def difference(before: Checkpoint | None, after: Checkpoint | None) -> Difference:
-    """Return what changed from one version of a user to another, in either direction.
+    """Return what changed from one version of a user's project to another, older or newer.
 
-    Only files that differ are read. `files` lists the differing schemas, constraints and tests.
+    Only files that differ are read. `files` of the result lists the differing schemas, constraints
+    and tests.
     """
     differing = differing_paths(before, after)
     were = {record: value for record, (_, value) in records_in(before, differing).items()}
@@ -61,7 +62,7 @@ def difference(before: Checkpoint | None, after: Checkpoint | None) -> Differenc
 
 
 def differing_paths(before: Checkpoint | None, after: Checkpoint | None) -> set[str]:
-    """Return the paths of the files that differ."""
+    """Return the paths of the files that differ between two versions."""
     old, new = (one.tree if one else {} for one in (before, after))
     return {path for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
 
@@ -69,9 +70,9 @@ def differing_paths(before: Checkpoint | None, after: Checkpoint | None) -> set[
 def records_in(
     checkpoint: Checkpoint | None, paths: Iterable[str]
 ) -> dict[RecordId, tuple[str, Any]]:
-    """Return the records in some files of a version, each with its file's path, as typed JSON.
+    """Return the records in some files of a version as typed JSON, each with its file's path.
 
-    May raise Redacted.
+    Raises Redacted if one of the files was redacted.
     """
     if checkpoint is None:
         return {}
@@ -87,7 +88,7 @@ def records_in(
 
 
 def _say_the_same(was: Any, now: Any) -> bool:
-    """Return whether two states of a record are equal, ignoring absent and None fields."""
+    """Return whether two states of a record are equal, treating None like an absent field."""
     if was is None or now is None or was == now:
         return bool(was == now)
     told = [{k: v for k, v in one["fields"].items() if v is not None} for one in (was, now)]
@@ -101,10 +102,10 @@ def _sources(record: Any) -> Sequence[int]:
 def _causes(
     before: Checkpoint | None, after: Checkpoint | None
 ) -> tuple[dict[RecordId, set[int]], dict[tuple[str, str], set[int]]]:
-    """Return the entries cited by the edits between two versions.
+    """Return the entries that are cited by the edits between two versions, as two mappings.
 
-    The first mapping has the entries by record. The second, for edits that affect all records of a
-    class, has them by domain and class.
+    The first mapping has the entries for each record. The second has the entries for each domain
+    and class, for edits that affect all records of the class.
     """
     user = (after or before).user_id if (after or before) else None  # type: ignore[union-attr]
     low, high = sorted([before, after], key=lambda one: (one.version, one.seen_seq) if one else ())

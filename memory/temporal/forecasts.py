@@ -1,8 +1,8 @@
-"""Forecasts: what the constraints will find in the future if nothing changes but the clock.
+"""Forecasts: the alerts that constraints will raise if nothing changes but the clock.
 
 After each run of the constraints, a worker computes a forecast
 (`workers/execution/forecasting.py`). The constraints then run again when the next change is
-forecast, instead of daily. A forecast never counts as a finding: at the forecast moment, the
+forecast, instead of daily. A forecast never counts as a finding: at the moment that it names, the
 constraints are run. Without a forecast, they keep running daily.
 """
 
@@ -28,10 +28,11 @@ from memory.work import runs
 from memory.work.hints import hint
 
 TASK = "workers.tasks.forecast"
-# The maximum number of events for all constraints together; the rest is left to a later forecast.
+# The maximum number of events in a forecast, for all constraints together. Any further events are
+# left to a later forecast.
 MAX_EVENTS = 5000
-# Part of the hash of a forecast's inputs: increase it when the way in which days are counted or
-# moments are compared changes.
+# Part of the hash of a forecast's inputs. Increase this number whenever the way in which days are
+# counted or moments are compared changes.
 RULES = 1
 
 
@@ -56,7 +57,7 @@ def horizon() -> datetime.timedelta:
     return datetime.timedelta(days=settings.UAC_FORECAST_DAYS)
 
 
-# -- Scheduling -----------------------------------------------------------------------------------
+# -- Scheduling forecasts and runs ----------------------------------------------------------------
 
 
 def after_run(
@@ -65,10 +66,10 @@ def after_run(
     instant: datetime.datetime,
     standings: Sequence[Applicability],
 ) -> None:
-    """Schedule the next run of the constraints by the forecast, or request a new forecast.
+    """Schedule the next run of the constraints as forecast, or request a new forecast.
 
-    `instant` is the instant of the run that has just ended. Call this in the transaction of that
-    run, after `reconcile.apply`.
+    `instant` is the evaluation time of the run that has just ended. Call this function in the
+    transaction that ends the run, after `reconcile.apply`.
     """
     if not settings.UAC_FORECAST_DAYS:
         return
@@ -80,10 +81,13 @@ def after_run(
 
 
 def want(user: MemoryUser) -> None:
-    """Request a forecast, to start at once if no run is waiting; one under way starts again."""
+    """Request a forecast, which starts immediately if no run is waiting.
+
+    A forecast that is already under way is repeated.
+    """
     now = timezone.now()
     Forecast.objects.update_or_create(user=user, defaults={"due_at": now, "wakes_at": None})
-    if not runs.are_waiting():  # otherwise the dispatcher sends the hint when there is room
+    if not runs.are_waiting():  # otherwise the dispatcher sends the hint later, when there is room
         hint(TASK, user.pk, workspace_pk=user.workspace_id)
 
 
@@ -92,7 +96,8 @@ def is_fresh(
 ) -> bool:
     """Return whether a forecast is still valid at an instant.
 
-    It must have this version and basis, and the instant must be in its first half.
+    It is valid if it has this version and basis, and the instant is in the first half of its
+    period.
     """
     if forecast.due_at is not None or forecast.start is None or forecast.known_until is None:
         return False
@@ -109,20 +114,23 @@ def renewed_at(forecast: Forecast) -> datetime.datetime:
 
 
 def wake(user: MemoryUser, forecast: Forecast, after: datetime.datetime) -> None:
-    """Schedule the constraints, which have run as of `after`, for the next change in the forecast.
+    """Schedule the constraints for the next change in the forecast that comes after `after`.
 
-    The caller must hold the lock on the user's row.
+    `after` is the evaluation time of the constraints' last run. The caller must hold the lock on
+    the user's row.
     """
     assert forecast.known_until is not None
     events = coming(forecast, after)
     forecast.next_change = datetime.datetime.fromisoformat(events[0]["at"]) if events else None
-    # Never before the daily hour: a run at midnight would report the new day too early.
+    # Renew it at the daily hour, never earlier: a run at midnight would report the new day too
+    # early.
     renewal = next_daily_run(user, renewed_at(forecast) - datetime.timedelta.resolution)
-    # A forecast that ends soon must not make the constraints run more often than without one.
+    # A forecast that ends soon must not make the constraints run more often than they would without
+    # a forecast.
     soon = after + datetime.timedelta(minutes=settings.UAC_INSTANT_MINUTES)
     known = min(max(forecast.known_until, soon), renewal)
     due = known if forecast.next_change is None else min(known, forecast.next_change)
-    if forecast.needs_daily:  # or earlier, if the run requested that
+    if forecast.needs_daily:  # or earlier, if the last run requested that
         current = MemoryUser.objects.values_list("constraints_due_at", flat=True).get(pk=user.pk)
         due = min(due, current or next_daily_run(user, timezone.now()))
     forecast.wakes_at = due
@@ -131,7 +139,7 @@ def wake(user: MemoryUser, forecast: Forecast, after: datetime.datetime) -> None
 
 
 def coming(forecast: Forecast, after: datetime.datetime) -> list[dict[str, Any]]:
-    """Return the events that are forecast after an instant, in order of time."""
+    """Return the events that are forecast for after an instant, in chronological order."""
     return [
         event for event in forecast.timeline if datetime.datetime.fromisoformat(event["at"]) > after
     ]
@@ -148,7 +156,10 @@ def waiting() -> QuerySet[Forecast]:
 
 
 def forget(user: MemoryUser) -> None:
-    """Discard a user's forecast and request a new one; a worker on the old one writes nothing."""
+    """Discard a user's forecast and request a new one.
+
+    A worker that is computing the old forecast will not be able to store it.
+    """
     Forecast.objects.filter(user=user).update(
         token=F("token") + 1,
         lease_owner="",
@@ -166,14 +177,15 @@ def forget(user: MemoryUser) -> None:
     )
 
 
-# -- Combining results ----------------------------------------------------------------------------
+# -- Combining the constraints' forecasts ---------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Foreseen:
-    """The combined forecast of all constraints: events in order of time, and how complete it is.
+    """The combined forecast of all constraints: its events in order, and how complete it is.
 
-    `needs_daily` is set if a constraint could not be forecast and so has to run daily.
+    `needs_daily` is set if a constraint could not be forecast, so that the constraints have to run
+    daily.
     """
 
     timeline: list[dict[str, Any]]
@@ -187,11 +199,11 @@ def foreseen(
     start: datetime.datetime,
     end: datetime.datetime,
 ) -> Foreseen:
-    """Combine the constraints' forecasts (`results`, by path) into one that begins at `start`.
+    """Combine the constraints' forecasts into a single forecast that begins at `start`.
 
-    Each result has `error`, `findings`, `changes` and `until`, as the sandbox returns them. A
-    reused result may begin earlier: its events up to `start` have already happened, and are left
-    out.
+    `results` maps each constraint's path to its forecast, which has `error`, `findings`, `changes`
+    and `until`, as the sandbox returns them. A reused result may begin earlier; its events up to
+    `start` are already past, and are left out.
     """
     events: list[dict[str, Any]] = []
     known = end
@@ -221,12 +233,12 @@ def foreseen(
 
 
 def with_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return events, each with its `causes`: constraint, fingerprint and key.
+    """Return the events, each with its `causes`, which consist of constraint, fingerprint and key.
 
     A finding that a user's own constraint and a workspace constraint share is one alert
-    (`memory.alerting.duplicates`). So there is one event if both change at the same moment, with
-    the same severity and records. For a single record, which may have several problems, both must
-    also name the same key.
+    (`memory.alerting.duplicates`). So if the findings of both change at the same moment, with the
+    same severity and records, there is one event. If there is only one record, which may have
+    several problems, both findings must also have the same key.
     """
     told: list[dict[str, Any]] = []
     single: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
@@ -246,7 +258,7 @@ def with_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def unforeseen(forecast: Forecast, time_zone: str) -> list[dict[str, Any]]:
-    """Return the constraints that have no forecast, or whose forecast ends too early."""
+    """Return the constraints that have no forecast, or whose forecast ends before the others'."""
     found = []
     for path, result in forecast.results.items():
         if result["error"] is not None or result["until"] is not None:
@@ -256,7 +268,7 @@ def unforeseen(forecast: Forecast, time_zone: str) -> list[dict[str, Any]]:
 
 
 def instant_of(moment: str, time_zone: str) -> datetime.datetime:
-    """Return a forecast's moment as an instant; a date means the user's daily hour on that day."""
+    """Return a forecast's moment as an instant; a day means the user's daily hour on that day."""
     if len(moment) != len("2026-01-01"):
         return datetime.datetime.fromisoformat(moment)
     day = datetime.date.fromisoformat(moment)
@@ -267,7 +279,7 @@ def instant_of(moment: str, time_zone: str) -> datetime.datetime:
 
 def _events(path: str, result: Mapping[str, Any], time_zone: str) -> Iterable[dict[str, Any]]:
     findings = [_finding(path, *one) for one in result["findings"]]
-    shown: _Told = {}  # no findings while it fails; its alerts stay
+    shown: _Told = {}  # a constraint has no findings while it fails, but its alerts stay
     for number, (at, error, found) in enumerate(result["changes"]):
         before = result["changes"][number - 1][1] if number else error
         told = {
@@ -295,7 +307,10 @@ _Told = Mapping[str, tuple[str, int, ConstraintFinding, str]]
 def _gravest(
     found: Sequence[Sequence[Any]], findings: Sequence[tuple[ConstraintFinding, str]]
 ) -> _Told:
-    """Map each fingerprint to its most severe finding: severity, index, finding, fingerprint."""
+    """Return the most severe finding for each fingerprint.
+
+    Each value has the finding's severity, its index, the finding and its fingerprint.
+    """
     by_fingerprint: dict[str, tuple[str, int, ConstraintFinding, str]] = {}
     for place, severity in found:
         finding, fingerprint = findings[place][0], findings[place][1]

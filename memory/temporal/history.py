@@ -1,9 +1,8 @@
-"""Past knowledge: the state at an earlier moment.
+"""Past knowledge: what was known about a user at an earlier moment.
 
-A version is *what we knew* at the time when the newest entry that it takes into account was the
-newest in the log. Entries that it does not contain yet are pending. States between versions, and
-states by the entries' own times, are computed (`memory.temporal.states`). Nothing here writes to
-the log.
+A version is *what we knew* when the newest entry that it takes into account was the newest entry in
+the log. Entries that it does not contain yet are pending. States between versions, and states by
+the entries' own times, are computed (`memory.temporal.states`). Nothing here writes to the log.
 """
 
 import datetime
@@ -25,27 +24,27 @@ from memory.privacy import redaction
 from memory.temporal import states
 from memory.temporal.instants import MOMENT_FORMS, BadMoment, instant_of
 
-# The maximum number of pending entries that are listed.
+# The maximum number of pending entries that an answer lists.
 PENDING_NAMED = 1000
-# A number, a version such as v7, or a moment.
+# A text names an entry by its number, a version such as v7, or a moment.
 _SEQ = re.compile(r"[0-9]{1,18}")
 _VERSION = re.compile(r"v([0-9]{1,9})")
 FORMS = (
     "Give the number of an entry (120), a version (v7), a day (2026-03-01), or a moment"
-    " (2026-03-01T09:00 in the user's time zone, or with an offset, 2026-03-01T09:00+01:00)."
+    " (2026-03-01T09:00 in the user's time zone, or 2026-03-01T09:00+01:00 with a UTC offset)."
 )
 
 
 class UnknownMoment(BadMoment):
-    """The user has no such entry or version, or nothing is known about that moment."""
+    """The user has no such entry or version, or there is no state at that moment."""
 
 
 class NotByOccurred(BadMoment):
-    """When ordering by entries' own times, only moments have a state, not entries or versions."""
+    """An entry or a version was given, but by the entries' own times, only moments have states."""
 
 
 class BeingRedacted(Exception):
-    """The newest version may contain something just redacted, so nothing is shown for now."""
+    """The newest version may contain recently redacted content, so nothing is shown for now."""
 
     def __init__(self) -> None:
         super().__init__("A redaction of this user's memory is under way: try again in a moment.")
@@ -53,14 +52,15 @@ class BeingRedacted(Exception):
 
 @dataclass(frozen=True)
 class Known:
-    """The state of knowledge at the time when the entry `seq` was the newest.
+    """The state of knowledge when the entry `seq` was the newest in the log.
 
     It consists of a version, if there was one, and the entries up to `seq` that the version did not
-    contain yet: `pending_count` is their number, and `pending` has the first ones. For the present,
-    these entries are not counted.
+    contain yet: `pending_count` is the number of these entries, and `pending` lists the first of
+    them. For the present state, they are not counted.
 
-    If `up_to` is set, the state is that of the version up to this entry only. If `by` is OCCURRED,
-    it is what was true at `moment` according to the entries' own times.
+    If `up_to` is set, the state includes only those edits of the version that are based on entries
+    up to `up_to`. If `by` is OCCURRED, the state is what was true at `moment` according to the
+    entries' own times.
     """
 
     user: MemoryUser
@@ -74,7 +74,7 @@ class Known:
 
     @cached_property
     def checkpoint(self) -> Checkpoint | None:
-        """The version, or the state computed from it; may raise states.CannotBeTold."""
+        """The version, or the state computed from it. May raise states.CannotBeTold."""
         if self.stored is None or not self.is_computed:
             return self.stored
         return _state(self.stored, self.by, self.moment, self.up_to)
@@ -96,11 +96,11 @@ class Known:
 
     @property
     def place(self) -> list[str | int]:
-        """What identifies this state among those of its version; empty for the version itself."""
+        """What distinguishes this state from others of its version; empty for the version."""
         return place_of(self.to_json())
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return a description of an earlier moment for use in answers; None for the present."""
+        """Return a description of a past state for use in answers; None for the present state."""
         if self.is_now:
             return None
         return {
@@ -125,7 +125,7 @@ def _state(
 
 
 def place_of(told: Mapping[str, Any] | None) -> list[str | int]:
-    """Return `Known.place`, given the description from `Known.to_json`."""
+    """Return `Known.place` for a description that `Known.to_json` returned."""
     if not (told or {}).get("computed"):
         return []
     assert told is not None
@@ -133,7 +133,7 @@ def place_of(told: Mapping[str, Any] | None) -> list[str | int]:
 
 
 def state_of(run: Run) -> Checkpoint:
-    """Return the state that a run reads: its version, or a state computed again from that version.
+    """Return the state that a run reads: its version, or a state that is recomputed from it.
 
     May raise states.CannotBeTold.
     """
@@ -148,7 +148,7 @@ def state_of(run: Run) -> Checkpoint:
 
 
 def now(user: MemoryUser) -> Known:
-    """Return the present state; may raise BeingRedacted."""
+    """Return the present state. Raises BeingRedacted during a redaction."""
     refuse_being_redacted(user)
     return Known(user, user.last_seq, user.head)
 
@@ -156,11 +156,13 @@ def now(user: MemoryUser) -> Known:
 def as_of(user: MemoryUser, text: str) -> Known:
     """Return what was known about the user as of an entry's number, a version or a moment.
 
-    As of a number, this is the knowledge that results from the entries up to that number, however
-    they were batched. As of a moment, it is what was known right then, from the entries that had
-    arrived and the versions that existed. Raises BadMoment if the text is none of these, or if the
-    moment is before the first entry or in the future; Redacted if the answer would reveal something
-    that has since been redacted; also BeingRedacted and states.CannotBeTold.
+    As of an entry's number, the result is what follows from the entries up to that number, however
+    they were batched. As of a moment, it is what was known at that moment from the entries that had
+    arrived and the versions that existed.
+
+    Raises BadMoment if the text is none of these, or if the moment is before the first entry or in
+    the future; Redacted if the answer would reveal content that has since been redacted;
+    BeingRedacted during a redaction; and states.CannotBeTold if the state cannot be computed.
     """
     refuse_being_redacted(user)
     versions = Checkpoint.objects.filter(user=user).select_related("user")
@@ -181,9 +183,11 @@ def as_of(user: MemoryUser, text: str) -> Known:
 def by_occurred(user: MemoryUser, text: str | None = None) -> Known:
     """Return what was true at a moment (by default now) according to the entries' own times.
 
-    It is based on all typed entries that are known now and had occurred by that moment. Raises
-    BadMoment for a moment that is invalid or in the future, and NotByOccurred for an entry or a
-    version; also BeingRedacted and states.CannotBeTold.
+    The result is based on all typed entries that are known now and had occurred by that moment.
+
+    Raises BadMoment if the moment is invalid or in the future; NotByOccurred if the text is an
+    entry or a version; BeingRedacted during a redaction; and states.CannotBeTold if the state
+    cannot be computed.
     """
     refuse_being_redacted(user)
     if text is not None and (_SEQ.fullmatch(text) or _VERSION.fullmatch(text)):
@@ -221,16 +225,18 @@ def _as_of_seq(user: MemoryUser, seq: int, versions: QuerySet[Checkpoint]) -> Kn
     before = versions.filter(seen_seq__lte=seq).order_by("-version").first()
     whole = states.version_with(user, seq, before)
     found = before if whole is None else whole
-    # An entry that was rejected along with later ones is in no state, and is not pending.
+    # An entry that was rejected together with later entries is part of no state, and is not
+    # pending.
     settled = Q(outcome=Outcome.REJECTED)
     known = _known(user, seq, found, _until(user, seq, found), settled=settled)
     return known if whole is None else replace(known, up_to=seq)
 
 
 def _until(user: MemoryUser, seq: int, checkpoint: Checkpoint | None) -> datetime.datetime:
-    """Return the time by which the entry had arrived and the version existed.
+    """Return the time by which the entry had arrived and the version (if any) existed.
 
-    For a typed entry that no version contains, the outcome had been decided by then as well.
+    If no version contains the entry and it is a typed entry, its outcome had been decided by then,
+    too.
     """
     (entry,) = LogEntry.objects.filter(user=user, seq=seq).only("kind", "recorded_at")
     moments = [entry.recorded_at, *([checkpoint.created_at] if checkpoint else [])]
@@ -281,14 +287,14 @@ def _known(
 
 
 def _pending(user: MemoryUser, entries: QuerySet[LogEntry]) -> tuple[int, list[int]]:
-    """Return the number of the user's entries among these, and the first of them."""
+    """Return how many of these entries belong to the user, and the numbers of the first ones."""
     entries = entries.filter(user=user)
     named = list(entries.order_by("seq").values_list("seq", flat=True)[:PENDING_NAMED])
     return (len(named) if len(named) < PENDING_NAMED else entries.count()), named
 
 
 def refuse_being_redacted(user: MemoryUser) -> None:
-    """Raise BeingRedacted while the user's newest version may contain something redacted."""
+    """Raise BeingRedacted if the user's newest version may contain redacted content."""
     if user.redacting_since is not None:
         raise BeingRedacted
 

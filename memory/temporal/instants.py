@@ -1,4 +1,4 @@
-"""Instants: the moments that texts name, in a user's time zone."""
+"""Instants: reading a day or a time, in a user's time zone, from a text."""
 
 import datetime
 import re
@@ -11,8 +11,8 @@ from memory.models import MemoryUser
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 NOON = datetime.time(12)
 MOMENT_FORMS = (
-    "Give a day (2026-03-01), or a moment (2026-03-01T09:00 in the user's time zone, or with an"
-    " offset, 2026-03-01T09:00+01:00)."
+    "Give a day (2026-03-01), or a moment (2026-03-01T09:00 in the user's time zone, or"
+    " 2026-03-01T09:00+01:00 with a UTC offset)."
 )
 
 
@@ -21,15 +21,16 @@ class BadMoment(ValueError):
 
 
 def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
-    """Return the moment that a text names; for a date, noon on that day. Raises BadMoment.
+    """Return the moment that a text names; for a day, noon on that day.
 
-    A time without an offset is in the user's time zone.
+    A time without a UTC offset is read in the user's time zone. Raises BadMoment if the text names
+    no moment.
     """
     return instant_in(user.time_zone, text)
 
 
 def instant_in(time_zone: str, text: str) -> datetime.datetime:
-    """Like `instant_of`, but for a given time zone. Raises BadMoment."""
+    """Return the same as `instant_of`, but for a given time zone."""
     try:
         zone = zoneinfo.ZoneInfo(time_zone)
         if _DAY.fullmatch(text):
@@ -39,7 +40,7 @@ def instant_in(time_zone: str, text: str) -> datetime.datetime:
             moment = parse_datetime(text)
         if moment is not None:
             moment = moment.replace(tzinfo=moment.tzinfo or zone)
-            moment.astimezone(zone)  # fails if the calendar ends before that
+            moment.astimezone(zone)  # fails if the moment is past the end of the calendar
             return moment.astimezone(datetime.UTC)
     except (ValueError, OverflowError):
         pass

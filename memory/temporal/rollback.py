@@ -1,4 +1,4 @@
-"""Rollback: make an earlier version the newest one again; the log stays as it is."""
+"""Rollback: make an earlier version the newest again, without changing the log."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,30 +19,31 @@ from memory.temporal.differences import difference, differing_paths, records_in
 from memory.temporal.history import refuse_being_redacted, refuse_redacted
 from memory.work import lanes
 
-# The reason given for entries that a rollback has excluded.
+# The beginning of the reason that is stored for entries that a rollback has excluded.
 UNDONE = "excluded by the rollback to version"
-# REOPENED is the key in a verdict for the entries that a version reopened. AS_BEFORE is the reason
-# given when the reopening is undone, for those of the entries that had not been covered.
+# REOPENED is the key under which a verdict stores the entries that its version reopened. AS_BEFORE
+# is the reason stored when the reopening is undone, for those of these entries that had not been
+# covered before.
 REOPENED = "reopened"
 AS_BEFORE = "as it was before it was reopened"
 
 
 class NothingToRestore(Exception):
-    """The newest version is already identical to this version."""
+    """The newest version is already identical to the version to restore."""
 
 
 class NoSuchVersion(NothingToRestore):
-    """There is no such version."""
+    """The user has no such version."""
 
 
 @dataclass(frozen=True)
 class Excluded:
-    """The effects of a rollback to an earlier version.
+    """What a rollback to an earlier version excludes.
 
-    `records` are those that the earlier version does not contain. `alerts` are live alerts that
-    will resolve, because they are based on these records or belong to constraints that the version
-    does not have. `may_resolve` are alerts based on records that differ in the version. `entries`
-    are those that only later versions contain.
+    `records` are the records that the earlier version does not contain. `alerts` are the live
+    alerts that will resolve, because they are based on these records or belong to constraints that
+    the earlier version does not have. `may_resolve` are the live alerts based on records that
+    differ in the earlier version. `entries` are the entries that only later versions contain.
     """
 
     records: Sequence[RecordId]
@@ -54,8 +55,10 @@ class Excluded:
 def excluded_by_restoring(user: MemoryUser, version: int) -> Excluded:
     """Return what a rollback to this version would exclude, without performing it.
 
-    More alerts may resolve, since the constraints run on the restored records. May raise
-    NothingToRestore, Redacted and BeingRedacted.
+    More alerts may resolve when the constraints run on the restored records.
+
+    Raises NothingToRestore if there is no such version or the newest version is identical to it;
+    Redacted if the version is based on redacted content; and BeingRedacted during a redaction.
     """
     refuse_being_redacted(user)
     head, target = _head_and_target(user, version)
@@ -100,14 +103,16 @@ def _head_and_target(user: MemoryUser, version: int) -> tuple[Checkpoint, Checkp
 def restore(
     user: MemoryUser, version: int, *, reopen: bool, by: str, reason: str = ""
 ) -> Checkpoint:
-    """Roll back: make an earlier version the newest one again, as a new version; the log stays.
+    """Roll back: store the content of an earlier version as a new version; the log stays unchanged.
 
     Entries that only later versions contain are dismissed, with the reason. If `reopen` is set,
-    they become pending instead and are processed again, with the keys that they had; facts derived
-    from messages are processed instead of the messages. Otherwise, entries that were reopened since
-    then get their earlier outcomes back. Work under way is repeated on the restored version.
+    these entries become pending instead and are processed again; their records get the keys that
+    they had, and facts derived from messages are processed instead of the messages. If `reopen` is
+    not set, entries that were reopened after the earlier version get their earlier outcomes back.
+    Work under way is repeated on the restored version.
 
-    May raise NothingToRestore, Redacted and BeingRedacted.
+    Raises NothingToRestore if there is no such version or nothing would change; Redacted if the
+    version is based on redacted content; and BeingRedacted during a redaction.
     """
     with transaction.atomic():
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
@@ -128,7 +133,7 @@ def restore(
             seen_seq=head.seen_seq,
             origin=Origin.RESTORED,
             edits=[],
-            # The new version does not itself reopen the entries that the target reopened.
+            # The new version itself does not reopen the entries that the target reopened.
             verdict={
                 **{name: part for name, part in target.verdict.items() if name != REOPENED},
                 "restored": restored,
@@ -151,7 +156,7 @@ def _move_records(
     locations = RecordLocation.objects.filter(user=head.user_id)
     for record, (path, _) in back.items():
         if record in were and were[record][0] == path:
-            continue  # true of most records: only their content differs
+            continue  # as for most records, of which only the content differs
         locations.filter(domain=record.domain, collection=record.collection, key=record.key).update(
             path=path, retired_version=None
         )
@@ -159,14 +164,14 @@ def _move_records(
         row = locations.filter(domain=record.domain, collection=record.collection, key=record.key)
         if not (reopen and row.filter(added_version__gt=target.version).delete()[0]):
             row.update(retired_version=checkpoint.version)
-    if reopen:  # also records that had already been retired
+    if reopen:  # this includes records that had already been retired
         locations.filter(
             added_version__gt=target.version, retired_version__lt=checkpoint.version
         ).delete()
 
 
 def _undone(target: Checkpoint) -> QuerySet[EntryOutcome]:
-    """Select the outcomes of the entries that are in the project, but not in the target."""
+    """Select the outcomes of the entries that the project contains, but the target does not."""
     messages = LogEntry.objects.filter(user=target.user_id, kind=EntryKind.MESSAGE)
     outcomes = EntryOutcome.objects.filter(user=target.user_id, checkpoint__isnull=False)
     return (
@@ -177,7 +182,10 @@ def _undone(target: Checkpoint) -> QuerySet[EntryOutcome]:
 
 
 def _reopenings_since(target: Checkpoint) -> list[Checkpoint]:
-    """Return later versions that reopened entries (`memory.reopening`) and were not rolled back."""
+    """Return the later versions that reopened entries and have not been rolled back.
+
+    See `memory.reopening`.
+    """
     later = Checkpoint.objects.filter(user=target.user_id, version__gt=target.version)
     returns = later.filter(origin=Origin.RESTORED).exclude(verdict__has_key=REOPENED)
     undone = list(returns.values_list("version", "verdict__restored__version"))
@@ -191,9 +199,9 @@ def _reopenings_since(target: Checkpoint) -> list[Checkpoint]:
 def _undo_reopenings(
     target: Checkpoint, reopenings: Sequence[Checkpoint], restored: Mapping[str, Any]
 ) -> None:
-    """Give entries the outcomes that they had before they were first reopened.
+    """Give reopened entries the outcomes that they had before they were first reopened.
 
-    Entries that the target does not contain are dismissed, like all entries that came later.
+    Entries that the target does not contain are dismissed, like all later entries.
     """
     user = target.user
     were: dict[int, tuple[str | None, int | None]] = {}
@@ -216,7 +224,7 @@ def _undo_reopenings(
 
     decided = []
     for seq, (was, version) in sorted(were.items()):
-        if was is not None:  # that is, not pending
+        if was is not None:  # that is, if it was not pending
             outcome, reason = again(was, version)
             made_by = versions.get(version)
             decided.append(
@@ -236,7 +244,7 @@ def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:
     made = states.within(states.lineage(target), "checkpoint__")
     outcomes = EntryOutcome.objects.filter(user=target.user_id, checkpoint__isnull=False)
     undone = _undone(target)
-    # An earlier rollback may have excluded entries of the target: that rollback is now undone.
+    # An earlier rollback may have excluded entries that the target contains. Undo that here.
     outcomes.filter(made, outcome=Outcome.DISMISSED, reason__startswith=UNDONE).update(
         outcome=Outcome.COVERED, reason=""
     )
@@ -244,7 +252,8 @@ def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:
     if first is None:
         return
     if not restored["reopened"]:
-        # Keep the version that contained the entry: as of that version, the entry is not pending.
+        # Keep the reference to the version that contained the entry: as of that version, the entry
+        # is not pending.
         undone.update(outcome=Outcome.DISMISSED, reason=_undone_by(target, restored))
         return
     undone.delete()

@@ -1,5 +1,7 @@
-"""Simulated alerts: a constraint's findings over time, combined by the rules for real alerts
-(`memory.alerting.reconcile`)."""
+"""Simulated alerts: a constraint's findings over time, combined into alerts.
+
+The rules are those for real alerts (`memory.alerting.reconcile`).
+"""
 
 import datetime
 from collections import deque
@@ -14,24 +16,25 @@ from memory.workspace_settings.alert_settings import DAY, OPENINGS_OF_ONE, Effec
 
 @dataclass(frozen=True, kw_only=True)
 class BacktestIssue:
-    """A momentary or lasting reason why a constraint would not have alerted.
+    """A reason why a constraint would not have alerted, at one moment or for a while.
 
-    The kinds are `error` (it failed), `alert_limit` (it would have been paused), `redacted` (its
-    input has since been redacted) and `unknown` (it could not be followed any further).
+    The kinds are `error` (the constraint failed), `alert_limit` (it would have been paused),
+    `redacted` (its input has since been redacted) and `unknown` (its findings from then on are
+    unknown).
     """
 
     kind: str
     message: str
 
     def to_json(self, at: datetime.datetime, version: int) -> dict[str, Any]:
-        """Return the issue with its time and version, as JSON."""
+        """Return the issue as JSON, with its time and version."""
         told = {"kind": self.kind, "message": self.message[:1000]}
         return {"at": at.isoformat(), "version": version, **told}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The findings of a constraint on one version of a user's project, from an instant on."""
+    """The findings of a constraint on one version of a user's project, from the instant `at` on."""
 
     at: datetime.datetime
     version: int
@@ -41,7 +44,7 @@ class Evaluation:
 
 @dataclass
 class Episode:
-    """A finding, from the moment when it would have opened an alert."""
+    """A simulated alert, from the evaluation that would have opened it."""
 
     opened: ConstraintFinding
     at: datetime.datetime
@@ -54,18 +57,18 @@ class Episode:
 
 @dataclass
 class UserResult:
-    """The simulated alerts of one user, and the problems of the constraint."""
+    """The simulated alerts for one user, and the constraint's problems."""
 
     episodes: list[Episode] = field(default_factory=list)
     problems: list[dict[str, Any]] = field(default_factory=list)
 
 
 def put_together(moments: Iterable[Evaluation], limits: EffectiveSettings) -> UserResult:
-    """Combine evaluations, given in chronological order, by the rules for real alerts.
+    """Combine evaluations, in chronological order, into alerts by the rules for real alerts.
 
-    While the constraint has a problem, it opens no alerts, and its open ones stay open. If it would
-    have been paused, this counts as a problem at that moment only, as if it had been resumed
-    immediately.
+    While the constraint has a problem, it opens no alerts, and its open alerts stay open. If it
+    would have been paused, this counts as a problem at that moment only, as if the constraint had
+    been resumed immediately.
     """
     told = UserResult()
     live: dict[str, Episode] = {}

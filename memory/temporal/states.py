@@ -1,10 +1,11 @@
-"""States that no version holds: computed exactly from typed entries, or not at all.
+"""States that are not stored as versions: computed exactly from typed entries, or not at all.
 
-Entries that are settled together share one version. The state as of one of them is the previous
-version plus the edits of the entries up to that one, since edits are recorded entry by entry. *What
-was true* at a moment, according to the entries' own times, is the project that would result if each
-typed entry had arrived when it occurred. Edits that a language model or a person made from several
-entries cannot be separated: in that case, `CannotBeTold` names what to ask for instead.
+Entries that are settled together share one version. The state as of one of these entries is the
+previous version plus the edits of the entries up to and including that entry, which is possible
+because edits are recorded entry by entry. *What was true* at a moment, according to the entries'
+own times, is the project that would result if each typed entry had arrived when it occurred. Edits
+that a language model or a person made from several entries cannot be separated. In that case,
+`CannotBeTold` says what to ask for instead.
 """
 
 import datetime
@@ -30,30 +31,32 @@ from memory.project import (
 )
 from memory.project.told import Telling, edits_up_to
 
-# The kinds of entries whose outcomes affect a state; those of messages and redactions do not.
+# The kinds of entries whose outcomes affect a state; the outcomes of messages and redactions do
+# not.
 STATED = (EntryKind.RECORD, EntryKind.FACT, EntryKind.CORRECTION)
-# Edits that change no record.
+# The kinds of edits that change no record.
 _RULES = {"write_constraint", "delete_constraint", "dismiss"}
-# The maximum number of entries that a refusal names.
+# The maximum number of entries that an error message names.
 _NAMED = 3
 
 
-# The maximum number of typed entries compiled again for one request: about five seconds of work.
+# The maximum number of typed entries that are compiled again for one request, which takes about
+# five seconds.
 MAX_TOLD = 20_000
 
 
 class CannotBeTold(Exception):
-    """The state cannot be computed exactly; the message says why, and what to ask for."""
+    """The state cannot be computed exactly; the message says why, and what to ask for instead."""
 
 
-# -- As of an entry -------------------------------------------------------------------------------
+# -- States as of an entry ------------------------------------------------------------------------
 
 
 def version_with(user: MemoryUser, seq: int, before: Checkpoint | None) -> Checkpoint | None:
-    """Return the version whose first part, up to this entry, is the state as of the entry.
+    """Return the version that, cut off after this entry, is the state as of the entry.
 
-    Returns None if that state is `before`, the newest version that has seen no later entry. Raises
-    CannotBeTold if neither is the case.
+    Returns None if that state is `before`, the newest version that takes no later entry into
+    account. Raises CannotBeTold if the state cannot be separated from that of later entries.
     """
     version = before.version if before else 0
     later = EntryOutcome.objects.filter(
@@ -86,7 +89,7 @@ def _in_one_go(
     what = f"Entry {entries[0]} was" if len(entries) == 1 else f"Entries {_listed(entries)} were"
     instead = [f"v{one.version}" for one in (before, holders[-1]) if one is not None]
     return (
-        f"{what} not processed one by one, but in version {holders[-1].version}, together with"
+        f"{what} not processed individually, but in version {holders[-1].version}, together with"
         f" later entries: there is no exact state as of entry {seq}. Ask as of a version"
         f" ({' or '.join(instead)}), or of a moment."
     )
@@ -99,10 +102,10 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def up_to(version: Checkpoint, seq: int) -> Checkpoint:
-    """Return the state of a version of typed entries as if the version ended at this entry.
+    """Return the state that a version of typed entries would have if it ended at this entry.
 
-    It is the previous version plus some of the edits. Raises CannotBeTold if these edits cannot be
-    applied.
+    The state is the previous version plus the edits up to this entry. Raises CannotBeTold if these
+    edits cannot be applied.
     """
     parent = version.parent
     edits = list(edits_up_to(map(edit_from_json, version.edits), seq))
@@ -112,7 +115,7 @@ def up_to(version: Checkpoint, seq: int) -> Checkpoint:
             for edit in edits:
                 apply(project, edit)
         except (EditError, ProjectError):
-            # The index of records describes the newest version: read all files instead.
+            # The index of records describes the newest version, so read all files instead.
             project = Project.from_files(checkpoints.read_files(parent) if parent else {})
             for edit in edits:
                 apply(project, edit)
@@ -139,7 +142,7 @@ def _computed(
     *,
     seen_seq: int,
 ) -> Checkpoint:
-    """Return a state as an unsaved version, numbered like the version it was computed from."""
+    """Return a state as an unsaved version with the number of the version it was computed from."""
     state = Checkpoint(
         user=version.user,
         version=version.version,
@@ -156,7 +159,7 @@ def _computed(
 
 
 def with_own(state: Checkpoint, path: str, source_hash: str) -> Checkpoint:
-    """Return an unsaved copy of a version or state whose constraint at a path has this source."""
+    """Return an unsaved copy of a version or state in which `path` has the given source."""
     own = Checkpoint(
         user=state.user,
         version=state.version,
@@ -167,11 +170,11 @@ def with_own(state: Checkpoint, path: str, source_hash: str) -> Checkpoint:
     return own
 
 
-# -- By the entries' own times --------------------------------------------------------------------
+# -- States by the entries' own times -------------------------------------------------------------
 
 
 def lineage(version: Checkpoint) -> list[tuple[int, int]]:
-    """Return a version's history as ranges of versions, without those that were rolled back."""
+    """Return the ranges of versions that led to this one, leaving out those rolled back."""
     returns = Checkpoint.objects.filter(user=version.user_id, origin=Origin.RESTORED)
     skipped = dict(returns.values_list("version", "verdict__restored__version"))
     found, last = [], version.version
@@ -183,7 +186,10 @@ def lineage(version: Checkpoint) -> list[tuple[int, int]]:
 
 
 def within(ranges: Sequence[tuple[int, int]], prefix: str = "") -> Q:
-    """Return a filter for rows whose version (a lookup after `prefix`) is in one of the ranges."""
+    """Return a filter for rows whose version is in one of the ranges.
+
+    `prefix` is the lookup path to the version, such as `checkpoint__`.
+    """
     found = Q(pk=None)
     for began, last in ranges:
         found |= Q(**{f"{prefix}version__gte": began, f"{prefix}version__lte": last})
@@ -191,11 +197,12 @@ def within(ranges: Sequence[tuple[int, int]], prefix: str = "") -> Q:
 
 
 def by_occurred(head: Checkpoint, moment: datetime.datetime) -> Checkpoint:
-    """Return what was true at a moment, according to the times when the typed entries occurred.
+    """Return what was true at a moment, according to the times at which typed entries occurred.
 
-    It is the project that would result if each of the version's typed entries had arrived when it
-    occurred, with entries of the same moment in the order of the log. The constraints are those of
-    the version. Raises CannotBeTold if the version is based on anything other than typed entries.
+    The result is the project that would exist if each of the version's typed entries had arrived
+    when it occurred; entries that occurred at the same moment are in the order of the log. The
+    constraints are those of the version. Raises CannotBeTold if the version is based on anything
+    other than typed entries.
     """
     telling, entries = _telling(head), _occurred(head, moment)
     rejected = telling.tell([log.record_entry(entry) for entry in entries])
@@ -205,10 +212,11 @@ def by_occurred(head: Checkpoint, moment: datetime.datetime) -> Checkpoint:
 def occurrences(
     head: Checkpoint, since: datetime.datetime, until: datetime.datetime
 ) -> Iterator[tuple[datetime.datetime, Checkpoint]]:
-    """Yield the states in a period, according to the entries' own times, each with its moment.
+    """Yield the states during a period, by the entries' own times, each with the time it began.
 
-    The first is the state at the beginning, if there was one; another follows for each moment when
-    something occurred, until the end. May raise CannotBeTold.
+    The first is the state at the beginning of the period, if there was one. Another follows for
+    each moment at which something occurred before the end. Raises CannotBeTold if the states cannot
+    be computed from typed entries.
     """
     telling, entries = _telling(head), _occurred(head, until)
     rejected: dict[int, str] = {}
@@ -247,7 +255,7 @@ def _as_told(
 
 
 def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
-    """Return those of a version's typed entries that had occurred by a moment."""
+    """Return those typed entries of a version that had occurred by a moment."""
     made = within(lineage(head), "checkpoint__")
     covered = EntryOutcome.objects.filter(
         made, user=head.user_id, seq=OuterRef("seq"), outcome=Outcome.COVERED
@@ -277,14 +285,17 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
 def refuse_untyped(head: Checkpoint) -> None:
     """Raise CannotBeTold if a version is not based on typed entries alone.
 
-    In that case, a language model, an import or proposed edits have changed classes or records in
-    other ways than by widening fields.
+    That is the case if a language model, an import or proposed edits changed classes or records
+    other than by widening fields.
     """
     _widened_by_hand(head)
 
 
 def _widened_by_hand(head: Checkpoint) -> list[WidenField]:
-    """Return the edits that widen fields without typed entries; raises CannotBeTold for others."""
+    """Return the edits that widen fields but were not made from typed entries.
+
+    Raises CannotBeTold if other edits were not made from typed entries.
+    """
     widened: list[WidenField] = []
     others = Checkpoint.objects.filter(within(lineage(head)), user=head.user_id).exclude(
         origin__in=(Origin.RECORDS, Origin.RESTORED, Origin.REDACTION)

@@ -1,1 +1,1 @@
-"""The table of all settings, and a workspace's overrides of them."""
+"""The table of all settings, and the overrides with which a workspace changes some of them."""

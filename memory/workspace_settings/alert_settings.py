@@ -1,7 +1,7 @@
-"""A workspace's alert settings: when an alert escalates, and the alert limits per constraint.
+"""A workspace's alert settings: when alerts are escalated, and the alert limits per constraint.
 
-The operator's settings (`UAC_` and the name) apply to all workspaces; a workspace may override
-them.
+The operator's settings (`UAC_` followed by the field's name in capitals) apply to all workspaces; a
+workspace may override them.
 """
 
 import datetime
@@ -23,13 +23,13 @@ class EffectiveSettings:
     openings_per_day: int
 
     def escalates_after(self, severity: str) -> datetime.timedelta | None:
-        """Return how long an alert of this severity may stay open; None if it never escalates."""
+        """Return after how long an alert of this severity is escalated, or None if it never is."""
         minutes = int(getattr(self, f"escalate_{severity}_minutes"))
         return datetime.timedelta(minutes=minutes) if minutes else None
 
 
 def in_words(limits: EffectiveSettings) -> list[str]:
-    """Describe the effective settings for the staff."""
+    """Describe the effective settings to the staff."""
     escalation = ", ".join(
         f"{severity} {_duration(limits.escalates_after(severity))}"
         for severity in ("critical", "warning", "info")

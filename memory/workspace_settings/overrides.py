@@ -1,6 +1,7 @@
 """A workspace's overrides of the server's settings: which values take effect, and which are valid.
 
-The settings, and the checks of a single value, are in `memory.workspace_settings.table`.
+The settings themselves, and the checks of each single value, are in
+`memory.workspace_settings.table`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -16,7 +17,7 @@ Overrides = Mapping[str, float | None]
 
 
 def effective(group: Group, overrides: Overrides) -> dict[str, Any]:
-    """Map each field to the value that takes effect with these overrides."""
+    """Return the values that take effect with these overrides, keyed by field."""
     found: dict[str, Any] = {}
     for field, setting in group.overridable.items():
         own = overrides.get(field)
@@ -25,13 +26,13 @@ def effective(group: Group, overrides: Overrides) -> dict[str, Any]:
 
 
 def validate_overrides(group: Group, overrides: Overrides) -> dict[str, str]:
-    """Map each field with an invalid override to the problem and what to choose instead."""
+    """For each field with an invalid override, return the problem and what to choose instead."""
     found = _validate(group.settings, overrides, lambda setting: setting.field or setting.name)
     return {field: f"It {problem}" for field, problem in found.items()}
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Map each of the server's numeric settings that is out of range to the problem."""
+    """For each of the server's numeric settings that is out of range, return the problem."""
     numbers = [one for one in table.SETTINGS.values() if one.minimum is not None]
     values = {setting.name: getattr(settings, setting.name) for setting in numbers}
     found = _validate(numbers, values, lambda setting: setting.name)
@@ -41,7 +42,7 @@ def validate_server_settings() -> dict[str, str]:
 def _validate(
     numbers: Collection[Setting], values: Overrides, key: Callable[[Setting], str]
 ) -> dict[str, str]:
-    """Map the key of each setting with an invalid value to the problem.
+    """For each setting with an invalid value, return the problem, keyed by the setting's `key`.
 
     A setting that is not in `values` has the server's value. If two settings contradict each other,
     the problem is reported for the lower one, unless only the upper one is in `values`.

@@ -1,11 +1,11 @@
-"""The names of a workspace's rates and quotas: limits per minute, in total, and on waiting work.
+"""The names of a workspace's limits on requests and entries per minute, and the highest quota.
 
-`memory.admission.rates` and `memory.admission.usage` enforce them.
+`memory.admission.rates` and `memory.admission.usage` enforce these limits.
 """
 
 READS = "reads_per_minute"
 WRITES = "writes_per_minute"
 COSTLY = "costly_per_minute"
 ENTRIES = "entries_per_minute"
-# No quota can be higher.
+# The highest value that a quota can have.
 MAX_VALUE = 2**31 - 1

@@ -1,4 +1,4 @@
-"""Settings for how long a workspace keeps the text of messages, runs, and model calls."""
+"""Settings for how long a workspace keeps runs, model calls, and the text of messages."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ WHAT = {
 
 
 def in_words(days: Mapping[str, int]) -> list[str]:
-    """Describe the effective settings for the staff; 0 means for ever."""
+    """Describe the effective settings to the staff; 0 means that data is kept for ever."""
     return [
         f"{what} {f'for {days[name]} days' if days[name] else 'for ever'}."
         for name, what in WHAT.items()

@@ -1,9 +1,10 @@
-"""Every variable that configures the server: default, unit, range, meaning, and override.
+"""Every environment variable that configures the server: its default, unit, range and meaning.
 
-This table determines the settings (`uac_site.environment`), the validation of the settings and of
-a workspace's overrides (`memory.workspace_settings.overrides`), the help texts of the form for
-overrides, and `docs/configuration.md` (`uac_site.configuration`). The settings import it, so it
-imports nothing from Django.
+The table also names the field with which a workspace overrides a setting. It determines the
+settings (`uac_site.environment`), the validation of the settings and of a workspace's overrides
+(`memory.workspace_settings.overrides`), the help texts of the form for overrides, and
+`docs/configuration.md` (`uac_site.configuration`). The settings import it, so it imports nothing
+from Django.
 """
 
 from collections.abc import Sequence
@@ -14,11 +15,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Setting:
-    """One variable of the environment.
+    """One environment variable.
 
     `maximum` may be the name of another setting, whose value is then the maximum. If `zero` is
-    given, 0 is allowed in addition to the range, and `zero` says what it means. `field` is the
-    field with which a workspace overrides the setting.
+    given, 0 is allowed even outside the range, and `zero` says what 0 means. `field` is the name of
+    the field with which a workspace overrides the setting.
     """
 
     name: str
@@ -46,13 +47,13 @@ class Setting:
         return f"{self.meaning} 0 means {self.zero}." if self.zero else self.meaning
 
     def allows(self, value: float) -> bool:
-        """Return whether a value is in the range; limits set by other settings are ignored."""
+        """Return whether a value is in range, ignoring a maximum set by another setting."""
         above = self.minimum is None or value >= self.minimum
         below = not isinstance(self.maximum, int | float) or value <= self.maximum
         return (above and below) or bool(self.zero and value == 0)
 
     def explain(self, value: float, maximum: float | None) -> str:
-        """Return which values are valid instead of this one."""
+        """Return a message that says which values are valid instead of this one."""
         minimum = plain(self.minimum or 0)
         bounds = (
             f"at least {minimum}" if maximum is None else f"between {minimum} and {plain(maximum)}"
@@ -61,13 +62,13 @@ class Setting:
         return f"must be {bounds}{f' ({notes})' if notes else ''}, not {plain(value)}"
 
     def amount(self, value: float) -> str:
-        """Return a value with its unit."""
+        """Return a value as text, with its unit."""
         return f"{plain(value)} {self.unit}".strip()
 
 
 @dataclass(frozen=True)
 class Group:
-    """Settings on one topic, and the id of the system check that reports invalid values."""
+    """Settings on one topic, and the id of the system check that reports their invalid values."""
 
     title: str
     settings: Sequence[Setting]
@@ -80,13 +81,13 @@ class Group:
 
 
 def plain(value: float) -> str:
-    """Write a number as an operator would."""
+    """Return a number as an operator would write it."""
     return str(int(value)) if value == value // 1 else f"{value:g}"
 
 
 _INTERPRETER = "The interpreter needs at least this much to start, compile and answer."
 _LIFE = "A sandbox lives for only a few minutes, in which all checks of a proposal must finish."
-_BUSY = "A busy machine needs this much even for an empty program."
+_BUSY = "A busy machine needs this long even for an empty program."
 _FRAME = "An answer must fit into one frame of the protocol."
 # The maximum of an integer column in the database.
 _COLUMN = 2**31 - 1
@@ -94,69 +95,78 @@ _COLUMN = 2**31 - 1
 _YEAR_MINUTES = 366 * 24 * 60
 # A century: a longer time would in effect mean for ever.
 _CENTURY_DAYS = 36_525
-# How long a hint is valid, and how long it stays in a queue that nobody reads.
+# How long a wake-up hint is valid, and so how long it stays in a queue that nobody reads.
 _HINT_SECONDS = 10
 
 # Laid out as a table with two or three lines per row.
 # fmt: off
 SERVER = Group("Server", (
     Setting("UAC_ENVIRONMENT", "production", "`production` or `development`."),
-    Setting("SECRET_KEY", "", "Signs sessions and keys the hashes of API keys: at least 50 random"
-            " characters. Required."),
+    Setting("SECRET_KEY", "", "Secret that signs sessions and keys the hashes of API keys: at least"
+            " 50 random characters. Required."),
     Setting("DEBUG", False, "Show Django's debugging pages; not allowed in production."),
     Setting("ALLOWED_HOSTS", [], "Host names that the server answers to, separated by commas."
             " Required in production."),
-    Setting("CSRF_TRUSTED_ORIGINS", [], "Other origins from which forms may be sent, such as"
+    Setting("CSRF_TRUSTED_ORIGINS", [], "Other origins from which forms may be submitted, such as"
             " `https://admin.example.org`, separated by commas."),
-    Setting("UAC_BASE_URL", "", "URL at which the staff open this server, used for links in mails.",
+    Setting("UAC_BASE_URL", "", "URL at which the staff reach this server, used for links in"
+            " e-mails.",
             development="http://127.0.0.1:8000"),
-    Setting("UAC_BEHIND_PROXY", False, "A proxy terminates TLS and sets `X-Forwarded-Proto`."),
+    Setting("UAC_BEHIND_PROXY", False, "Whether a proxy terminates TLS and sets"
+            " `X-Forwarded-Proto`."),
     Setting("UAC_DRAIN_FILE", "", "While a file of this name exists, `/readyz` answers 404, so"
             " that load balancers send no new requests."),
-    Setting("SECURE_SSL_REDIRECT", True, "Redirect from http to https, except `/livez` and"
+    Setting("SECURE_SSL_REDIRECT", True, "Redirect http to https, except for `/livez` and"
             " `/readyz`.", development=False),
-    Setting("SECURE_HSTS_SECONDS", 31_536_000, "How long browsers must use https only (HSTS).",
+    Setting("SECURE_HSTS_SECONDS", 31_536_000, "How long browsers must connect over https only"
+            " (HSTS).",
             "seconds", development=0),
     Setting("UAC_MAX_REQUEST_BYTES", 8 * 1024 * 1024, "Maximum size of a request body.", "bytes"),
     Setting("UAC_WAITING_REQUESTS", 12, "Maximum number of requests per web process that may wait"
             " for a result at the same time; further requests are answered with `202`."),
     Setting("UAC_MAX_WAIT_SECONDS", 30.0, "Longest time that a request waits for a result.",
             "seconds"),
-    Setting("STATIC_ROOT", "", "Folder of the collected static files; by default `staticfiles` in"
+    Setting("STATIC_ROOT", "", "Folder for the collected static files; by default `staticfiles` in"
             " the server's own folder."),
-    Setting("LOG_LEVEL", "INFO", "Least severe level that is logged."),
+    Setting("LOG_LEVEL", "INFO", "Lowest log level that is logged."),
 ))
 DATABASE = Group("Database and Redis", check="uac.E019", settings=(
-    Setting("DATABASE_URL", "", "PostgreSQL, as the role `uac`; migrations run with the owner's"
-            " URL. Required."),
-    Setting("DATABASE_POOL", 0, "Number of connections that the threads of a process share.",
-            minimum=0, zero="one for each thread"),
-    Setting("DATABASE_POOLER", "", "`transaction` behind a connection pooler in transaction mode."),
+    Setting("DATABASE_URL", "", "URL of the PostgreSQL database, with the role `uac`; migrations"
+            " run with the owner's URL. Required."),
+    Setting("DATABASE_POOL", 0, "Number of database connections that the threads of a process"
+            " share.",
+            minimum=0, zero="one per thread"),
+    Setting("DATABASE_POOLER", "", "`transaction` if the server connects through a pooler in"
+            " transaction mode."),
     Setting("DATABASE_PREPARED_STATEMENTS", True, "Use prepared statements for repeated queries;"
             " by default off if `DATABASE_POOLER` is `transaction`."),
-    Setting("DATABASE_CONN_MAX_AGE", 60, "How long a thread keeps its connection if there is no"
-            " pool.", "seconds"),
-    Setting("UAC_WEB_STATEMENT_SECONDS", 15.0, "Time limit for a statement of a request.",
+    Setting("DATABASE_CONN_MAX_AGE", 60, "How long a thread keeps its database connection if there"
+            " is no pool.", "seconds"),
+    Setting("UAC_WEB_STATEMENT_SECONDS", 15.0, "Time limit for an SQL statement in a request.",
             "seconds", 0, 86_400, zero="no limit"),
-    Setting("UAC_WEB_LOCK_SECONDS", 5.0, "Longest time that a request waits for a lock.", "seconds",
+    Setting("UAC_WEB_LOCK_SECONDS", 5.0, "Longest time that a request waits for a database lock.",
+            "seconds",
             0, 86_400, zero="no limit"),
-    Setting("UAC_WORKER_STATEMENT_SECONDS", 300.0, "Time limit for a statement of a worker.",
+    Setting("UAC_WORKER_STATEMENT_SECONDS", 300.0, "Time limit for an SQL statement in a worker.",
             "seconds", 0, 86_400, zero="no limit"),
-    Setting("UAC_WORKER_LOCK_SECONDS", 30.0, "Longest time that a worker waits for a lock.",
+    Setting("UAC_WORKER_LOCK_SECONDS", 30.0, "Longest time that a worker waits for a database"
+            " lock.",
             "seconds", 0, 86_400, zero="no limit"),
-    Setting("UAC_TRANSACTION_IDLE_SECONDS", 60.0, "How long a transaction of a request or worker"
+    Setting("UAC_TRANSACTION_IDLE_SECONDS", 60.0, "How long a transaction in a request or worker"
             " may be idle.",
             "seconds", 0, 86_400, zero="no limit"),
-    Setting("REDIS_URL", "", "Redis, with `maxmemory-policy noeviction`. Required."),
+    Setting("REDIS_URL", "", "URL of Redis, which must run with `maxmemory-policy noeviction`."
+            " Required."),
 ))
 SANDBOXES = Group("Sandboxes", check="uac.E005", settings=(
-    Setting("UAC_SANDBOX_RUNNER", "docker", "`docker`; on a development machine also `process`,"
-            " or `auto`: Docker if an engine is available and has the image.", development="auto"),
+    Setting("UAC_SANDBOX_RUNNER", "docker", "`docker`; on a development machine also `process` or"
+            " `auto`, which uses Docker if an engine is available and has the image.",
+            development="auto"),
     Setting("UAC_SANDBOX_IMAGE", "", "Image for the sandboxes; by default this release's image, as"
             " built by `make image`."),
     Setting("UAC_TYPECHECK_IMAGE", "", "Image in which types are checked; by default this release's"
-            " image, built by the same command."),
-    Setting("UAC_SANDBOX_RUNTIME", "", "OCI runtime of the containers, such as `crun` or gVisor's"
+            " image, also built by `make image`."),
+    Setting("UAC_SANDBOX_RUNTIME", "", "OCI runtime for the containers, such as `crun` or gVisor's"
             " `runsc`; by default the engine's own. See [runtimes.md](runtimes.md)."),
     Setting("UAC_SANDBOX_HOST", "", "Unique name of a sandbox worker; by default its Celery node's"
             " name (`--hostname`)."),
@@ -164,40 +174,41 @@ SANDBOXES = Group("Sandboxes", check="uac.E005", settings=(
             " keeps ready."),
     Setting("UAC_SANDBOX_POOL_MOST", 8, "Maximum number of containers that a sandbox worker keeps"
             " ready."),
-    Setting("UAC_SANDBOX_LEASE_SECONDS", 10.0, "How long a user's container is kept in case the"
-            " user comes back.", "seconds", zero="single-use containers"),
-    Setting("UAC_SANDBOX_LEASES", 16, "Maximum number of containers that are kept for this"
-            " purpose."),
-    Setting("UAC_SANDBOX_WALL_SECONDS", 5.0, "Seconds that one query, one constraint or one test"
-            " file may take.", "seconds", 0.1, "UAC_SANDBOX_WALL_SECONDS_MOST", reason=_BUSY,
+    Setting("UAC_SANDBOX_LEASE_SECONDS", 10.0, "How long a user's container is kept for further"
+            " requests for the user.", "seconds", zero="single-use containers"),
+    Setting("UAC_SANDBOX_LEASES", 16, "Maximum number of users' containers that a sandbox worker"
+            " keeps for further requests."),
+    Setting("UAC_SANDBOX_WALL_SECONDS", 5.0, "How many seconds one query, constraint or test file"
+            " may take.", "seconds", 0.1, "UAC_SANDBOX_WALL_SECONDS_MOST", reason=_BUSY,
             field="wall_seconds"),
-    Setting("UAC_SANDBOX_TOTAL_SECONDS", 30.0, "Seconds that all constraints, or all test files, of"
-            " a run may take together.", "seconds", 0.1, "UAC_SANDBOX_TOTAL_SECONDS_MOST",
+    Setting("UAC_SANDBOX_TOTAL_SECONDS", 30.0, "How many seconds all constraints, or all test"
+            " files, in a run may take together.", "seconds", 0.1, "UAC_SANDBOX_TOTAL_SECONDS_MOST",
             reason=_BUSY, field="total_seconds"),
-    Setting("UAC_SANDBOX_CPU_SECONDS", 5, "Seconds of processor time that one query, constraint or"
-            " test file may take.", "seconds", 1, "UAC_SANDBOX_CPU_SECONDS_MOST",
+    Setting("UAC_SANDBOX_CPU_SECONDS", 5, "How many seconds of processor time one query, constraint"
+            " or test file may take.", "seconds", 1, "UAC_SANDBOX_CPU_SECONDS_MOST",
             reason="The kernel counts whole seconds.", field="cpu_seconds"),
-    Setting("UAC_SANDBOX_PROCESS_MEMORY_MIB", 256, "MiB that one query, constraint or test file may"
-            " use, including the project that is loaded for it: at most a little less than half of"
-            " the container's memory.", "MiB", 48, "UAC_SANDBOX_PROCESS_MEMORY_MIB_MOST",
+    Setting("UAC_SANDBOX_PROCESS_MEMORY_MIB", 256, "How many MiB of memory one query, constraint or"
+            " test file may use, including the project that is loaded for it; at most a little less"
+            " than half of the container's memory.",
+            "MiB", 48, "UAC_SANDBOX_PROCESS_MEMORY_MIB_MOST",
             reason=_INTERPRETER, field="process_memory_mib"),
-    Setting("UAC_SANDBOX_OUTPUT_KIB", 1024, "KiB that one query, constraint or test file may"
+    Setting("UAC_SANDBOX_OUTPUT_KIB", 1024, "How many KiB one query, constraint or test file may"
             " print.", "KiB", 1, "UAC_SANDBOX_OUTPUT_KIB_MOST",
             reason="The last KiB is always kept.", field="output_kib"),
-    Setting("UAC_SANDBOX_RESULT_KIB", 1024, "KiB that the value of a query, or the findings of a"
-            " run, may take up.", "KiB", 1, "UAC_SANDBOX_RESULT_KIB_MOST",
-            reason="An error message takes this much.", field="result_kib"),
-    Setting("UAC_SANDBOX_RESULT_DEPTH", 32, "Maximum nesting depth of the value of a query.",
+    Setting("UAC_SANDBOX_RESULT_KIB", 1024, "How many KiB the value of a query, or the findings of"
+            " a run, may take up.", "KiB", 1, "UAC_SANDBOX_RESULT_KIB_MOST",
+            reason="An error message may be this long.", field="result_kib"),
+    Setting("UAC_SANDBOX_RESULT_DEPTH", 32, "Maximum nesting depth of a query's value.",
             "levels", 1, "UAC_SANDBOX_RESULT_DEPTH_MOST",
             field="result_depth"),
     Setting("UAC_SANDBOX_MEMORY_MIB", 1024, "Memory of one container in MiB. The loaded project may"
             " use a little less than half of it.", "MiB", 128, "UAC_SANDBOX_MEMORY_MIB_MOST",
             reason=_INTERPRETER, field="memory_mib"),
-    Setting("UAC_SANDBOX_PIDS", 32, "Maximum number of processes in one container. User code may"
-            " start none.", "processes", 4, "UAC_SANDBOX_PIDS_MOST", reason="The runner, its fork"
-            " and the engine need them.", field="pids"),
-    Setting("UAC_SANDBOX_TMPFS_MIB", 0, "Size of a writable /tmp in MiB, emptied after every use."
-            " Its content counts towards the container's memory.", "MiB", 0,
+    Setting("UAC_SANDBOX_PIDS", 32, "Maximum number of processes in one container. User code cannot"
+            " start any.", "processes", 4, "UAC_SANDBOX_PIDS_MOST", reason="The runner, its fork"
+            " and the engine need this many.", field="pids"),
+    Setting("UAC_SANDBOX_TMPFS_MIB", 0, "Size in MiB of a writable /tmp, which is emptied after"
+            " every use. Its content counts towards the container's memory.", "MiB", 0,
             "UAC_SANDBOX_TMPFS_MIB_MOST", zero="no writable folder", field="tmpfs_mib"),
     Setting("UAC_SANDBOX_WALL_SECONDS_MOST", 60.0, "Largest `wall_seconds` that a workspace may"
             " set.", "seconds", 0.1, 90, reason=_LIFE),
@@ -224,9 +235,9 @@ CONSTRAINTS = Group("Constraints", check="uac.E014", settings=(
     Setting("UAC_DAILY_RUN_HOUR", 6, "Hour at which a user's constraints run each day, in the"
             " user's time zone.", "hour", 0, 23),
     Setting("UAC_INSTANT_MINUTES", 5, "Time after which a user's constraints run again if one of"
-            " them reads the time and has no forecast.", "minutes", 1, 24 * 60),
+            " them reads the current time and has no forecast.", "minutes", 1, 24 * 60),
     Setting("UAC_FORECAST_DAYS", 365, "How far ahead the findings of constraints are forecast.",
-            "days", 0, 1830, zero="no forecast, and daily runs"),
+            "days", 0, 1830, zero="no forecasts, but daily runs"),
 ))
 ALERTS = Group("Alerts", check="uac.E009", settings=(
     Setting("UAC_ESCALATE_CRITICAL_MINUTES", 60, "Time after which a critical alert that is open"
@@ -240,7 +251,8 @@ ALERTS = Group("Alerts", check="uac.E009", settings=(
             field="escalate_info_minutes"),
     Setting("UAC_ALERTS_PER_CONSTRAINT", 100, "Maximum number of alerts that a constraint may raise"
             " at once; a constraint that raises more is paused.", "alerts", 1, 1000,
-            reason="More than 1000 do not fit into one answer.", field="alerts_per_constraint"),
+            reason="More than 1000 alerts do not fit into one response.",
+            field="alerts_per_constraint"),
     Setting("UAC_OPENINGS_PER_DAY", 50, "Maximum number of alerts for a user that a constraint may"
             " open within 24 hours; a constraint that would open more is paused.", "alerts", 1,
             10_000, field="openings_per_day"),
@@ -249,90 +261,99 @@ SEARCH = Group("Search", check="uac.E032", settings=(
     Setting("UAC_EMBEDDINGS", "wordllama", "Embedding model: `wordllama`, which is installed with"
             " the server; the path of a folder with a static model; a provider's model, such as"
             " `openai:text-embedding-3-small`; or `off`. See [search.md](search.md)."),
-    Setting("UAC_EMBEDDINGS_PREVIOUS", "", "The previous model, which is used while logs are"
+    Setting("UAC_EMBEDDINGS_PREVIOUS", "", "Previous embedding model, which is used while logs are"
             " re-embedded."),
-    Setting("UAC_EMBEDDINGS_BASE_URL", "", "The provider's URL, if the provider is not OpenAI."),
-    Setting("UAC_EMBEDDINGS_API_KEY", "", "The provider's API key, sent only to the provider."),
-    Setting("UAC_EMBEDDINGS_DIMENSIONS", None, "Number of dimensions of a vector; by default the"
-            " model's own.", minimum=1, maximum=16_384, kind=int),
-    Setting("UAC_EMBEDDINGS_BATCH", 64, "Maximum number of texts per call.", minimum=1,
+    Setting("UAC_EMBEDDINGS_BASE_URL", "", "URL of the embedding provider's API, if the provider is"
+            " not OpenAI."),
+    Setting("UAC_EMBEDDINGS_API_KEY", "", "The embedding provider's API key, sent only to it."),
+    Setting("UAC_EMBEDDINGS_DIMENSIONS", None, "Number of dimensions of each embedding; by default"
+            " the model's own.", minimum=1, maximum=16_384, kind=int),
+    Setting("UAC_EMBEDDINGS_BATCH", 64, "Maximum number of texts per embedding call.", minimum=1,
             maximum=2048),
-    Setting("UAC_EMBEDDINGS_TIMEOUT_SECONDS", 30.0, "Time limit for a call.", "seconds", 1, 600),
-    Setting("UAC_EMBEDDINGS_QUERY_SECONDS", 2.0, "Longest time that a search waits for its calls.",
+    Setting("UAC_EMBEDDINGS_TIMEOUT_SECONDS", 30.0, "Time limit for an embedding call.", "seconds",
+            1, 600),
+    Setting("UAC_EMBEDDINGS_QUERY_SECONDS", 2.0, "Longest time that a search waits for its"
+            " embedding calls.",
             "seconds", 0.1, 60),
-    Setting("UAC_EMBEDDINGS_TOKENS_PER_DAY", None, "Tokens that each workspace may use in a day"
-            " (UTC).", "tokens", 100_000, zero="no calls", kind=int,
-            reason="An index makes no progress with fewer."),
+    Setting("UAC_EMBEDDINGS_TOKENS_PER_DAY", None, "How many tokens each workspace may use for"
+            " embeddings per day (UTC).", "tokens", 100_000, zero="no calls", kind=int,
+            reason="With fewer, indexing makes no progress."),
 ))
 LANGUAGE_MODEL = Group("Language model", check="uac.E006", settings=(
     Setting("UAC_LLM_MODEL", "", "Provider and model, such as `openai:gpt-5-mini`,"
             " `anthropic:claude-sonnet-4-5` or `google:gemini-2.5-flash`.", field="llm_model"),
-    Setting("UAC_LLM_BASE_URL", "", "The provider's URL, if it is not the usual one. For Ollama,"
-            " vLLM and llama.cpp, name the model `openai:…` and set this to the server's URL, such"
-            " as `http://ollama:11434/v1`.", field="llm_base_url"),
-    Setting("UAC_LLM_API_KEY", "", "The provider's API key, sent only to the provider."),
-    Setting("UAC_LLM_TIMEOUT_SECONDS", 120.0, "Time limit for each attempt at a call.", "seconds",
+    Setting("UAC_LLM_BASE_URL", "", "Base URL of the provider's API, if it is not the default one."
+            " For Ollama, vLLM and llama.cpp, name the model `openai:…` and give that server's URL,"
+            " such as `http://ollama:11434/v1`.", field="llm_base_url"),
+    Setting("UAC_LLM_API_KEY", "", "The model provider's API key, sent only to it."),
+    Setting("UAC_LLM_TIMEOUT_SECONDS", 120.0, "Time limit for each attempt at a call to the"
+            " language model.", "seconds",
             1),
-    Setting("UAC_LLM_ATTEMPTS", 3, "Maximum number of attempts at a call that fails temporarily.",
+    Setting("UAC_LLM_ATTEMPTS", 3, "Maximum number of attempts at a call that fails because of a"
+            " temporary problem.",
             minimum=1),
-    Setting("UAC_LLM_BACKOFF_SECONDS", 1.0, "Wait before the second attempt; each further wait is"
-            " twice as long, or as long as the provider requests.", "seconds", 0),
-    Setting("UAC_LLM_BACKOFF_SECONDS_MOST", 30.0, "Longest wait between two attempts.",
+    Setting("UAC_LLM_BACKOFF_SECONDS", 1.0, "Wait before the second attempt at a call; each further"
+            " wait is twice as long, or as long as the provider requests.", "seconds", 0),
+    Setting("UAC_LLM_BACKOFF_SECONDS_MOST", 30.0, "Longest wait between two attempts at a call.",
             "seconds", 0),
-    Setting("UAC_LLM_OUTPUT_TOKENS", 8192, "Maximum length of an answer.", "tokens", 1),
-    Setting("UAC_LLM_CONCURRENCY", 6, "Maximum number of concurrent calls per workspace, across all"
-            " workers.", "calls", 1, field="llm_concurrency"),
-    Setting("UAC_LLM_TURN_SECONDS", 30.0, "How long a piece of work waits to make its first call;"
-            " its further calls wait 20 times as long.", "seconds", 0),
-    Setting("UAC_LLM_SLOW_SECONDS", 20.0, "A call that takes longer counts as slow. Slow calls"
-            " block no other work, because a third of the concurrent calls may start only while"
-            " slow calls are running.", "seconds", 0),
-    Setting("UAC_LLM_TOKENS_PER_DAY", None, "Tokens that a workspace may use in a day (UTC).",
+    Setting("UAC_LLM_OUTPUT_TOKENS", 8192, "Maximum length of the language model's answer.",
+            "tokens", 1),
+    Setting("UAC_LLM_CONCURRENCY", 6, "Maximum number of concurrent calls to the language model per"
+            " workspace, across all workers.", "calls", 1, field="llm_concurrency"),
+    Setting("UAC_LLM_TURN_SECONDS", 30.0, "How long a piece of work waits for its turn to make its"
+            " first call; it waits for its later calls up to 20 times as long.", "seconds", 0),
+    Setting("UAC_LLM_SLOW_SECONDS", 20.0, "A call that takes longer than this counts as slow. A"
+            " third of the concurrent calls is kept free until calls become slow, so that slow"
+            " calls do not hold up other work.", "seconds", 0),
+    Setting("UAC_LLM_TOKENS_PER_DAY", None, "How many tokens a workspace may use per day (UTC).",
             "tokens", 0, kind=int, zero="no calls", field="llm_tokens_per_day"),
-    Setting("UAC_LLM_TOKENS_PER_MONTH", None, "Tokens that a workspace may use in a month (UTC).",
+    Setting("UAC_LLM_TOKENS_PER_MONTH", None, "How many tokens a workspace may use per month"
+            " (UTC).",
             "tokens", 0, kind=int, zero="no calls", field="llm_tokens_per_month"),
-    Setting("UAC_LLM_COST_PER_DAY", None, "Money that a workspace may spend in a day (UTC), in"
-            " the currency of the prices.", minimum=0, kind=float, field="llm_cost_per_day"),
-    Setting("UAC_LLM_COST_PER_MONTH", None, "Money that a workspace may spend in a month (UTC).",
+    Setting("UAC_LLM_COST_PER_DAY", None, "How much a workspace may spend per day (UTC), in the"
+            " currency of `UAC_LLM_PRICES`.", minimum=0, kind=float, field="llm_cost_per_day"),
+    Setting("UAC_LLM_COST_PER_MONTH", None, "How much a workspace may spend per month (UTC), in the"
+            " currency of `UAC_LLM_PRICES`.",
             minimum=0, kind=float, field="llm_cost_per_month"),
-    Setting("UAC_LLM_PRICES", "", "JSON, per million tokens:"
-            ' `{"openai:gpt-5-mini": {"input": 0.25, "output": 2, "cache_read": 0.03}}`.'),
-    Setting("UAC_LLM_WINDOW_CHARACTERS", 12_000, "Maximum number of characters of a user's log in"
+    Setting("UAC_LLM_PRICES", "", 'Prices per million tokens, as JSON: `{"openai:gpt-5-mini":'
+            ' {"input": 0.25, "output": 2, "cache_read": 0.03}}`.'),
+    Setting("UAC_LLM_WINDOW_CHARACTERS", 12_000, "Maximum number of characters from a user's log in"
             " one prompt; the manifest and the instructions add some 15,000.", "characters", 1000),
-    Setting("UAC_LLM_COMBINE_STEPS", True, "Ask for the facts in messages and for the edits that"
-            " bring them into the project in one call. With `false` these are two questions, which"
-            " a weak model answers better."),
-    Setting("UAC_GATE_SECONDS", 600.0, "How long the language model's worker waits for a sandbox"
-            " worker to check the model's edits.", "seconds", 1),
-    Setting("UAC_LLM_KEEP_CONTENT", False, "Keep prompts and answers, encrypted."),
-    Setting("UAC_ENCRYPTION_KEYS", [], "Keys for encrypted content, separated by commas, the"
-            " newest first: each 32 bytes in URL-safe base64. After adding a new one, `manage.py"
-            " reencrypt` makes the old ones unnecessary."),
+    Setting("UAC_LLM_COMBINE_STEPS", True, "Ask the model in a single call for the facts in"
+            " messages and for the edits that add them to the project. With `false`, these are two"
+            " calls, which a weak model answers better."),
+    Setting("UAC_GATE_SECONDS", 600.0, "How long a language model worker waits for a sandbox worker"
+            " to check the model's edits.", "seconds", 1),
+    Setting("UAC_LLM_KEEP_CONTENT", False, "Whether to store the prompts and answers of calls,"
+            " encrypted."),
+    Setting("UAC_ENCRYPTION_KEYS", [], "Keys for encrypted content, separated by commas, newest"
+            " first; each is 32 bytes in URL-safe base64. After you add a key, run `manage.py"
+            " reencrypt`; the older keys are then no longer needed."),
 ))
 TRACK_RECORD = Group("Track record of the language model", check="uac.E006", settings=(
-    Setting("UAC_LLM_JUDGED_SESSIONS", 50, "Maximum number of a model's most recent sessions by"
-            " which it is judged.", "sessions", 1, 500, field="llm_judged_sessions"),
-    # Calls may be deleted after a day; the results of their sessions are then no longer known.
-    Setting("UAC_LLM_JUDGED_DAYS", 7, "Sessions count if they began within this number of days"
-            " before the newest one.", "days", 1, 90, field="llm_judged_days"),
-    Setting("UAC_LLM_JUDGED_MINIMUM", 20, "A model is judged only if it has at least this number"
-            " of sessions.",
+    Setting("UAC_LLM_JUDGED_SESSIONS", 50, "A model is judged by at most this many of its most"
+            " recent sessions.", "sessions", 1, 500, field="llm_judged_sessions"),
+    # Calls may be deleted after a day, and the results of their sessions are deleted with them.
+    Setting("UAC_LLM_JUDGED_DAYS", 7, "Only sessions that began at most this many days before the"
+            " newest one count.", "days", 1, 90, field="llm_judged_days"),
+    Setting("UAC_LLM_JUDGED_MINIMUM", 20, "A model is judged only if it has at least this many"
+            " sessions.",
             "sessions", 1, "UAC_LLM_JUDGED_SESSIONS", field="llm_judged_minimum"),
     Setting("UAC_LLM_REFUSED_PERCENT", 80, "A model is stopped when, after all attempts, the gate"
             " refused more than this share of its sessions; 100 means never.", "percent", 0, 100,
             field="llm_refused_percent"),
     Setting("UAC_LLM_UNDONE_PERCENT", 50, "A model is stopped when more than this share of its"
-            " accepted edits was undone by a rollback to an earlier version, or by reopening their"
+            " accepted edits were undone by a rollback to an earlier version, or by reopening their"
             " entries; 100 means never.", "percent", 0, 100, field="llm_undone_percent"),
 ))
 STRUCTURING = Group("When the language model works", check="uac.E007", settings=(
-    Setting("UAC_STRUCTURE_ENTRIES", 20, "Work on a user's entries begins as soon as this number of"
-            " them is waiting.", "entries", 1, 1000, field="structure_entries"),
+    Setting("UAC_STRUCTURE_ENTRIES", 20, "Work on a user's entries begins as soon as this many of"
+            " them are waiting.", "entries", 1, 1000, field="structure_entries"),
     Setting("UAC_STRUCTURE_IDLE_SECONDS", 60, "Work on a user's entries begins when no further"
-            " entry has arrived for this time.", "seconds", 1, "UAC_STRUCTURE_AGE_SECONDS",
+            " entry has arrived for this long.", "seconds", 1, "UAC_STRUCTURE_AGE_SECONDS",
             field="structure_idle_seconds"),
     Setting("UAC_STRUCTURE_AGE_SECONDS", 900, "Work on a user's entries begins when the oldest one"
-            " has waited for this time, even if more entries keep arriving.", "seconds", 1, _COLUMN,
+            " has waited for this long, even if more entries keep arriving.", "seconds", 1, _COLUMN,
             field="structure_age_seconds"),
 ))
 QUOTAS = Group("Rates and quotas", check="uac.E030", settings=(
@@ -340,9 +361,9 @@ QUOTAS = Group("Rates and quotas", check="uac.E030", settings=(
             "requests", 1, _COLUMN, field="reads_per_minute"),
     Setting("UAC_WRITES_PER_MINUTE", 12_000, "Maximum number of write requests per minute.",
             "requests", 1, _COLUMN, field="writes_per_minute"),
-    Setting("UAC_COSTLY_PER_MINUTE", 6_000, "Maximum number of requests per minute that need much"
-            " computation: queries, questions, searches, contexts, proposals, imports, exports and"
-            " backtests.", "requests", 1, _COLUMN, field="costly_per_minute"),
+    Setting("UAC_COSTLY_PER_MINUTE", 6_000, "Maximum number of requests per minute that are"
+            " expensive to compute: queries, questions, searches, contexts, proposals, imports,"
+            " exports and backtests.", "requests", 1, _COLUMN, field="costly_per_minute"),
     Setting("UAC_ENTRIES_PER_MINUTE", 120_000, "Maximum number of entries appended to logs per"
             " minute.", "entries", 1, _COLUMN, field="entries_per_minute"),
     Setting("UAC_MAX_USERS", 1_000_000, "Maximum number of users.", "users", 1, _COLUMN,
@@ -351,23 +372,24 @@ QUOTAS = Group("Rates and quotas", check="uac.E030", settings=(
             "entries", 1, _COLUMN, field="max_entries"),
     Setting("UAC_MAX_ENTRIES_PER_USER", 10_000_000, "Maximum number of entries in one user's log.",
             "entries", 1, _COLUMN, field="max_entries_per_user"),
-    Setting("UAC_MAX_LOG_MIB", 100 * 1024, "Maximum size of the entries of all users in MiB.",
+    Setting("UAC_MAX_LOG_MIB", 100 * 1024, "Maximum total size of all users' entries in MiB.",
             "MiB", 1, _COLUMN, field="max_log_mib"),
-    Setting("UAC_MAX_PENDING_ENTRIES", 1_000_000, "Maximum number of pending entries; beyond it,"
-            " new entries are refused.", "entries", 1, _COLUMN, field="max_pending_entries"),
+    Setting("UAC_MAX_PENDING_ENTRIES", 1_000_000, "Maximum number of pending entries; at this"
+            " number, new entries are refused.",
+            "entries", 1, _COLUMN, field="max_pending_entries"),
     Setting("UAC_MAX_WAITING_RUNS", 1_000, "Maximum number of queued and running queries,"
             " questions, proposals and imports.", "runs", 1, _COLUMN, field="max_waiting_runs"),
     Setting("UAC_MAX_BACKTESTS", 20, "Maximum number of queued and running backtests.",
             "backtests", 1, _COLUMN, field="max_backtests"),
 ))
 RETENTION = Group("Retention", check="uac.E031", settings=(
-    Setting("UAC_KEEP_MESSAGES_DAYS", 0, "Time after which messages lose their text; what was"
-            " derived from them stays.", "days", 1, _CENTURY_DAYS, zero="for ever",
+    Setting("UAC_KEEP_MESSAGES_DAYS", 0, "Time after which the text of messages is deleted; data"
+            " derived from it stays.", "days", 1, _CENTURY_DAYS, zero="for ever",
             field="keep_messages_days"),
-    Setting("UAC_KEEP_RUNS_DAYS", 0, "Time after which runs are deleted, except the last run that"
-            " found a live alert.", "days", 8, _CENTURY_DAYS, zero="for ever",
-            reason="A request with an Idempotency-Key may be repeated for a week, and the"
-            " repetition is answered from the run.", field="keep_runs_days"),
+    Setting("UAC_KEEP_RUNS_DAYS", 0, "Time after which runs are deleted, except the last run to"
+            " report each live alert.", "days", 8, _CENTURY_DAYS, zero="for ever",
+            reason="A request with an Idempotency-Key may be repeated for a week, and the repeated"
+            " request is answered from the stored run.", field="keep_runs_days"),
     Setting("UAC_KEEP_LLM_CALLS_DAYS", 90, "Time after which calls to language models are deleted;"
             " their cost stays on record.", "days", 1, _CENTURY_DAYS, zero="for ever",
             field="keep_llm_calls_days"),
@@ -376,30 +398,33 @@ WEBHOOKS = Group("Webhooks", check="uac.E008", settings=(
     Setting("UAC_WEBHOOK_ALLOW_HTTP", False, "Allow endpoints without TLS.", development=True),
     Setting("UAC_WEBHOOK_ALLOWED_NETWORKS", [], "Networks besides the public internet to which"
             " webhooks may be sent, such as `10.1.0.0/16`, separated by commas."),
-    Setting("UAC_WEBHOOK_TIMEOUT_SECONDS", 10.0, "Time limit for a call.", "seconds", 1),
+    Setting("UAC_WEBHOOK_TIMEOUT_SECONDS", 10.0, "Time limit for a call to an endpoint.", "seconds",
+            1),
     Setting("UAC_WEBHOOK_CONCURRENCY", 4, "Maximum number of concurrent calls to one endpoint.",
             "calls", 1),
     Setting("UAC_WEBHOOK_PER_MINUTE", 600, "Maximum number of calls to one endpoint per minute.",
             "calls", 1),
     Setting("UAC_WEBHOOK_RETRY_SECONDS", [5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0,
-            72_000.0, 86_400.0], "Waits between the attempts at one delivery, separated by commas,"
-            " each at most a week.", "seconds"),
-    Setting("UAC_WEBHOOK_DISABLE_DAYS", 5.0, "Time after which an endpoint whose calls all fail"
-            " is disabled.", "days", 0),
+            72_000.0, 86_400.0], "Waits between the attempts to deliver one message, separated by"
+            " commas; each is at most a week.", "seconds"),
+    Setting("UAC_WEBHOOK_DISABLE_DAYS", 5.0, "Time after which an endpoint is disabled if all calls"
+            " to it fail.", "days", 0),
     Setting("UAC_WEBHOOK_LOG_DAYS", 30, "How long the log of deliveries is kept.", "days", 1),
 ))
 MAIL = Group("E-mail to the staff", (
-    Setting("EMAIL_URL", "dummymail://", "Mail server, such as `smtp+tls://user:password@host:587`;"
-            " without one, no mail is sent; in development, mails are printed.",
+    Setting("EMAIL_URL", "dummymail://", "URL of the mail server, such as"
+            " `smtp+tls://user:password@host:587`. Without it, no e-mail is sent; in development,"
+            " e-mails are printed.",
             development="consolemail://"),
-    Setting("EMAIL_TIMEOUT", 10.0, "Longest wait for each response of the mail server.", "seconds"),
-    Setting("UAC_MAIL_FROM", "uac@localhost", "Sender address of mails."),
+    Setting("EMAIL_TIMEOUT", 10.0, "Longest wait for each response from the mail server.",
+            "seconds"),
+    Setting("UAC_MAIL_FROM", "uac@localhost", "Sender address of e-mails."),
 ))
 EVENTS = Group("Events for agents", check="uac.E018", settings=(
     Setting("UAC_EVENT_STREAMS", 200, "Maximum number of concurrent event streams per process; one"
             " workspace may have at most half of them.", "streams", 0),
-    Setting("UAC_EVENT_HEARTBEAT_SECONDS", 15.0, "Interval at which a stream without events sends"
-            " keep-alives, and its API key is checked again.", "seconds", 1),
+    Setting("UAC_EVENT_HEARTBEAT_SECONDS", 15.0, "How often a stream without events sends a"
+            " keep-alive, and how often its API key is checked again.", "seconds", 1),
 ))
 WORKERS = Group("Workers", (
     Setting("UAC_DISPATCH_SECONDS", 2.0, "How often the dispatcher looks for due work.", "seconds"),
@@ -407,12 +432,12 @@ WORKERS = Group("Workers", (
             " one checkpoint.", "entries"),
     Setting("UAC_LEASE_SECONDS", 60, "Time after which a worker that has not renewed its lease"
             " loses it, and another worker repeats the work.", "seconds"),
-    Setting("UAC_MAX_ATTEMPTS", 5, "Attempts before work fails permanently, unless it is retried"
-            " forever."),
-    Setting("UAC_WORK_SECONDS", 3600, "Time after which a worker's piece of work is considered"
-            " hung: its lease is no longer renewed.", "seconds"),
-    Setting("UAC_STOP_SECONDS", 7.0, "Time that a worker has to stop; it returns unfinished work"
-            " to the queue.", "seconds"),
+    Setting("UAC_MAX_ATTEMPTS", 5, "Number of attempts after which work fails permanently, except"
+            " work that is retried forever."),
+    Setting("UAC_WORK_SECONDS", 3600, "Time after which a worker's piece of work is considered hung"
+            " and its lease is no longer renewed.", "seconds"),
+    Setting("UAC_STOP_SECONDS", 7.0, "Time that a worker has to finish its work when it is told to"
+            " stop; it returns unfinished work to the queue.", "seconds"),
     Setting("UAC_CLOCK_SECONDS", 4.0, "Maximum difference between the clocks of a process and the"
             " database; a process that exceeds it does not start, or pauses until its clock is"
             " right.", "seconds", zero="no check"),
@@ -421,22 +446,24 @@ MONITORING = Group("Monitoring", check="uac.E019", settings=(
     Setting("UAC_METRICS_PORT", 0, "Port of a process's Prometheus endpoint; several processes on"
             " one machine need different ports. See [metrics.md](metrics.md).", zero="none"),
     Setting("UAC_METRICS_ADDRESS", "127.0.0.1", "Address of the Prometheus endpoint."),
-    Setting("OTEL_EXPORTER_OTLP_ENDPOINT", "", "The OpenTelemetry endpoint for traces, with the"
+    Setting("OTEL_EXPORTER_OTLP_ENDPOINT", "", "OpenTelemetry endpoint for traces, which need the"
             " extra `traces`; OpenTelemetry's other variables apply, too. See"
             " [metrics.md](metrics.md)."),
-    Setting("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "", "The same, as a full URL for traces only."),
+    Setting("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "", "Full URL of the OpenTelemetry endpoint for"
+            " traces, used instead of `OTEL_EXPORTER_OTLP_ENDPOINT`."),
     Setting("UAC_STUCK_ATTEMPTS", 5, "Number of failed attempts after which work is shown to the"
             " staff as failing.", minimum=1),
     Setting("UAC_ALARM_SECONDS", 15.0, "Interval between alarm checks. See"
             " [operations.md](operations.md).", "seconds", 0, zero="never"),
     Setting("UAC_ALARM_WAITING_SECONDS", 300, "Raise an alarm when work has waited for longer than"
             " this.", "seconds", _HINT_SECONDS),
-    Setting("UAC_ALARM_BACKGROUND_SECONDS", 6 * 3600, "The same for work that yields to other work,"
-            " such as forecasts.", "seconds", _HINT_SECONDS),
-    Setting("UAC_ALARM_STUCK", 1, "Raise an alarm when this number of pieces of work is stuck or"
-            " failed permanently.", minimum=1),
+    Setting("UAC_ALARM_BACKGROUND_SECONDS", 6 * 3600, "Raise an alarm when work that yields to"
+            " other work, such as forecasts, has waited for longer than this.",
+            "seconds", _HINT_SECONDS),
+    Setting("UAC_ALARM_STUCK", 1, "Raise an alarm when at least this many pieces of work are stuck"
+            " or have failed permanently.", minimum=1),
     Setting("UAC_ALARM_SILENT_SECONDS", 60, "Raise an alarm when the dispatcher or a sandbox worker"
-            " has been silent for longer than this.", "seconds", _HINT_SECONDS),
+            " has sent no heartbeat for longer than this.", "seconds", _HINT_SECONDS),
 ))
 # fmt: on
 
@@ -446,5 +473,5 @@ GROUPS = (
     MONITORING,
 )
 SETTINGS = {setting.name: setting for group in GROUPS for setting in group.settings}
-# The id of the system check that reports an invalid value of each variable.
+# For each variable, the id of the system check that reports an invalid value.
 CHECKS = {setting.name: group.check for group in GROUPS for setting in group.settings}

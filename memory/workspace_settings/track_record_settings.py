@@ -1,7 +1,7 @@
-"""Settings for stopping a language model with a bad track record: sessions judged, and limits.
+"""Settings for stopping a language model with a bad track record: what is judged, and limits.
 
-See `memory.llm.track_records`. The operator's settings (`UAC_` and the name) apply to all
-workspaces; a workspace may override them.
+See `memory.llm.track_records`. The operator's settings (`UAC_` followed by the field's name in
+capitals) apply to all workspaces; a workspace may override them.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class EffectiveSettings:
 
 
 def in_words(limits: EffectiveSettings) -> str:
-    """Describe for the staff when a model is stopped."""
+    """Describe to the staff when a model is stopped."""
     return (
         "A model is stopped when, after all attempts, the gate refused more than"
         f" {limits.llm_refused_percent} % of its sessions, or when more than"

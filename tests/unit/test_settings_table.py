@@ -85,7 +85,7 @@ def test_a_number_out_of_range_is_named_with_the_fix(setting: table.Setting) -> 
         (
             {"UAC_EMBEDDINGS_TOKENS_PER_DAY": 10},
             "UAC_EMBEDDINGS_TOKENS_PER_DAY must be at least 100000 (tokens; 0 means no calls), not"
-            " 10. An index makes no progress with fewer.",
+            " 10. With fewer, indexing makes no progress.",
         ),
         (
             {"UAC_STRUCTURE_IDLE_SECONDS": 100, "UAC_STRUCTURE_AGE_SECONDS": 50},

@@ -1,6 +1,6 @@
-"""The library of ready-made constraints, as text: the server does not import them.
+"""The library of ready-made constraints. The server reads them as text and never imports them.
 
-Each is `<name>.py`, with its tests in `test_<name>.py`.
+Each constraint is in `<name>.py`, and its tests are in `test_<name>.py`.
 """
 
 import ast
@@ -14,7 +14,7 @@ _FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class LibraryConstraint:
-    """A constraint with its tests, as the gate receives them."""
+    """A constraint and its tests, in the form in which the gate receives them."""
 
     name: str
     source: str
@@ -22,7 +22,7 @@ class LibraryConstraint:
 
     @property
     def doc(self) -> str:
-        """The constraint's docstring: what it alerts about, what it needs, and its limits."""
+        """The constraint's docstring: what it alerts about, what it needs, and its limitations."""
         return ast.get_docstring(parse_python(self.source)) or ""
 
     @property
@@ -32,12 +32,12 @@ class LibraryConstraint:
 
 
 def names() -> list[str]:
-    """Return the names of all constraints, sorted."""
+    """Return the names of all constraints in the library, sorted."""
     return sorted(path.stem.removeprefix("test_") for path in _FOLDER.glob("test_*.py"))
 
 
 def read(name: str) -> LibraryConstraint:
-    """Return a constraint by its name; KeyError if there is none."""
+    """Return the constraint with this name. Raises KeyError if there is none."""
     if name not in names():
         raise KeyError(name)
     source, tests = (

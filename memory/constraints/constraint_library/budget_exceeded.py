@@ -1,12 +1,12 @@
 """A month's spending in a category must not exceed the category's budget.
 
-Raises a warning for each monthly budget that the current month's spending, up to today, exceeds by
-at least one cent. The alert ends when the next month begins. Refunds, recorded as negative amounts,
-reduce the spending. Amounts in another currency are left out; an amount without a currency is
-assumed to be in the budget's currency.
+Raises a warning for each monthly budget that this month's spending so far exceeds by at least one
+cent. The alert ends when the next month begins. Refunds, recorded as negative amounts, reduce the
+spending. Amounts in another currency are left out; an amount without a currency is assumed to be in
+the budget's currency.
 
 Needs budgets with a category and an amount, and expenses with a category, an amount and a day. If
-the day has a time, its date counts as written, without conversion to another time zone.
+an expense's day has a time, its date counts as written, without conversion to another time zone.
 
 Does not consider budgets for periods other than a month, exchange rates, subcategories, or planned
 expenses.
@@ -41,12 +41,12 @@ ALSO = {
 }
 
 MONTHLY = ("", "month", "monthly", "per month")
-SHOWN = 20  # number of the newest expenses that are named as evidence
+SHOWN = 20  # how many of the newest expenses are named as evidence
 
 
 @dataclass(kw_only=True)
 class Budget(Record):
-    """The amount that may be spent in a category in a month."""
+    """The amount that may be spent in a category per month."""
 
     category: str
     amount: int | float | Decimal
@@ -88,7 +88,7 @@ def check(
 
 
 def belongs(expense: Expense, budget: Budget) -> bool:
-    """Return whether the expense counts for the budget."""
+    """Return whether the expense counts towards the budget."""
     currencies = {plain(expense.currency), plain(budget.currency)} - {""}
     return (
         plain(expense.category) == plain(budget.category)
@@ -98,12 +98,12 @@ def belongs(expense: Expense, budget: Budget) -> bool:
 
 
 def exact(amount: int | float | Decimal) -> Decimal:
-    """The amount exactly as written: 0.1 is one tenth."""
+    """The amount exactly as written: 0.1 is exactly one tenth."""
     return Decimal(str(amount))
 
 
 def day_of(moment: datetime.date | datetime.datetime) -> datetime.date:
-    """The day as written."""
+    """The date as written, without its time."""
     return moment.date() if isinstance(moment, datetime.datetime) else moment
 
 

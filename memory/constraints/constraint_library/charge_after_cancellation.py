@@ -1,17 +1,17 @@
 """A cancelled subscription must not be charged any more.
 
 Raises a warning for each charge by a subscription's payee after the day on which the subscription
-was cancelled, or on which the cancellation took effect if that is later. A charge is reported for
-90 days. It is not reported if it was refunded, or if the user subscribed to the same thing again on
-or before the day of the charge. The payee is the same if it contains all words of the
-subscription's name: "Netflix" is in "NETFLIX.COM Amsterdam". A cancellation dated by month or year
-alone counts from the end of that month or year.
+was cancelled or, if it is later, the day on which the cancellation took effect. A charge is
+reported for 90 days. It is not reported if it was refunded, or if the user subscribed to the same
+service again on or before the day of the charge. A payee matches a subscription if it contains all
+words of the subscription's name: "Netflix" is in "NETFLIX.COM Amsterdam". If only the month or year
+of the cancellation is known, it counts from the end of that month or year.
 
 Needs subscriptions with a name and a day of cancellation, which may be empty, and charges with a
 payee, an amount and a day.
 
-Does not consider payees that charge under another name, charges for use before the cancellation, or
-two subscriptions with one payee, of which one continues, unless the latter is recorded without a
+Does not consider payees that charge under another name, or charges for use before the cancellation.
+If one of two subscriptions with the same payee continues, it must be recorded without a
 cancellation.
 """
 
@@ -56,7 +56,7 @@ TOLD_DAYS = 90
 
 @dataclass(kw_only=True)
 class Subscription(Record):
-    """Something that is charged repeatedly until it is cancelled."""
+    """A service for which the user is charged repeatedly until it is cancelled."""
 
     name: str
     cancelled_on: datetime.date | datetime.datetime | PartialDate | None
@@ -66,7 +66,7 @@ class Subscription(Record):
 
 @dataclass(kw_only=True)
 class Charge(Record):
-    """Money that was taken."""
+    """Money that a payee took from the user."""
 
     payee: str
     amount: int | float | Decimal
@@ -87,7 +87,7 @@ def check(
         owed = [one for one in subscriptions if is_same(one.name, charge.payee)]
         if not owed or any(runs_on(one, last(charge.charged_on)) for one in owed):
             continue
-        # If several have ended, name the one that ended last.
+        # If several subscriptions have ended, name the one that ended last.
         ended = max(owed, key=lambda one: (ends_on(one) or datetime.date.min, one.key))
         unit = f" {charge.currency.strip()}".rstrip()
         yield warning(
@@ -105,7 +105,7 @@ def is_recent(charge: Charge, today: datetime.date) -> bool:
 
 
 def runs_on(subscription: Subscription, day: datetime.date) -> bool:
-    """Return whether a charge on this day is due."""
+    """Return whether the subscription may be charged on this day."""
     end = ends_on(subscription)
     started = subscription.started_on
     begun = (
@@ -116,7 +116,7 @@ def runs_on(subscription: Subscription, day: datetime.date) -> bool:
 
 
 def ends_on(subscription: Subscription) -> datetime.date | None:
-    """The last day on which it may be charged; None if it was not cancelled."""
+    """The last day on which the subscription may be charged; None if it was not cancelled."""
     if subscription.cancelled_on is None:
         return None
     cancelled = last(subscription.cancelled_on)
@@ -125,14 +125,14 @@ def ends_on(subscription: Subscription) -> datetime.date | None:
 
 
 def last(day: datetime.date | datetime.datetime | PartialDate) -> datetime.date:
-    """The last day of the date, which may be a whole month or year."""
+    """The last day of a date, which may be a whole month or year."""
     if isinstance(day, PartialDate):
         return day.latest
     return day.date() if isinstance(day, datetime.datetime) else day
 
 
 def in_words(subscription: Subscription) -> str:
-    """Describe when it was cancelled, and when the cancellation takes effect."""
+    """Describe when the subscription was cancelled, and when the cancellation takes effect."""
     day = subscription.cancelled_on
     if isinstance(day, PartialDate) and day.day is None:
         text = f"in {day}"
@@ -141,7 +141,7 @@ def in_words(subscription: Subscription) -> str:
     end = ends_on(subscription)
     effective = subscription.effective_on
     if effective is not None and end == last(effective):
-        text += f" effective {effective}"
+        text += f", effective {effective}"
     return text
 
 

@@ -1,14 +1,15 @@
 """Two standing instructions on the same subject must not contradict each other.
 
 Raises a warning for each subject, or each scope of a subject, for which instructions with different
-values are in force today; all of these are the evidence. Case and extra spaces make no difference.
-An instruction is in force from the day on which it was given through the day on which it ends. If
-only the month or year is known, it begins on the first day of that period and ends on its last.
+values are in force today. All instructions in force on that subject or scope are the evidence. Case
+and extra spaces make no difference. An instruction is in force from the day on which it was given
+through the day on which it ends. If only the month or year of these days is known, the instruction
+begins on the first day of that month or year, or ends on its last day.
 
 Needs instructions with a subject and a value.
 
 Does not consider that differently worded subjects or values may mean the same, that one instruction
-may restrict another, or which of the instructions is the valid one: ask the user.
+may restrict another, or which of the instructions is valid: ask the user.
 """
 
 import datetime
@@ -71,12 +72,12 @@ def is_in_force(instruction: Instruction, today: datetime.date) -> bool:
 
 
 def first(day: datetime.date | PartialDate) -> datetime.date:
-    """The first day of the date, which may be a whole month or year."""
+    """The first day of a date, which may be a whole month or year."""
     return day.earliest if isinstance(day, PartialDate) else day
 
 
 def in_words(instruction: Instruction) -> str:
-    """Describe the instruction, and since when it has been in force."""
+    """Describe the instruction, with the day since which it has been in force."""
     since = f" (since {instruction.given_on})" if instruction.given_on else ""
     return f"“{str(instruction.value).strip()}”{since}"
 

@@ -1,13 +1,14 @@
 """An approaching deadline or renewal must be met in time.
 
-Raises an alert for each deadline that has not been met: information from 30 days before its last
-day, a warning from 7 days before, and critical from the day before. The alert stays critical for 30
-days after the last day and then ends, since anything overdue for longer is settled elsewhere. If
-notice has to be given some days in advance, the last day is the day on which the notice is due. If
-only the month or year is known, its first day counts, so that the alert never comes too late.
+Raises an alert for each deadline that has not been met. It is an info alert from 30 days before the
+last day, a warning from 7 days before, and critical from the day before. The alert stays critical
+for 30 days after the last day and then ends, because anything overdue for longer is settled
+elsewhere. If notice has to be given some days in advance, the last day is the day on which the
+notice is due. If only the month or year of the deadline is known, its first day counts, so that the
+alert never comes too late.
 
-Needs records with a title and a due day, which may be empty. Whether they are done, and how many
-days in advance notice is due, is used if recorded.
+Needs records with a title and a due day, which may be empty. Whether a deadline has been met, and
+how many days in advance notice is due, are used if they are recorded.
 
 Does not consider business days and holidays, deadlines that follow from other deadlines, or whether
 an automatic renewal is wanted.
@@ -69,11 +70,11 @@ ALSO = {
     "Deadline.done_on": ("completed_on", "filed_on", "renewed_on", "paid_on", "submitted_on"),
 }
 
-# Days before the last day from which it alerts: as info, as a warning, and as critical.
+# How many days before the last day the info alert, the warning and the critical alert start.
 EARLY = 30
 SOON = 7
 NOW = 1
-# Days after the last day for which it still alerts.
+# For how many days after the last day the constraint still alerts.
 LATE = 30
 SETTLED = (
     *("done", "completed", "complete", "filed", "renewed", "paid", "submitted", "cancelled"),
@@ -105,7 +106,7 @@ def check(today: datetime.date, deadlines: Sequence[Deadline]) -> Iterator[Alert
 
 
 def is_settled(deadline: Deadline) -> bool:
-    """Return whether nothing is left to do, or no day is known."""
+    """Return whether nothing is left to do, or the due day is not known."""
     return (
         deadline.due_on is None
         or deadline.done
@@ -115,17 +116,17 @@ def is_settled(deadline: Deadline) -> bool:
 
 
 def last_day(deadline: Deadline) -> datetime.date:
-    """The last day on which something can be done."""
+    """The last day on which something can be done about the deadline."""
     due = deadline.due_on
     if due is None:
         return datetime.date.max
     day = due.earliest if isinstance(due, PartialDate) else due
-    # The recorded notice may reach back beyond the beginning of the calendar.
+    # A long notice period could reach back beyond the first day that a date can represent.
     return datetime.date.fromordinal(max(day.toordinal() - max(deadline.notice_days or 0, 0), 1))
 
 
 def message(deadline: Deadline, day: datetime.date, *, late: bool) -> str:
-    """Say what is due and when: the same text every day, so that it is reported once."""
+    """Say what is due and when, in the same words every day, so that it is reported only once."""
     title = deadline.title.strip()
     was = "was" if late else "is"
     if (deadline.notice_days or 0) > 0:
@@ -136,6 +137,6 @@ def message(deadline: Deadline, day: datetime.date, *, late: bool) -> str:
 
 
 def is_partial(deadline: Deadline) -> bool:
-    """Return whether only the month or the year is known."""
+    """Return whether only the month or year of the due day is known."""
     due = deadline.due_on
     return isinstance(due, PartialDate) and due.day is None

@@ -1,15 +1,15 @@
 """Passports and visas must be valid for as long as the country of a planned trip requires.
 
 Raises an alert for each planned trip for which none of the traveller's passports is valid long
-enough: for as many months after entry or departure as COUNTRIES requires, or until the end of the
-trip for a country that is not in that table, as the message then says. Also raises an alert if
-every visa for the country begins after the trip does, ends before the trip does, or allows no
-further entry. The alert is critical if this is certain, and a warning if it is only possible
-because just the month or year of a day is known. It is raised from when the trip is known through
-the day on which the trip starts.
+enough. A passport must be valid for as many months after entry or departure as COUNTRIES requires
+or, for a country that is not in that table, until the end of the trip; in the latter case, the
+message says that the rule is unknown. Also raises an alert if every visa for the country begins
+after the trip does, ends before the trip does, or allows no further entry. An alert is critical if
+the problem is certain, and a warning if it is only possible, because only the month or year of a
+date is known. It stays live through the day on which the trip starts.
 
 Needs trips with a country and a start, and passports with a day of expiry, which may be empty. The
-end of the trip, the traveller, and visas are used if recorded.
+end of the trip, the traveller and visas are used if they are recorded.
 
 Does not consider the traveller's citizenship, which may require more or less (check COUNTRIES
 against the rules for your users before you enable the constraint), whether a visa is needed if none
@@ -60,18 +60,19 @@ SCHENGEN = (
     *("at", "be", "bg", "hr", "cz", "dk", "ee", "fi", "fr", "de", "gr", "hu", "is", "it", "lv"),
     *("li", "lt", "lu", "mt", "nl", "no", "pl", "pt", "ro", "sk", "si", "es", "se", "ch"),
 )
-# How many months a passport must be valid, counted from entry or from departure, according to the
-# countries' own websites and those of foreign ministries in 2025. For a country that is missing
-# from this table, validity until the end of the trip is checked, and the alert says so.
+# For how many months after entry or departure a passport must be valid, according to the countries'
+# own websites and those of foreign ministries in 2025. For a country that is missing from this
+# table, the passport must be valid until the end of the trip, and the alert says so.
 ENTRY = "after entry"
 DEPARTURE = "after departure"
-# Six months from the day of entry, according to each country's immigration authority.
+# A passport must be valid for six months from the day of entry, according to each country's
+# immigration authority.
 SIX_MONTHS = (
     *("china", "india", "indonesia", "malaysia", "philippines", "singapore", "thailand"),
     *("vietnam", "viet nam", "united arab emirates", "uae", "saudi arabia", "egypt", "kenya"),
     *("tanzania", "cn", "in", "id", "my", "ph", "sg", "th", "vn", "ae", "sa", "eg", "ke", "tz"),
 )
-# Valid for the length of the stay.
+# A passport must be valid for the length of the stay.
 STAY = (
     *("australia", "canada", "ireland", "japan", "mexico", "united kingdom", "great britain"),
     *("au", "ca", "ie", "jp", "mx", "uk", "gb"),
@@ -102,7 +103,7 @@ class Trip(Record):
 
 @dataclass(kw_only=True)
 class Passport(Record):
-    """A passport; documents of other kinds count only if they are called passports."""
+    """A passport. A document counts only if its kind contains the word "passport"."""
 
     expires_on: datetime.date | PartialDate | None
     kind: str = "passport"
@@ -139,7 +140,7 @@ def check(
 
 
 def check_passports(trip: Trip, passports: Sequence[Passport]) -> Iterator[Alert]:
-    """The alert on a trip for which no passport is valid long enough."""
+    """Yield an alert if none of the passports is valid long enough for a trip."""
     own = [
         (passport.expires_on, passport)
         for passport in passports
@@ -172,13 +173,13 @@ def check_passports(trip: Trip, passports: Sequence[Passport]) -> Iterator[Alert
 
 
 def rule_of(country: str) -> tuple[int, str] | None:
-    """Return how many months a passport must be valid, and from when; None if not known."""
+    """Return for how many months after which event a passport must be valid, or None if unknown."""
     name = plain(country)
     return next(((months, counted) for names, months, counted in COUNTRIES if name in names), None)
 
 
 def check_visas(trip: Trip, visas: Sequence[Visa], trips: Sequence[Trip]) -> Iterator[Alert]:
-    """The alert on a trip to a country for which there are visas, but none that allows it."""
+    """Yield an alert if there are visas for the country of a trip, but none of them allows it."""
     own = [
         visa
         for visa in sorted(visas, key=lambda visa: visa.key)
@@ -193,7 +194,7 @@ def check_visas(trip: Trip, visas: Sequence[Visa], trips: Sequence[Trip]) -> Ite
 
 
 def problem(visa: Visa, trip: Trip, trips: Sequence[Trip]) -> tuple[str, bool]:
-    """Return what is wrong with a visa for a trip ("" if nothing), and whether it is certain."""
+    """Return a visa's problem with a trip ("" if there is none), and whether it is certain."""
     end = trip.end or trip.start
     begins = visa.valid_from
     if begins is not None and first(trip.start) < last(begins):
@@ -228,7 +229,7 @@ def is_for(visa: Visa, trip: Trip) -> bool:
 
 
 def may_be_one(holder: str | None, traveller: str | None) -> bool:
-    """Return whether both may be the same person: a name is unknown, or the names are equal."""
+    """Return whether both may be the same person: a name is unknown, or the names match."""
     return not holder or not traveller or plain(holder) == plain(traveller)
 
 
@@ -245,22 +246,22 @@ def calendar_days(year: int, month: int) -> int:
 
 
 def first(day: datetime.date | PartialDate) -> datetime.date:
-    """The first day of the date, which may be a whole month or year."""
+    """The first day of a date, which may be a whole month or year."""
     return day.earliest if isinstance(day, PartialDate) else day
 
 
 def last(day: datetime.date | PartialDate) -> datetime.date:
-    """The last day of the date, which may be a whole month or year."""
+    """The last day of a date, which may be a whole month or year."""
     return day.latest if isinstance(day, PartialDate) else day
 
 
 def on(day: datetime.date | PartialDate) -> str:
-    """The day in words: "on 2026-05-01", "in 2026-05"."""
+    """The date with its preposition: "on 2026-05-01", "in 2026-05"."""
     return f"on {day}" if first(day) == last(day) else f"in {day}"
 
 
 def numbered(passport: Passport) -> str:
-    """The passport's number and holder, as far as they are known."""
+    """The passport's number and holder, where known."""
     number = f" {passport.number}" if passport.number else ""
     return number + (f" of {passport.holder}" if passport.holder else "")
 

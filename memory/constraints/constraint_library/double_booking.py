@@ -1,20 +1,21 @@
-"""A person's appointments must not overlap, nor may those at home fall within an absence.
+"""Appointments must not overlap, and those at home must not fall within an absence.
 
-Raises an alert for each pair of appointments that overlap by a minute or more and are not over: a
-warning, and critical from 24 hours before the overlap begins. An appointment that ends when the
-next one begins does not overlap with it. Times without a zone are in the user's time zone; times
-are compared as instants, so that clock changes between them are taken into account. An appointment
-without an end or a duration is assumed to last one hour, and the alert says so. Daily and weekly
-repetitions are followed for 13 weeks. Also raises a warning for an appointment marked as at the
-user's home, such as a plumber's visit, on a day between the first and the last day of a trip or
-vacation; on the first and the last day themselves, the user may be at home.
+Raises an alert for each pair of one person's appointments that overlap by a minute or more and are
+not over. The alert is a warning at first, and critical from 24 hours before the overlap begins. An
+appointment that ends when the next one begins does not overlap with it. Times without a time zone
+are in the user's time zone. Times are compared as instants, so changes between standard and
+daylight saving time are taken into account. An appointment without an end or a duration is assumed
+to last one hour, and the alert says so. Daily and weekly repetitions are considered for the next 13
+weeks. Also raises a warning for an appointment that is marked as taking place at the user's home,
+such as a plumber's visit, on a day between the first and the last day of a trip or vacation. On the
+first and the last day themselves, the user may be at home.
 
 Needs appointments with a title and a start that has a time. The end, the duration, the person, a
-cancellation, and absences with their days are used if recorded; appointments of people with
-different names do not overlap.
+cancellation, and absences with their days are used if they are recorded. Appointments of people
+with different names do not overlap.
 
-Does not consider travel between two places, all-day appointments, other rules of repetition, or
-single occurrences that were moved.
+Does not consider travel between two places, all-day appointments, repetitions other than daily and
+weekly ones, or single occurrences that were moved.
 """
 
 import datetime
@@ -110,7 +111,7 @@ def check(
     appointments: Sequence[Appointment],
     absences: Sequence[Absence] = (),
 ) -> Iterator[Alert]:
-    """A person's appointments must not overlap, nor may those at home fall within an absence."""
+    """Appointments must not overlap, and those at home must not fall within an absence."""
     slots = sorted(
         (slot for one in appointments if is_on(one) for slot in slots_of(one, now)),
         key=lambda slot: (slot.start, slot.end, slot.appointment.key),
@@ -136,7 +137,7 @@ def check(
 def check_absences(
     slots: Sequence[Slot], absences: Sequence[Absence], now: datetime.datetime
 ) -> Iterator[Alert]:
-    """The alerts, one each, on appointments at home between an absence's first and last day."""
+    """Yield a warning for each appointment at home between an absence's first and last day."""
     told: set[tuple[str, str]] = set()
     for slot in slots:
         one, day = slot.appointment, slot.start.astimezone(now.tzinfo).date()
@@ -154,7 +155,7 @@ def check_absences(
 
 
 def is_on(appointment: Appointment) -> bool:
-    """Return whether it is going to take place, at a time in a computable range."""
+    """Return whether the appointment will take place, at a time within the supported range."""
     moments = (appointment.starts_at, appointment.ends_at or appointment.starts_at)
     written = all(1900 <= moment.year <= 9000 for moment in moments)
     return (
@@ -163,7 +164,7 @@ def is_on(appointment: Appointment) -> bool:
 
 
 def slots_of(appointment: Appointment, now: datetime.datetime) -> Iterator[Slot]:
-    """The occurrences of an appointment that are not over."""
+    """Yield those occurrences of an appointment that are not over."""
     step = EVERY.get(appointment.repeats.strip().casefold(), 0)
     last = appointment.repeats_until
     start = appointment.starts_at
@@ -184,7 +185,7 @@ def slots_of(appointment: Appointment, now: datetime.datetime) -> Iterator[Slot]
 
 
 def length(appointment: Appointment, now: datetime.datetime) -> datetime.timedelta:
-    """Return how long it lasts."""
+    """Return how long the appointment lasts."""
     if appointment.ends_at is not None:
         return in_utc(appointment.ends_at, now) - in_utc(appointment.starts_at, now)
     if has_minutes(appointment):
@@ -193,24 +194,24 @@ def length(appointment: Appointment, now: datetime.datetime) -> datetime.timedel
 
 
 def has_minutes(appointment: Appointment) -> bool:
-    """Return whether a plausible duration is known: at most a week."""
+    """Return whether a plausible duration (at most a week) is recorded."""
     return appointment.minutes is not None and 0 <= appointment.minutes <= 7 * 24 * 60
 
 
 def in_utc(moment: datetime.datetime, now: datetime.datetime) -> datetime.datetime:
-    """The moment in UTC; without a zone, it is in the user's, which is the zone of `now`."""
+    """The moment in UTC. A moment without a time zone is in the user's, which is that of `now`."""
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=now.tzinfo)
     return zoned.astimezone(datetime.UTC)
 
 
 def are_one_person(one: Appointment, other: Appointment) -> bool:
-    """Return whether both may be for the same person, and are different appointments."""
+    """Return whether two appointments are different and may be for the same person."""
     same = not one.person or not other.person or plain(one.person) == plain(other.person)
     return same and one is not other
 
 
 def in_words(slot: Slot, now: datetime.datetime) -> str:
-    """Describe the appointment, with its start and end by the user's clock."""
+    """Describe the appointment, with its start and end in the user's time zone."""
     start, end = slot.start.astimezone(now.tzinfo), slot.end.astimezone(now.tzinfo)
     until = f"{end:%H:%M}" if end.date() == start.date() else f"{end:%Y-%m-%d %H:%M}"
     one = slot.appointment

@@ -1,14 +1,14 @@
 """A drug that the user takes must not belong to a class that the user is allergic to.
 
 Raises an alert for each current drug and each allergy that names the drug or its class; case and a
-plural "s" make no difference. The alert is critical, or a warning if the allergy is recorded as
-mild. A drug counts through the day on which it ends; if only the month or year is known, through
-the end of that month or year.
+plural "s" make no difference. The alert is a warning if the allergy is recorded as mild, and
+critical otherwise. A drug counts as current through the day on which it ends or, if only the month
+or year is known, through the end of that month or year.
 
 Needs medications with a name and a class, which may be empty, and allergies with an allergen.
 
-Does not consider drugs of related classes (cephalosporins for an allergy to penicillin), the drug
-behind a brand name, or food.
+Does not consider drugs of related classes (such as cephalosporins for an allergy to penicillin),
+which drug a brand name stands for, or food.
 """
 
 import datetime
@@ -48,7 +48,7 @@ class Medication(Record):
 
 @dataclass(kw_only=True)
 class Allergy(Record):
-    """A class of drugs, or a drug, that the user is allergic to."""
+    """A drug or class of drugs that the user is allergic to."""
 
     allergen: str
     drug_class: str | None = None
@@ -73,13 +73,13 @@ def check(
 
 
 def is_taken(medication: Medication, today: datetime.date) -> bool:
-    """Return whether the drug is taken, or going to be."""
+    """Return whether the user takes the drug, or is going to take it."""
     stopped = medication.status.strip().casefold() in STOPPED
     return medication.active and not stopped and not is_over(medication.ended_on, today)
 
 
 def is_over(ended_on: datetime.date | PartialDate | None, today: datetime.date) -> bool:
-    """Return whether this day has certainly passed."""
+    """Return whether the day on which something ended has certainly passed."""
     return ended_on is not None and ended_on < today
 
 
@@ -93,12 +93,12 @@ def conflict(medication: Medication, allergy: Allergy) -> str:
 
 
 def plain(name: str) -> str:
-    """The name, normalised for comparison: penicillin for Penicillins."""
+    """The name, normalised for comparison: "penicillin" for "Penicillins"."""
     return " ".join(name.casefold().split()).rstrip("s")
 
 
 def message(medication: Medication, allergy: Allergy, common: str) -> str:
-    """Name what staff need in order to act: the drug, the class, the allergy and its reaction."""
+    """Say what somebody needs to know to act: the drug, its class, the allergy and the reaction."""
     drug = medication.name.strip()
     if plain(common) != plain(drug):
         drug += f" (class {common})"

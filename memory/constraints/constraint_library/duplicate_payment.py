@@ -2,14 +2,14 @@
 
 Raises a warning for two payments of the same amount in the same currency to the same payee that are
 at most three days apart. There is no alert if both have a reference, such as an invoice number, and
-the references differ; if one of them was refunded, according to its mark or a returned payment of
-the same amount; for amounts below 10, such as coffee and tickets; or if the later payment is more
-than 60 days old.
+the references differ; if one of them was refunded, which is known from its mark or from a returned
+payment of the same amount; if the amount is below 10, as for coffee and tickets; or if the later
+payment is more than 60 days old.
 
 Needs payments with a payee, an amount and a day.
 
-Does not consider one payment in two currencies or in parts, two names of one payee, or whether two
-equal payments were intended: instalments on neighbouring days are reported once.
+Does not consider a payment in two currencies or in parts, two names of one payee, or whether two
+equal payments were intended: instalments at most three days apart are reported once.
 """
 
 import datetime
@@ -44,7 +44,7 @@ TOLD_DAYS = 60
 
 @dataclass(kw_only=True)
 class Payment(Record):
-    """Money that was paid; a negative amount is money that came back."""
+    """Money that was paid; a negative amount is money that was paid back."""
 
     payee: str
     amount: int | float | Decimal
@@ -80,14 +80,14 @@ def check(today: datetime.date, payments: Sequence[Payment]) -> Iterator[Alert]:
 
 
 def is_twin(earlier: Payment, later: Payment) -> bool:
-    """Return whether two similar payments may be a single one that was made twice."""
+    """Return whether two similar payments may be one payment that was made twice."""
     days = (day_of(later.paid_on) - day_of(earlier.paid_on)).days
     references = {str(one.reference).strip() for one in (earlier, later) if one.reference}
     return days <= DAYS_APART and len(references) < 2
 
 
 def returns(payments: Sequence[Payment]) -> dict[tuple[str, Decimal, str], list[datetime.date]]:
-    """The days on which money came back, by the `kind` of the payment."""
+    """The days on which money was paid back, keyed by the `kind` of the original payment."""
     days: dict[tuple[str, Decimal, str], list[datetime.date]] = {}
     for one in payments:
         amount = exact(one.amount)
@@ -97,17 +97,17 @@ def returns(payments: Sequence[Payment]) -> dict[tuple[str, Decimal, str], list[
 
 
 def kind(payment: Payment, amount: Decimal) -> tuple[str, Decimal, str]:
-    """Return what similar payments have in common."""
+    """Return what similar payments have in common: payee, amount and currency."""
     return plain(payment.payee), amount, plain(payment.currency)
 
 
 def exact(amount: int | float | Decimal) -> Decimal:
-    """The amount exactly as written: 0.1 is one tenth."""
+    """The amount exactly as written: 0.1 is exactly one tenth."""
     return Decimal(str(amount))
 
 
 def day_of(moment: datetime.date | datetime.datetime) -> datetime.date:
-    """The day as written."""
+    """The date as written, without its time."""
     return moment.date() if isinstance(moment, datetime.datetime) else moment
 
 

@@ -1,12 +1,12 @@
 """A case that requires a follow-up by a certain day must be followed up by then.
 
-Raises a warning for each case whose follow-up day has passed, for 180 days from the following day,
-unless the case is marked as done or a follow-up on it is recorded. A follow-up must name the case's
-key or title, and must not be earlier than the case itself. If only the month or year is known, its
-last day counts.
+Raises a warning for each case whose follow-up day has passed, unless the case is marked as done or
+a follow-up on it is recorded. The warning starts on the day after the follow-up day and ends after
+180 days. A follow-up must name the case's key or title, and must not be earlier than the case
+itself. If only the month or year of the follow-up day is known, its last day counts.
 
 Needs cases with a title and the day by which to follow up, which may be empty. Follow-ups, and
-whether and when the case was closed, are used if recorded.
+whether and when a case was closed, are used if they are recorded.
 
 Does not consider follow-ups that name neither the key nor the title, or whether a follow-up did
 what was required.
@@ -74,7 +74,7 @@ class Case(Record):
 
 @dataclass(kw_only=True)
 class FollowUp(Record):
-    """Something that was done about a case."""
+    """Something that was done to follow up on a case."""
 
     about: str
     done_on: datetime.date | PartialDate | None = None
@@ -102,7 +102,7 @@ def check(
 
 
 def is_closed(case: Case, today: datetime.date) -> bool:
-    """Return whether the case is marked as followed up, or closed."""
+    """Return whether the case is marked as followed up or closed."""
     day = case.followed_up_on
     return (
         case.followed_up
@@ -112,7 +112,7 @@ def is_closed(case: Case, today: datetime.date) -> bool:
 
 
 def answers(follow_up: FollowUp, case: Case, today: datetime.date) -> bool:
-    """Return whether the follow-up was not before the case, and is not in the future."""
+    """Return whether the follow-up is not earlier than the case, and not in the future."""
     day, opened = follow_up.done_on, case.opened_on
     if day is None:
         return True
@@ -120,12 +120,12 @@ def answers(follow_up: FollowUp, case: Case, today: datetime.date) -> bool:
 
 
 def first(day: datetime.date | PartialDate) -> datetime.date:
-    """The first day of the date, which may be a whole month or year."""
+    """The first day of a date, which may be a whole month or year."""
     return day.earliest if isinstance(day, PartialDate) else day
 
 
 def last(day: datetime.date | PartialDate) -> datetime.date:
-    """The last day of the date, which may be a whole month or year."""
+    """The last day of a date, which may be a whole month or year."""
     return day.latest if isinstance(day, PartialDate) else day
 
 

@@ -1,15 +1,16 @@
 """A preference that has not been confirmed for a year should be asked about again.
 
-Raises information for each preference that was last confirmed a year ago or earlier, first on the
-same day of the next year (28 February for 29 February). If two preferences on the same subject have
-different values, the older one is instead reported immediately, as replaced by the newer one. If
-only the month or year is known, its last day counts.
+Raises an info alert for each preference that was last confirmed at least a year ago, starting on
+the same day of the next year (28 February for 29 February). If two preferences on the same subject
+have different values, the older one is instead reported immediately, as replaced by the newer one.
+If only the month or year of the confirmation is known, its last day counts.
 
 Needs preferences with a subject and the day on which they were last confirmed or stated, which may
-be empty: preferences without a day are left out.
+be empty: preferences without such a day are left out.
 
 Does not consider that differently worded subjects may be the same, or that a preference may be
-permanent, such as a religious one: leave its day empty, or set `permanent`.
+permanent, such as a religious one. For a permanent preference, leave the day empty or set
+`permanent`.
 """
 
 import datetime
@@ -73,26 +74,26 @@ def check(today: datetime.date, preferences: Sequence[Preference]) -> Iterator[A
 
 
 def a_year_after(day: datetime.date) -> datetime.date:
-    """The same day of the next year, or 28 February."""
+    """The same day of the next year; 28 February for 29 February."""
     if (day.month, day.day) == (2, 29):
         return datetime.date(day.year + 1, 2, 28)
     return day.replace(year=day.year + 1)
 
 
 def last(day: datetime.date | datetime.datetime | PartialDate) -> datetime.date:
-    """The last day of the date, which may be a whole month or year."""
+    """The last day of a date, which may be a whole month or year."""
     if isinstance(day, PartialDate):
         return day.latest
     return day.date() if isinstance(day, datetime.datetime) else day
 
 
 def says(preference: Preference) -> str:
-    """The value, normalised for comparison."""
+    """The preference's value, normalised for comparison."""
     return "" if preference.value is None else plain(str(preference.value))
 
 
 def in_words(preference: Preference) -> str:
-    """Describe what is preferred, and since when."""
+    """Describe the preference, with its value and its date."""
     value = "" if preference.value is None else f" “{str(preference.value).strip()}”"
     day = preference.confirmed_on
     shown = day.date() if isinstance(day, datetime.datetime) else day

@@ -44,7 +44,7 @@ def test_says_how_much_and_rests_on_budget_and_expenses() -> None:
 def test_boundary_one_cent() -> None:
     for amount, speaks in ((99.99, False), (100, False), (100.00, False), (100.01, True)):
         assert bool(alerts(expense(amount))) is speaks, amount
-    # Ten times 0.1 is exactly 1, but not in floating point.
+    # Ten times 0.1 is exactly 1, except in floating point.
     tenths = [expense(10.1, key=f"e-{number}") for number in range(10)]
     assert alerts(*tenths, expense(-1, key="refund")) == []
 
@@ -55,7 +55,7 @@ def test_boundary_days_of_the_month() -> None:
         (datetime.date(2026, 3, 1), datetime.date(2026, 3, 31), True),
         (datetime.date(2026, 3, 31), datetime.date(2026, 4, 1), False),
         (datetime.date(2026, 2, 28), datetime.date(2026, 3, 1), False),
-        (datetime.date(2026, 3, 16), datetime.date(2026, 3, 15), False),  # not yet
+        (datetime.date(2026, 3, 16), datetime.date(2026, 3, 15), False),  # still in the future
         (datetime.datetime(2026, 3, 15, 23, 59), datetime.date(2026, 3, 15), True),
         (datetime.datetime(2026, 3, 16, 0, 0), datetime.date(2026, 3, 15), False),
     ):

@@ -9,7 +9,7 @@ from workspace.constraints import charge_after_cancellation
 TODAY = datetime.date(2026, 3, 20)
 CANCELLED = datetime.date(2026, 3, 5)
 
-# The name of the subscription, the payee of the charge, and whether they are the same.
+# The name of the subscription, the payee of the charge, and whether they match.
 NAMES = (
     ("Netflix", "NETFLIX.COM Amsterdam", True),
     ("City Gym", "Gym, City of Bonn", True),
@@ -96,7 +96,7 @@ def test_boundary_how_long_it_is_told() -> None:
 def test_when_it_takes_effect_is_told() -> None:
     ended = subscription(effective_on=datetime.date(2026, 3, 10))
     (alert,) = alerts(charge(datetime.date(2026, 3, 12)), ended)
-    assert alert.message.endswith("was cancelled on 2026-03-05 effective 2026-03-10")
+    assert alert.message.endswith("was cancelled on 2026-03-05, effective 2026-03-10")
     (month,) = alerts(charge(datetime.date(2026, 3, 12)), subscription(PartialDate("2026-02")))
     assert month.message.endswith("was cancelled in 2026-02")
 

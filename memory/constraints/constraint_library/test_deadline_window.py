@@ -8,7 +8,7 @@ from workspace.constraints import deadline_window
 
 DUE = datetime.date(2026, 4, 15)
 
-# Days before the last day, and the severity on that day.
+# The number of days left until the last day, and the severity of the alert then.
 DAYS = (
     (31, ""),
     (30, "info"),

@@ -10,7 +10,7 @@ TODAY = datetime.date(2026, 1, 1)
 START = datetime.date(2026, 5, 10)
 END = datetime.date(2026, 5, 20)
 
-# The country, the day on which the passport expires, and whether it alerts.
+# The country, the day on which the passport expires, and whether there is an alert.
 CASES = (
     ("Thailand", datetime.date(2026, 11, 9), True),  # six months after entry
     ("Thailand", datetime.date(2026, 11, 10), False),
@@ -24,10 +24,11 @@ CASES = (
     ("South Africa", datetime.date(2026, 6, 20), False),
     ("Japan", datetime.date(2026, 5, 19), True),  # until departure
     ("Japan", datetime.date(2026, 5, 20), False),
-    ("Atlantis", datetime.date(2026, 5, 19), True),  # not in the table
+    ("Atlantis", datetime.date(2026, 5, 19), True),  # not in COUNTRIES
     ("Atlantis", datetime.date(2026, 5, 20), False),
 )
-# The passport's expiry as a month or year, and the severity for a trip that needs 2026-11-10.
+# The month or year in which the passport expires, and the severity of the alert for a trip that
+# requires it to be valid until 2026-11-10.
 PARTIAL = (
     ("2026-10", "critical"),
     ("2026-11", "warning"),
@@ -185,7 +186,7 @@ def test_a_visa_whose_entries_are_used_up() -> None:
         " trip to France on 2026-05-10"
     ]
     assert visa_alerts([visa(valid_from=datetime.date(2026, 5, 1), entries=2)], earlier) == []
-    # A trip before the visa began did not use an entry: it gets an alert of its own.
+    # A trip that starts before the visa does uses no entry, but gets an alert of its own.
     (message,) = visa_alerts([visa(valid_from=datetime.date(2026, 5, 2), entries=1)], earlier)
     assert "is valid from 2026-05-02, but the trip to Spain starts" in message
 

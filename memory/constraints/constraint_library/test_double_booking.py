@@ -12,7 +12,7 @@ NOW = datetime.datetime(2026, 3, 2, 9, 0, tzinfo=BERLIN)
 
 
 def at(day: int, hour: int, minute: int = 0) -> datetime.datetime:
-    """A time in March 2026 by the user's clock, without a zone."""
+    """A time in March 2026 on the user's clock, without a time zone."""
     return datetime.datetime(2026, 3, day, hour, minute)
 
 
@@ -109,15 +109,15 @@ def test_boundary_years_beyond_those_of_a_calendar() -> None:
 def test_times_with_a_zone_are_compared_as_moments() -> None:
     new_york = datetime.datetime(2026, 3, 10, 10, 0, tzinfo=ZoneInfo("America/New_York"))
     call = appointment("call", new_york, new_york + datetime.timedelta(minutes=30))
-    # 10:00 in New York, where the clocks have changed, is 15:00 in Berlin, where they have not.
+    # 10:00 in New York, where daylight saving time has begun, is 15:00 in Berlin, where it has not.
     assert alerts(call, appointment("dentist", at(10, 15), at(10, 16)))
     assert alerts(call, appointment("dentist", at(10, 16), at(10, 17))) == []
 
 
 def test_the_hour_that_the_clocks_skip_is_none() -> None:
-    # 01:30 to 03:30 is one hour on 29 March in Berlin.
+    # On 29 March in Berlin, 01:30 to 03:30 is one hour.
     night = appointment("shift", at(29, 1, 30), at(29, 3, 30))
-    moment = datetime.datetime(2026, 3, 29, 1, 0, tzinfo=datetime.UTC)  # 03:00 there
+    moment = datetime.datetime(2026, 3, 29, 1, 0, tzinfo=datetime.UTC)  # 03:00 in Berlin
     ends = moment + datetime.timedelta(minutes=30)
     assert alerts(night, appointment("call", moment, ends))
     assert alerts(night, appointment("call", ends, ends + datetime.timedelta(hours=1))) == []
@@ -130,7 +130,7 @@ def test_silent_for_two_people_or_what_is_cancelled() -> None:
     declined = double_booking.Appointment(key="d", title="d", starts_at=start, status="Declined")
     assert alerts(ann, ben) == []
     assert alerts(ann, off, declined) == []
-    assert alerts(ann, appointment("e", start, end))  # the person is not named
+    assert alerts(ann, appointment("e", start, end))  # the third does not name its person
 
 
 def test_what_repeats_overlaps_once_and_within_thirteen_weeks() -> None:
@@ -140,7 +140,7 @@ def test_what_repeats_overlaps_once_and_within_thirteen_weeks() -> None:
     other = appointment("lesson", at(3, 15), at(3, 17), repeats="Weekly")
     assert len(alerts(board, other)) == 1
     assert alerts(board, appointment("flight", at(25, 14, 30))) == []
-    # One that began years ago.
+    # A weekly appointment that began years ago.
     old = appointment("old", datetime.datetime(2020, 3, 3, 14), repeats="weekly")
     assert alerts(old, appointment("flight", at(24, 14, 30)))
 
@@ -217,7 +217,7 @@ def test_boundary_days_of_an_absence() -> None:
 
 
 def test_silent_where_nobody_or_somebody_else_is_away() -> None:
-    assert absence_alerts(appointment("dinner", at(15, 19))) == []  # not at home
+    assert absence_alerts(appointment("dinner", at(15, 19))) == []  # an appointment away from home
     assert absence_alerts(plumber(15, "Ann"), "Ben") == []
     assert len(absence_alerts(plumber(15, "Ann"), " ann ")) == 1
     assert absence_alerts(plumber(15), cancelled=True) == []

@@ -8,7 +8,7 @@ from workspace.constraints import drug_allergy
 
 TODAY = datetime.date(2026, 3, 10)
 
-# The class of the drug, its name, the allergen, the class of the allergen; whether it alerts.
+# The drug's class and name, the allergen and its class, and whether there is an alert.
 CLASSES = (
     ("penicillin", "Amoxicillin", "penicillin", None, True),
     ("Penicillins", "Amoxicillin", " penicillin ", None, True),
@@ -18,7 +18,7 @@ CLASSES = (
     ("", "Ibuprofen", "penicillin", "", False),
     (None, "Ibuprofen", "penicillin", None, False),
 )
-# The day on which the drug ends; whether it is still taken on TODAY.
+# The day on which the drug ends, and whether it is still taken on TODAY.
 ENDS = (
     (None, True),
     (datetime.date(2026, 3, 9), False),

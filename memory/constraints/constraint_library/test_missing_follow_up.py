@@ -70,9 +70,9 @@ def test_boundary_what_counts_as_a_follow_up() -> None:
         (follow_up(" blood TEST "), False),
         (follow_up("blood test", None), False),
         (follow_up("blood test", OPENED), False),
-        (follow_up("blood test", datetime.date(2026, 1, 31)), True),  # before the case
+        (follow_up("blood test", datetime.date(2026, 1, 31)), True),  # earlier than the case
         (follow_up("blood test", AFTER), False),
-        (follow_up("blood test", datetime.date(2026, 3, 12)), True),  # in the future
+        (follow_up("blood test", datetime.date(2026, 3, 12)), True),  # follow-up in the future
         (follow_up("X-ray"), True),
     ):
         assert bool(alerts(case(), done)) is speaks, done

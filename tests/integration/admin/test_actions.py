@@ -138,7 +138,7 @@ def test_what_is_resolved_already_is_left_and_the_rest_is_done(
     admin_client: Client, populate: Populate
 ) -> None:
     first, second = populate(user_id="carol")[Alert], populate(user_id="bob")[Alert]
-    lifecycle.resolve(first, actor="constraints", reason="no longer found")
+    lifecycle.resolve(first, actor="constraints", reason="no longer reported")
 
     response = resolve(admin_client, first, second)
 

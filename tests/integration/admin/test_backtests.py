@@ -95,7 +95,7 @@ def test_its_page_tells_how_far_it_got_and_what_it_found(
     words = shown(response)
     assert "under way: 1 of 2 users" in words
     assert (
-        "Its backtest is still running (1 of 2 users so far): wait until it has finished." in words
+        "The backtest is still running (1 of 2 users so far): wait until it has finished." in words
     )
     assert "3 alerts, for 1 of 1 user" in words
     assert "critical 2 warning 1 info 0" in words
@@ -152,7 +152,7 @@ def test_a_version_is_approved_from_its_backtest_once_it_has_finished(
 ) -> None:
     (refused,) = messages_of(act(admin_client, "approve", backtest))
     assert refused == (
-        "lease_end: Its backtest is still running (1 of 2 users so far): wait until it has"
+        "lease_end: The backtest is still running (1 of 2 users so far): wait until it has"
         " finished."
     )
     page = text_of(admin_client.get(page_url(version)))
@@ -163,7 +163,7 @@ def test_a_version_is_approved_from_its_backtest_once_it_has_finished(
     end(backtest)
     assert "Approve" in shown(admin_client.get(page_url(backtest)))
     assert messages_of(act(admin_client, "approve", backtest)) == [
-        "lease_end v1 is live. It was backtested on 2 of 3 users."
+        "lease_end v1 is live. The constraint was backtested on 2 of 3 users."
     ]
     constraint = WorkspaceConstraint.objects.get()
     assert constraint.live == version
@@ -177,7 +177,7 @@ def test_one_is_cancelled_and_started_again_by_hand(
     assert "cancelled" in told
     (told,) = messages_of(act(admin_client, "cancel", backtest))
     assert "This backtest is already cancelled." in told
-    assert "Its backtest was cancelled (by staff:admin)" in shown(
+    assert "The backtest was cancelled (by staff:admin)" in shown(
         admin_client.get(page_url(backtest))
     )
 

@@ -37,8 +37,8 @@ def test_what_is_used_is_shown_beside_what_may_be(
     )
 
     words = shown(admin_client.get(page_url(workspace)))
-    assert "Writes a minute: 600 , set for this workspace" in words
-    assert "Reads a minute: 12,000 , server default" in words
+    assert "Writes per minute: 600 , set for this workspace" in words
+    assert "Reads per minute: 12,000 , server default" in words
     assert "Users: 1 of 5 , set for this workspace" in words
     assert "Entries: 3 of 100,000,000 , server default" in words
     assert "Entries per user: 3 of 10,000,000 , server default" in words

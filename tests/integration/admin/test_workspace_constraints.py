@@ -70,14 +70,14 @@ def test_from_the_editor_to_an_alert_and_back(
     assert "v1 passed, not approved passed policy Is the code valid Python" in page
     assert "passed types Is the code correctly typed?" in page
     assert "applies to 1 user, 0 of them within the rollout percentage of 0 %" in page
-    assert "Backtest: It was backtested on 1 of 1 users." in page
+    assert "Backtest: The constraint was backtested on 1 of 1 users." in page
     backtest = version.backtests.get()
     page = shown(admin_client.get(page_url(backtest)))
     assert "1 alert, for 1 of 1 user" in page
     assert "Approve" in page
 
     assert messages_of(act(admin_client, "approve", backtest)) == [
-        "lease_end v1 is live. It was backtested on 1 of 1 users."
+        "lease_end v1 is live. The constraint was backtested on 1 of 1 users."
     ]
     save(admin_client, constraint, percentage="100")
     dispatching.dispatch()

@@ -288,7 +288,7 @@ def test_a_constraint_that_is_no_file_of_the_version_has_its_hash_told(user: Mem
         (
             "alerts_per_constraint",
             0,
-            "between 1 and 1000 (alerts), not 0. More than 1000 do not fit",
+            "between 1 and 1000 (alerts), not 0. More than 1000 alerts do not fit",
         ),
         ("alerts_per_constraint", 1001, "between 1 and 1000 (alerts), not 1001."),
         ("openings_per_day", 0, "between 1 and 10000 (alerts), not 0."),

@@ -91,7 +91,7 @@ def test_from_the_checks_to_the_approval(
     # Then it cannot be approved yet
     refused = manager.post(f"{URL}lease_end/versions/1/approve/")
     assert refused.status_code == 409
-    assert refused.json()["detail"] == "Its backtest is still running: wait until it has finished."
+    assert refused.json()["detail"] == "The backtest is still running: wait until it has finished."
 
     # When it has finished
     work()
@@ -100,7 +100,7 @@ def test_from_the_checks_to_the_approval(
     # Then it tells what would have been, and the version can be approved
     assert done["state"] == "finished"
     summary = done["summary"]
-    assert summary["conclusion"] == "It was backtested on 1 of 1 users."
+    assert summary["conclusion"] == "The constraint was backtested on 1 of 1 users."
     assert (summary["fired"], summary["findings"], summary["open"]) == (1, 1, 1)
     assert summary["most"] == [{"user_id": "ada", "findings": 1}]
     (found,) = api.get(f"{BACKTESTS}{judged}/findings/").data["results"]

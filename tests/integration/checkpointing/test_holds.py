@@ -321,7 +321,9 @@ def test_critical_alert_resolves_by_an_entry_that_speaks_of_its_evidence(
     assert finding["fingerprint"] in str(user.head.verdict)
     assert not is_open(allergy)
     event = AlertEvent.objects.get(alert=allergy, kind=AlertEventKind.RESOLVED)
-    assert event.detail["reason"].startswith("no longer found: by the language model's version 3")
+    assert event.detail["reason"].startswith(
+        "no longer reported: by the language model's version 3"
+    )
     assert f"entry {said}" in event.detail["reason"]
 
 

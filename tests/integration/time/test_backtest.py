@@ -258,7 +258,7 @@ def test_what_it_comes_to(workspace: Workspace, work: Work) -> None:
         ("2027-03-28", "warning", None, "10 days are left"),
     ]
     found = backtest_reports.summary(backtest)
-    assert found["conclusion"] == "It was backtested on 2 of 3 users."
+    assert found["conclusion"] == "The constraint was backtested on 2 of 3 users."
     counts = ("looked_at", "fits", "done", "fired", "findings", "open", "troubled", "failed")
     assert [found[name] for name in counts] == [3, 2, 2, 2, 3, 1, 0, 0]
     assert found["sampled"] is False
@@ -619,7 +619,7 @@ class TestForgetting:
         self, version: WorkspaceConstraintVersion, user: MemoryUser
     ) -> None:
         old, newer = (self.ended(version, user, days=days) for days in (0, 2))
-        assert backtest_reports.conclusion(old).startswith("It was backtested on 1 ")
+        assert backtest_reports.conclusion(old).startswith("The constraint was backtested on 1 ")
 
         with time_machine.travel(self.LATER, tick=False):
             assert backtests.purge(4) == 4
@@ -827,7 +827,7 @@ class TestApproving:
         backtest = backtested(version, work)
         assert backtest_reports.tested(version).enough
         assert backtest_reports.conclusion(backtest) == (
-            "There was no user to backtest it on: it applies to none of 1 users."
+            "There was no user to backtest on: the constraint applies to none of 1 users."
         )
 
     def test_it_starts_by_itself_once_the_checks_are_passed(self, workspace: Workspace) -> None:

@@ -433,7 +433,7 @@ class TestRunning:
         change(constraint, by="boss", percentage=0)
         _catch_up(work)
 
-        assert reason_of(user) == "user left the rollout percentage"
+        assert reason_of(user) == "user no longer within the rollout percentage"
 
     def test_a_new_version_that_does_not_fit_resolves(
         self, workspace: Workspace, user: MemoryUser, work: Work
