@@ -1,4 +1,4 @@
-"""The configuration of the Django app."""
+"""Configuration of the Django app `memory`."""
 
 from django.apps import AppConfig
 from django.contrib.auth.signals import user_logged_in, user_logged_out
@@ -6,14 +6,14 @@ from django.db.models.signals import post_migrate
 
 
 class MemoryConfig(AppConfig):
-    """Users, their logs, their projects, and the alerts of constraints."""
+    """The app that holds users, their logs and projects, and the alerts that constraints raise."""
 
     name = "memory"
     verbose_name = "Memory"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Connect the signals: write roles after migrations; record staff logins and logouts."""
+        """Connect signal handlers: write the roles after migrations, record logins and logouts."""
         from memory.staff import access, audit
 
         post_migrate.connect(access.after_migration, sender=self)

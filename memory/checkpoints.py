@@ -1,8 +1,8 @@
-"""Checkpoints: reading a user's project, and moving its head.
+"""Reading versions (checkpoints) of a user's project, and moving the project's head.
 
-A head moves by compare-and-set, in one short transaction that also writes all consequences of the
-move. Slow work (compiling entries, the gate) is done beforehand, on a candidate that nobody else
-sees.
+The head is moved by compare-and-set, in one short transaction that also writes everything that
+follows from the move. Slow work (compiling entries, running the gate) is done beforehand, on a
+candidate that nobody else sees.
 """
 
 import base64
@@ -39,7 +39,7 @@ from memory.work import lanes, leases, runs
 
 
 class HeadMoved(Exception):
-    """The head has moved since the candidate was built: build the candidate again."""
+    """The head has moved since the candidate was built, so the candidate must be rebuilt."""
 
 
 class Redacted(Exception):
@@ -48,7 +48,7 @@ class Redacted(Exception):
 
 @dataclass(frozen=True)
 class Decision:
-    """The outcome of one entry, to be written with the checkpoint that settles it."""
+    """The outcome of one log entry, to be stored with the checkpoint that settles the entry."""
 
     seq: int
     outcome: str
@@ -76,12 +76,12 @@ def open_project(
     keys: Collection[str] = (),
     as_of: bool = False,
 ) -> Project:
-    """Open a version of the project for editing; files are read when an edit needs them.
+    """Open a version of the project for editing; a file is read only when an edit needs it.
 
-    The locations of the records with these `keys` are fetched in one query, those of other records
-    one at a time. Only the head has an index of records: if `as_of` is set, the index is read as of
-    the checkpoint's version, which is correct unless a rollback has rewritten the index since. If
-    the index is wrong, opening the project or applying an edit raises an error.
+    Records with these `keys` are located in a single query, other records one at a time. The index
+    of records describes the head only: if `as_of` is set, it is read as it was at the checkpoint's
+    version, which is correct unless a rollback has rewritten the index since. If the index is
+    wrong, opening the project or applying an edit raises an error.
     """
     if checkpoint is None:
         return Project.empty()
@@ -103,7 +103,7 @@ def open_project(
 def _locations(
     user: MemoryUser, version: int | None, **where: Any
 ) -> dict[tuple[str, str, str], Location]:
-    """Return the records' locations: the current ones, or those of a version as in the index."""
+    """Return the records' locations from the index: the current ones, or those as of `version`."""
     return {
         (row.domain, row.collection, row.key): Location(
             row.path,
@@ -116,7 +116,10 @@ def _locations(
 
 
 def read_file(checkpoint: Checkpoint, path: str) -> str:
-    """Return a file of this version; raises KeyError if it is missing, and Redacted."""
+    """Return the text of a file of this version.
+
+    Raises KeyError if the version has no such file, and Redacted if its content was redacted.
+    """
     if path in checkpoint.computed:
         return checkpoint.computed[path]
     blob = Blob.objects.get(user_id=checkpoint.user_id, hash=checkpoint.tree[path])
@@ -132,7 +135,10 @@ def _told(checkpoint: Checkpoint, path: str, content: str | None) -> str:
 
 
 def read_files(checkpoint: Checkpoint, paths: Collection[str] | None = None) -> dict[str, str]:
-    """Return path → source for these files of the version, or for all of them; raises Redacted."""
+    """Return path → source for these files of the version, by default for all its files.
+
+    Raises Redacted if the content of one of them was redacted.
+    """
     asked = [path for path in checkpoint.tree if paths is None or path in paths]
     computed = {path: checkpoint.computed[path] for path in asked if path in checkpoint.computed}
     tree = {path: checkpoint.tree[path] for path in asked if path not in computed}
@@ -146,14 +152,14 @@ def read_files(checkpoint: Checkpoint, paths: Collection[str] | None = None) -> 
 
 
 def is_redacted(checkpoint: Checkpoint) -> bool:
-    """Return whether a file of this version was redacted."""
+    """Return whether the content of any file of this version was redacted."""
     hashes = set(checkpoint.tree.values())
     return Blob.objects.filter(user_id=checkpoint.user_id, content=None, hash__in=hashes).exists()
 
 
 @dataclass(frozen=True)
 class Modules:
-    """A version in the form that a sandbox loads: path → bytecode, or else path → source."""
+    """A version as a sandbox loads it: for each path, the bytecode or else the source."""
 
     sources: Mapping[str, str]
     bytecode: Mapping[str, str]
@@ -162,9 +168,10 @@ class Modules:
 def read_modules(
     checkpoint: Checkpoint, image_digest: str, *, without: Collection[str] = ()
 ) -> Modules:
-    """Return the version's files for this image, except those in `without`; bytecode is base64.
+    """Return the version's files in the form that this image loads, except those in `without`.
 
-    Legacy files are left out, too: they are not part of the program. Raises Redacted.
+    Bytecode is encoded in base64. Legacy files are left out, too, because they are not part of the
+    program. Raises Redacted if the content of a file was redacted.
     """
     tree = {
         path: hash_
@@ -189,10 +196,11 @@ def read_modules(
 def commit(
     work: LeasedWork, user: MemoryUser, candidate: Candidate, decisions: Sequence[Decision]
 ) -> Checkpoint:
-    """Make the candidate the head, and write all consequences, in one transaction.
+    """Make the candidate the head, and write everything that follows from it, in one transaction.
 
     `work` is the work that the caller has claimed. Raises HeadMoved if the candidate's parent is no
-    longer the head, LeaseLost if the claim was lost; in either case nothing is written.
+    longer the head, and LeaseLost if the caller has lost its claim; in either case nothing is
+    written.
     """
     change = candidate.change
     with transaction.atomic():
@@ -213,7 +221,7 @@ def commit(
             ignore_conflicts=True,
         )
         for blob in Blob.objects.filter(user=locked, hash__in=hashes.values(), content=None):
-            # The content was redacted, but has been written again by somebody who knows it.
+            # This content was redacted, but somebody who knows it has written it again.
             blob.content = next(text for path, text in sources.items() if hashes[path] == blob.hash)
             blob.save(update_fields=["content"])
         tree = {**(parent.tree if parent else {}), **hashes}
@@ -243,8 +251,8 @@ def commit(
 def make_head(user: MemoryUser, checkpoint: Checkpoint) -> None:
     """Make this version the user's newest, and queue a run of its constraints.
 
-    The user's row must be locked. The run is also queued if only the parent version had
-    constraints: it resolves their alerts.
+    The caller must have locked the user's row. A run is queued even if only the parent version had
+    constraints, in order to resolve their alerts.
     """
     user.head = checkpoint
     user.save(update_fields=["head"])
@@ -254,7 +262,10 @@ def make_head(user: MemoryUser, checkpoint: Checkpoint) -> None:
 
 
 def decide(work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision]) -> None:
-    """Write the outcomes of entries that led to no new version; raises LeaseLost."""
+    """Write the outcomes of entries that led to no new version.
+
+    Raises LeaseLost if the caller has lost its claim to `work`.
+    """
     with transaction.atomic():
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         leases.check(work)
@@ -281,7 +292,7 @@ def _decide(
         )
         for decision in decisions
     )
-    # The pending entries of a lane that a worker holds are counted when the lane is released.
+    # If the work is a lane, its pending entries are recounted when the worker releases it.
     if decisions and isinstance(work, Run):
         lanes.recount(user.pk)
 
@@ -289,7 +300,7 @@ def _decide(
 def _record_rejected(
     work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision], at: datetime.datetime
 ) -> None:
-    """Record rejected entries in the feed, all as one event.
+    """Record all rejected entries in the workspace's feed, as a single event.
 
     This locks the feed's counter, so call it last.
     """
@@ -308,7 +319,7 @@ def _record_rejected(
 
 
 def _actor_of(work: LeasedWork) -> str:
-    """Return the actor: the lane (typed records or the language model), or the kind of run."""
+    """Return the actor to record in an event: the name of the lane, or the kind of the run."""
     match work:
         case Lane():
             return work.name
@@ -318,7 +329,7 @@ def _actor_of(work: LeasedWork) -> str:
 
 
 def forget_bytecode(checkpoint: Checkpoint, image_digest: str) -> None:
-    """Delete the bytecode that this image compiled from the version's files."""
+    """Delete the bytecode that this sandbox image compiled from the version's files."""
     Bytecode.objects.filter(
         user_id=checkpoint.user_id,
         image_digest=image_digest,
@@ -338,7 +349,7 @@ def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> N
         )
         for record in change.added
     )
-    # Added and retired in the same change: the record is in no file, but its key is taken.
+    # A record that was added and retired in the same change is in no file, but its key is taken.
     RecordLocation.objects.bulk_create(
         RecordLocation(
             user=user,
@@ -360,7 +371,7 @@ def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> N
 def wants_constraints_run(checkpoint: Checkpoint) -> bool:
     """Return whether a run of the constraints could open or resolve an alert."""
     if checkpoint.user.merged_into_id is not None:
-        return False  # the constraints of the user into whom this one was merged run instead
+        return False  # this user was merged, so the other user's constraints run instead
     live = Alert.objects.filter(user_id=checkpoint.user_id).exclude(state=AlertState.RESOLVED)
     outline = Outline.from_json(checkpoint.outline)
     return (
@@ -371,10 +382,10 @@ def wants_constraints_run(checkpoint: Checkpoint) -> bool:
 
 
 def store_bytecode(checkpoint: Checkpoint, bytecode: Mapping[str, str], image_digest: str) -> None:
-    """Store the bytecode of a version's files (path → base64) for this image.
+    """Store the bytecode (path → base64) that this sandbox image compiled from a version's files.
 
-    Nothing is stored for files that were computed for one answer: a redaction would not find their
-    bytecode.
+    No bytecode is stored for files that were computed to answer a single request, because a
+    redaction would not find it.
     """
     Bytecode.objects.bulk_create(
         [

@@ -1,4 +1,4 @@
-"""Copied entries: which entries of one user are copies of another's because of a merge.
+"""Copied entries: which entries in one user's log a merge has copied from another user's log.
 
 A merge copies entries in order, so the mapping is stored as ranges. Operations that must affect all
 copies of an entry, such as a redaction, find the copies here.
@@ -12,7 +12,7 @@ from memory.models import CopiedEntries, MemoryUser, Merge
 
 
 def family(user_pks: Collection[int]) -> list[int]:
-    """Return these users and all users whom merges connect to them, directly or indirectly."""
+    """Return the primary keys of these users and of all users whom merges connect to them."""
     found, newest = set(user_pks), set(user_pks)
     while newest:
         merges = Merge.objects.filter(Q(user__in=newest) | Q(merged__in=newest))
@@ -34,21 +34,22 @@ def merged_into(user: MemoryUser) -> list[MemoryUser]:
 
 
 def lock_families(user_pks: Collection[int]) -> dict[int, MemoryUser]:
-    """Lock the rows of these users' families, always in the same order; return them by primary key.
+    """Lock the rows of these users' families (see `family`); return them by primary key.
 
-    Raises MemoryUser.DoesNotExist if one of them was erased meanwhile.
+    The order is the same for every caller, so callers cannot deadlock. Raises
+    MemoryUser.DoesNotExist if one of the users was erased in the meantime.
     """
     while True:
         known = family(user_pks)
         rows = lock(known)
-        if known == family(user_pks):  # nobody was merged meanwhile
+        if known == family(user_pks):  # no user was merged in the meantime
             return rows
 
 
 def lock(user_pks: Iterable[int]) -> dict[int, MemoryUser]:
-    """Lock the rows of these users in key order, since different orders could deadlock.
+    """Lock these users' rows in key order, to avoid deadlocks; return them by primary key.
 
-    Raises MemoryUser.DoesNotExist if one of them was erased meanwhile.
+    Raises MemoryUser.DoesNotExist if one of the users was erased in the meantime.
     """
     wanted = set(user_pks)
     rows = MemoryUser.objects.select_for_update(no_key=True).filter(pk__in=wanted)
@@ -61,7 +62,11 @@ def lock(user_pks: Iterable[int]) -> dict[int, MemoryUser]:
 def everywhere(
     user: MemoryUser, seqs: Collection[int], closure: Callable[[int, Collection[int]], set[int]]
 ) -> dict[int, set[int]]:
-    """Return user → entries: these, those that `closure` adds, and their originals and copies."""
+    """Return all originals and copies of these entries and of the entries that `closure` adds.
+
+    The result maps the primary key of each user to the numbers of entries in the user's log. It
+    includes the entries themselves.
+    """
     found = {user.pk: closure(user.pk, seqs)}
     todo = [user.pk]
     while todo:
@@ -79,17 +84,17 @@ def everywhere(
 
 
 def became(merge: Merge, seqs: Collection[int]) -> dict[int, int]:
-    """Map the entries of the merged user to the numbers of their copies, if they were copied."""
+    """Map each of the merged user's entries that was copied to the number of its copy."""
     return _mapped(merge, seqs, "from_seq", "seq")
 
 
 def came_from(merge: Merge, seqs: Collection[int]) -> dict[int, int]:
-    """Map the copies among these entries to the numbers of their originals."""
+    """Map each of these entries that is a copy to the number of its original."""
     return _mapped(merge, seqs, "seq", "from_seq")
 
 
 def origins(user: MemoryUser, seqs: Collection[int]) -> dict[int, tuple[Merge, int]]:
-    """Return, for each of these entries that is a copy, the merge and the original's number."""
+    """Map each of these entries that is a copy to its merge and the number of its original."""
     return {
         seq: (merge, original)
         for merge in Merge.objects.filter(user=user).select_related("merged")

@@ -1,4 +1,4 @@
-"""Imports of projects: reading their files, checking the limits, and queuing the run."""
+"""Project imports: reading a project's files, checking limits, and queuing the import."""
 
 import io
 import re
@@ -18,22 +18,22 @@ MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_BYTES = 6 * 1024 * 1024
 MAX_FOLDERS = 10
 MAX_PATH = 200
-# Maximum number of entries in a zip, including files that are not Python.
+# Maximum number of entries in a zip, including folders and files other than Python files.
 MAX_ENTRIES = 20_000
 
 _PART = re.compile(r"[\w][\w.-]*")
-# Folders within a project's folder that are not part of the project.
+# Folders that may lie within a project's folder but are not imported.
 _PASSED_OVER = {"__pycache__", ".git", ".venv", "venv", "node_modules", ".mypy_cache"}
 
 
 class ImportRefused(ValueError):
-    """The files are not an importable project; the message names the file and the fix."""
+    """The files cannot be imported as a project; the message says why, and how to fix it."""
 
 
 def check_files(files: Mapping[str, str]) -> None:
-    """Raise ImportRefused for too many or too large files, and for invalid paths."""
+    """Raise ImportRefused if files are missing, too many or too large, or if a path is invalid."""
     if not files:
-        raise ImportRefused("There is no Python file: include at least one module.")
+        raise ImportRefused("There are no Python files: include at least one module.")
     if len(files) > MAX_FILES:
         raise ImportRefused(f"The project has {len(files)} files: at most {MAX_FILES} are allowed.")
     total = 0
@@ -67,7 +67,8 @@ def _check_path(path: str) -> None:
 def read_folder(folder: Path) -> dict[str, str]:
     """Return path → source for the Python files in a folder or zip, or for a single file.
 
-    Raises ImportRefused. Links are not followed: they could lead anywhere on this machine.
+    Raises ImportRefused if a file cannot be read or a limit is exceeded, and for symbolic links,
+    since they could lead anywhere on this machine.
     """
     if folder.is_symlink():
         raise ImportRefused(f"{folder} is a symbolic link: give the path of the folder itself.")
@@ -86,7 +87,7 @@ def read_folder(folder: Path) -> dict[str, str]:
         for path in sorted(pending.pop().iterdir()):
             name = path.relative_to(folder).as_posix()
             if path.is_symlink():
-                raise ImportRefused(f"{name} is a symbolic link: replace it with the file.")
+                raise ImportRefused(f"{name} is a symbolic link: replace it with the file itself.")
             if path.is_dir():
                 if path.name not in _PASSED_OVER and not _is_hidden(path.name):
                     pending.append(path)
@@ -102,17 +103,18 @@ def read_folder(folder: Path) -> dict[str, str]:
 
 
 def read_zip(content: bytes) -> dict[str, str]:
-    """Return path → source for the Python files in a zip; raises ImportRefused.
+    """Return path → source for the Python files in a zip.
 
-    If all of them are in one folder, as in the zip of a clone, the paths are relative to that
-    folder.
+    If the whole project is in one folder, as in a zipped git clone, the paths are relative to that
+    folder. Raises ImportRefused if the zip cannot be read or exceeds a limit.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             files = _unpacked(archive)
     except ImportRefused:
         raise
-    # The standard library's errors for a zip that is damaged, encrypted or of an unknown kind.
+    # These are the errors that the standard library raises for a zip that is damaged, encrypted or
+    # in an unknown format.
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise ImportRefused(f"The zip cannot be read: {error}.") from None
     except (RuntimeError, ValueError) as error:
@@ -134,13 +136,13 @@ def _unpacked(archive: zipfile.ZipFile) -> dict[str, str]:
         if any(part in _PASSED_OVER or _is_hidden(part) for part in folders):
             continue
         if stat.S_ISLNK(entry.external_attr >> 16):
-            raise ImportRefused(f"{name} is a symbolic link: replace it with the file.")
+            raise ImportRefused(f"{name} is a symbolic link: replace it with the file itself.")
         if not name.endswith(".py"):
             continue
         if name in files:
             raise ImportRefused(f"The zip contains {name} twice.")
         with archive.open(entry) as stream:
-            # The declared size may be wrong.
+            # Limit the read, since the size declared in the zip may be wrong.
             source = stream.read(MAX_FILE_BYTES + 1)
         left -= len(source)
         if len(source) > MAX_FILE_BYTES:
@@ -166,7 +168,7 @@ def _below_one_folder(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_library(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the files without the library that an export adds to a project."""
+    """Return the files except those of the library, which every exported project includes."""
     if not all(f"{LIBRARY}{name}.py" in files for name in ("alerts", "records", "testing")):
         return dict(files)
     return {path: source for path, source in files.items() if not path.startswith(LIBRARY)}
@@ -182,14 +184,17 @@ def _decoded(source: bytes, name: str) -> str:
     try:
         text = source.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ImportRefused(f"{name} is not UTF-8: save it with this encoding.") from None
+        raise ImportRefused(f"{name} is not encoded in UTF-8: save it in that encoding.") from None
     # Normalise line endings as Python does. Neither Python source nor text in the database may
     # contain null characters.
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
 
 
 def queue(user: MemoryUser, files: Mapping[str, str], trigger: RunTrigger) -> Run:
-    """Queue the import of these files into the user's project; raises ImportRefused."""
+    """Queue the import of these files into the user's project.
+
+    Raises ImportRefused as `check_files` does.
+    """
     check_files(files)
     files = without_library(files)
     return runs.queue(

@@ -1,21 +1,21 @@
-"""Validation of arguments against a JSON schema, with messages that a language model can act on."""
+"""Validating arguments against a JSON schema, with messages that a language model can act on."""
 
 import functools
 from collections.abc import Mapping
 from typing import Any
 
-# A model is not helped by a longer list of problems.
+# Maximum number of problems reported: a longer list would not help a language model.
 MAX_PROBLEMS = 5
 MAX_TOLD = 300
 
 
 @functools.cache
 def _validator_class() -> Any:
-    # Imported here: with all of jsonschema's formats installed, the import takes more than a
-    # second, which would otherwise delay the start of every process.
+    # jsonschema is imported here because, with all its optional formats installed, the import takes
+    # more than a second, which would delay the start of every process.
     from jsonschema import Draft202012Validator, validators
 
-    # In JSON Schema, 1.0 counts as an integer; in Python and the database it does not.
+    # In JSON Schema, 1.0 is an integer; in Python and in the database it is not.
     return validators.extend(
         Draft202012Validator,
         type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
@@ -25,7 +25,7 @@ def _validator_class() -> Any:
 
 
 def misfit(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """Return how a tool's arguments do not match its schema; an empty string if they do."""
+    """Return how a tool's arguments violate its schema, or an empty string if they are valid."""
     try:
         errors = sorted(
             _validator_class()(schema).iter_errors(arguments), key=lambda error: error.json_path

@@ -41,12 +41,12 @@ PAYLOAD_FIELDS = (
 
 
 def _octets(column: str) -> Any:
-    """Return an expression for the number of bytes in a column of the log."""
+    """Return a Django expression for the size in bytes of a column of a log entry."""
     text = Cast(column, TextField())
     return Coalesce(Func(text, function="octet_length", output_field=IntegerField()), 0)
 
 
-# The size of an entry's variable content, in bytes; the rest of the entry is bounded.
+# The size of an entry in bytes, counting only the columns that can be large.
 BYTES = _octets("content") + _octets("data") + _octets("metadata")
 
 COLUMNS = [field.attname for field in LogEntry._meta.concrete_fields]
@@ -59,7 +59,7 @@ LOCK = (
 
 
 def _read(column: str) -> str:
-    """Return the expression that reads a column of an entry given as JSON.
+    """Return the SQL expression that reads this column of an entry that is passed as JSON.
 
     JSON columns are passed as text: when PostgreSQL splits JSON into columns, it refuses values
     that it accepts in a JSON column (lone surrogates).
@@ -67,7 +67,7 @@ def _read(column: str) -> str:
     return f"({column} #>> '{{}}')::json" if column in ("data", "metadata") else column
 
 
-# One statement appends one entry or a thousand. Typed records are due immediately.
+# A single statement appends one entry or a thousand. Typed records are due immediately.
 APPEND = f"""
 WITH appended AS (
     INSERT INTO memory_logentry ({", ".join(COLUMNS)}) SELECT {", ".join(map(_read, COLUMNS))}
@@ -84,7 +84,7 @@ WHERE id = %(user)s
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """An entry that is not in the log yet. `occurred_at` has a time zone; None means now."""
+    """An entry to be appended to the log. `occurred_at` is timezone-aware; None means now."""
 
     kind: EntryKind
     occurred_at: datetime.datetime | None = None
@@ -97,11 +97,11 @@ class Draft:
     agent_id: str | None = None
     idempotency_key: str | None = None
     derived_from: Sequence[int] = field(default=())
-    source: str | None = None  # for a copy: the original's source
+    source: str | None = None  # set only for a copy: the source of the original entry
 
 
 class IdempotencyConflict(Exception):
-    """The key was used before, for a different entry."""
+    """The idempotency key was used before, for a different entry."""
 
     def __init__(self, key: str, seq: int) -> None:
         self.key = key
@@ -113,11 +113,11 @@ class IdempotencyConflict(Exception):
 
 
 def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[LogEntry]:
-    """Append the drafts in order, either all or none, and return their entries, one per draft.
+    """Append the drafts in order, all or none of them, and return one entry per draft.
 
-    For a draft whose idempotency key is already in the log, the entry with that key is returned.
-    Raises IdempotencyConflict if that entry differs, and UserMerged if the user was merged into
-    another one: the log of a merged user takes only redactions.
+    If an idempotency key is already in the log, the entry with that key is returned instead of
+    being appended again. Raises IdempotencyConflict if that entry differs from the draft, and
+    UserMerged if the user was merged into another one: a merged user's log takes only redactions.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(LOCK, [user.pk])
@@ -152,7 +152,7 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
 
 
 def _find_by_key(user: MemoryUser, drafts: Sequence[Draft]) -> dict[str | None, LogEntry]:
-    """Return the user's entries that have the drafts' idempotency keys, keyed by these."""
+    """Map each of the drafts' idempotency keys that is already in the log to its entry."""
     keys = [draft.idempotency_key for draft in drafts if draft.idempotency_key is not None]
     if not keys:
         return {}
@@ -168,7 +168,7 @@ def _store(
     log_bytes: int,
     now: datetime.datetime,
 ) -> None:
-    """Write the entries at the end of the log, and wake the workers that process them."""
+    """Append the entries to the log, and wake the workers that process them."""
     typed = any(entry.kind == EntryKind.RECORD for entry in new)
     cursor.execute(
         APPEND,
@@ -195,7 +195,7 @@ def _store(
 
 
 def _announce_messages(user: MemoryUser, new: Sequence[LogEntry], now: datetime.datetime) -> None:
-    """Schedule the language model's work on those of the entries that it processes."""
+    """Schedule the language model's work on the new entries that need it."""
     said = [entry for entry in new if entry.kind in KINDS[LaneName.STRUCTURE]]
     if not said:
         return
@@ -213,9 +213,9 @@ def _entry(
     source: str,
     now: datetime.datetime,
 ) -> tuple[LogEntry, int]:
-    """Build the entry with this number, which follows the entry with the hash `previous`.
+    """Build entry number `seq`; `previous` is the hash of the entry before it.
 
-    Also returns the entry's size in bytes.
+    Returns the entry and its size in bytes.
     """
     values = {
         "id": uuid.uuid4(),
@@ -236,7 +236,7 @@ def _entry(
         "idempotency_key": draft.idempotency_key,
         "salt": secrets.token_bytes(16),
     }
-    # Build it as if read from the database: creating a new instance takes several times as long.
+    # Build the instance as if read from the database: the constructor takes several times as long.
     entry = LogEntry.from_db(None, COLUMNS, [values.get(name) for name in COLUMNS])
     entry.user = user
     entry.outcome = None
@@ -247,7 +247,7 @@ def _entry(
 
 
 def _row(entry: LogEntry) -> dict[str, Any]:
-    """Return the entry in the JSON form that APPEND takes; types that JSON lacks become text."""
+    """Return the entry as APPEND takes it; values of types that JSON lacks become text."""
     return {
         name: _as_json(value) for name in COLUMNS if (value := getattr(entry, name)) is not None
     }
@@ -275,14 +275,14 @@ def says_the_same(entry: LogEntry, draft: Draft) -> bool:
 
 
 def payload_hash(entry: LogEntry) -> bytes:
-    """Return H(salt ‖ payload). The salt keeps a redacted payload from being guessed."""
+    """Return H(salt ‖ payload). Without the salt, a redacted payload could be guessed."""
     return _salted(entry, payload(entry))
 
 
 def payload(entry: LogEntry) -> bytes:
-    """Return an entry's payload, over which its hash is computed.
+    """Return the entry's payload, from which its payload hash is computed.
 
-    The payload's size is roughly the entry's.
+    Its length in bytes also serves as the size of the entry.
     """
     return canonical_json({name: getattr(entry, name) for name in PAYLOAD_FIELDS}).encode()
 
@@ -312,9 +312,9 @@ def _instant(moment: datetime.datetime) -> str:
 
 
 def broken_links(user: MemoryUser) -> Iterable[str]:
-    """Verify the user's whole log, and yield a description of each deviation.
+    """Verify the user's whole log, and yield a description of each problem found.
 
-    A redacted entry's payload is gone; its place in the chain is still checked.
+    The payload of a redacted entry is gone, but the entry's place in the chain is checked.
     """
     previous = bytes(32)
     expected = 1
@@ -341,7 +341,7 @@ def broken_links(user: MemoryUser) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The number of a log's entries per outcome. The four parts add up to the total."""
+    """The number of entries in a log by outcome; the counts of all outcomes add up to `total`."""
 
     total: int
     pending: int
@@ -351,7 +351,7 @@ class Coverage:
 
 
 def coverage(user: MemoryUser) -> Coverage:
-    """Count the entries per outcome, in one consistent snapshot."""
+    """Count the entries in the user's log by outcome, in one consistent snapshot."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -375,7 +375,7 @@ def coverage(user: MemoryUser) -> Coverage:
 
 
 def told_by(entry: LogEntry) -> int:
-    """Return the number of an entry or, for a correction, of the entry that it corrects."""
+    """Return the entry's number or, for a correction, the number of the entry it corrects."""
     corrects = entry.kind == EntryKind.CORRECTION and entry.derived_from
     return entry.derived_from[0] if corrects else entry.seq
 
@@ -383,10 +383,10 @@ def told_by(entry: LogEntry) -> int:
 def corrections(
     user: MemoryUser, told: Collection[int], up_to: int | None = None, *, narrow: bool = False
 ) -> dict[int, LogEntry]:
-    """Return the newest correction of each of these entries, keyed by the entry's number.
+    """Return the newest correction of each of these entries, keyed by the corrected entry's number.
 
-    If `up_to` is given, only corrections up to that entry count. Entries without a correction are
-    left out. If `narrow` is set, the content of the corrections is not read.
+    If `up_to` is given, corrections with higher numbers are ignored. Entries without a correction
+    are left out. If `narrow` is set, the content of the corrections is not read.
     """
     found = LogEntry.objects.filter(
         user=user, kind=EntryKind.CORRECTION, redacted_at=None, derived_from__0__in=told
@@ -400,7 +400,7 @@ def corrections(
 
 
 def record_entry(entry: LogEntry) -> RecordEntry:
-    """Return a typed entry in the form that the compiler takes."""
+    """Return a typed entry as input for the compiler."""
     statement = entry.data or {}
     return RecordEntry(
         seq=entry.seq,
@@ -414,9 +414,10 @@ def record_entry(entry: LogEntry) -> RecordEntry:
 
 
 def outcomes(user: MemoryUser, seqs: Iterable[int]) -> dict[int, EntryOutcome]:
-    """Return the outcomes of these entries, keyed by seq; pending entries are left out.
+    """Return the outcomes of these entries, keyed by their numbers; pending entries are left out.
 
-    Only the checkpoint's version is loaded: a whole checkpoint is large, and many entries share it.
+    Only the version number of each checkpoint is loaded, because checkpoints are large and many
+    entries share one.
     """
     decided = EntryOutcome.objects.filter(user=user, seq__in=list(seqs))
     return {
@@ -428,7 +429,7 @@ def outcomes(user: MemoryUser, seqs: Iterable[int]) -> dict[int, EntryOutcome]:
 
 
 def read(user: MemoryUser, seqs: Sequence[int]) -> list[LogEntry]:
-    """Return these entries of the log, in the given order."""
+    """Return the entries with these numbers, in the given order."""
     found = {entry.seq: entry for entry in LogEntry.objects.filter(user=user, seq__in=seqs)}
     return [found[seq] for seq in seqs]
 

@@ -1,10 +1,10 @@
 """Merging an anonymous user into a known one who turned out to be the same person.
 
-One transaction closes the anonymous user: its log takes no more entries, work for it ends, and its
-alerts are resolved. Then a worker appends its entries to the other user's log in batches. Each
-batch and the position at which to continue are written in one transaction, so every entry is copied
-exactly once, whichever process is killed. Nothing in the old log changes. `memory.copies` maps
-entries to their copies.
+One transaction closes the anonymous user: the log takes no more entries, work for the user stops,
+and open alerts are resolved. Then a worker copies the entries to the end of the other user's log in
+batches. Each batch is written in one transaction together with the position at which to continue,
+so every entry is copied exactly once, even if a process is killed. The old log itself does not
+change. `memory.copies` maps entries to their copies.
 """
 
 import re
@@ -39,10 +39,11 @@ from memory.work import lanes, leases, runs
 from memory.work.hints import hint
 
 TASK = "workers.tasks.merge"
-# Limits of a batch; other appends to the log wait while it is copied.
+# Limits on the size of a batch: while one is copied, all other appends to the log wait.
 BATCH = 200
 BATCH_CHARACTERS = 1_000_000
-# The generated key of a record whose entry has no key: see `memory.project.apply.free_key`.
+# Matches the key that is generated for a record whose entry has none: see
+# `memory.project.apply.free_key`.
 _GENERATED = re.compile(r"(.+)-([1-9][0-9]{0,17})")
 
 
@@ -51,10 +52,11 @@ class MergeRefused(ValueError):
 
 
 def merge(user: MemoryUser, merged: MemoryUser, *, by: str) -> Merge:
-    """Merge a user of the same workspace into this one: close `merged`, and copy its entries.
+    """Merge `merged` into `user`: close `merged`, and queue the copying of its entries.
 
-    A repeated call returns the existing merge. Raises MergeRefused, and BeingRedacted while content
-    of either user is being redacted.
+    A repeated call returns the existing merge. Raises MergeRefused if these users cannot be merged,
+    for example because they belong to different workspaces, and BeingRedacted while content of
+    either user is being redacted.
     """
     if user.pk == merged.pk:
         raise MergeRefused(f"{user} cannot be merged into itself: name another user.")
@@ -123,7 +125,7 @@ def _told(merged: MemoryUser, user: MemoryUser) -> str:
 
 
 def close_late_runs() -> int:
-    """Close runs that were queued while their user was being merged; return the number of users."""
+    """Close runs that were queued while a user was being merged; return the number of users."""
     late = MemoryUser.objects.filter(
         Exists(Run.objects.exclude(status=RunStatus.DONE).filter(user=OuterRef("pk"))),
         merged_into__isnull=False,
@@ -135,7 +137,7 @@ def close_late_runs() -> int:
 
 
 def waiting() -> QuerySet[Merge]:
-    """Select the merges that are not complete."""
+    """Select the merges that are not complete yet."""
     return Merge.objects.filter(due_at__isnull=False)
 
 
@@ -146,13 +148,13 @@ def final(user: MemoryUser) -> MemoryUser:
     return user
 
 
-# -- Copying --------------------------------------------------------------------------------------
+# -- Copying entries ------------------------------------------------------------------------------
 
 
 def copy(row: Merge) -> bool:
-    """Copy the next batch of a merge that the caller has claimed; return False if it was the last.
+    """Copy the next batch of a merge that the caller has claimed; return False if none was left.
 
-    Raises LeaseLost.
+    Raises LeaseLost if the caller has lost its claim.
     """
     with transaction.atomic():
         users = copies.lock([row.user_id, row.merged_id])
@@ -190,9 +192,9 @@ def _next(row: Merge) -> list[LogEntry]:
 
 
 def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[LogEntry]) -> int:
-    """Append copies of these entries with their outcomes, while both users' rows are locked.
+    """Append copies of these entries and of their outcomes; the caller has locked both users' rows.
 
-    Redacted entries are not copied, nor are entries that record a redaction.
+    Redacted entries, and entries that record a redaction, are not copied.
     """
     said = [one for one in entries if not one.redacted_at and one.kind != EntryKind.REDACTION]
     cited = {seq for one in said for seq in one.derived_from}
@@ -210,7 +212,7 @@ def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[
         draft = _draft(entry, became, nameless)
         earlier = taken.get(entry.idempotency_key) if entry.idempotency_key else None
         if earlier is not None:
-            # An entry that both users have is not copied. A different entry with the same key is
+            # An entry that both logs contain is not copied. A different entry with the same key is
             # copied without the key.
             if log.says_the_same(earlier, replace(draft, occurred_at=None)):
                 became[entry.seq] = earlier.seq
@@ -248,14 +250,14 @@ def _draft(entry: LogEntry, became: Mapping[int, int], nameless: Mapping[int, st
 
 
 def _named(entry: LogEntry) -> int | None:
-    """Return the entry number in a record's key, if the server may have generated that key."""
+    """Return the entry number in a record's key, if the server may have generated the key."""
     data = entry.data if entry.kind == EntryKind.RECORD else None
     match = _GENERATED.fullmatch((data or {}).get("key") or "")
     return int(match[2]) if data and match and match[1] == snake(data["type"]) else None
 
 
 def _nameless(merged: MemoryUser, seqs: set[int]) -> dict[int, str]:
-    """Return number → type for the entries among these that are records without a key."""
+    """Return number → type for the typed records without a key among these entries."""
     found = LogEntry.objects.filter(user=merged, seq__in=seqs, kind=EntryKind.RECORD)
     return {one.seq: one.data["type"] for one in found if one.data and not one.data.get("key")}
 
@@ -277,9 +279,10 @@ def _settle(
     entries: Sequence[LogEntry],
     copies: Sequence[LogEntry],
 ) -> None:
-    """Copy the outcomes that stay final: of messages whose facts exist, and of dismissed entries.
+    """Copy the outcomes that stay final: those of messages, and of dismissed facts and corrections.
 
-    Facts and typed entries are processed again, since they must reach this user's project.
+    All other entries are processed again, since they must reach this user's project. So are the
+    messages that `_used_by_agents` returns.
     """
     settled = {}
     outcomes = EntryOutcome.objects.filter(user=merged, seq__in=[one.seq for one in entries])
@@ -310,9 +313,9 @@ def _stays(entry: LogEntry, outcome: EntryOutcome) -> bool:
 
 
 def _used_by_agents(merged: MemoryUser, entries: Sequence[LogEntry]) -> set[int]:
-    """Return the messages from which a product's agent made records, but no fact was extracted.
+    """Return the messages from which a product's agent made records but no model extracted facts.
 
-    No other entry contains what the agent understood.
+    No other entry contains what the agent understood from these messages.
     """
     seqs = {entry.seq for entry in entries if entry.kind == EntryKind.MESSAGE}
     cited: set[int] = set()

@@ -1,4 +1,4 @@
-"""Provenance: the fields of a record, each with the log entries that set it last."""
+"""Provenance: for each field of a record, the log entries from which it was last set."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from memory.project.names import key_of_entry
 from memory.project.values import RecordId
 from memory.temporal import differences
 
-# If a record was changed in more versions than this, older changes are not read: for a field that
-# only those set, all of the record's entries are given.
+# Maximum number of versions searched for changes to a record. A field that was last set in an older
+# version is attributed to all of the record's entries.
 MAX_VERSIONS = 50
 
 
 @dataclass(frozen=True)
 class FieldOrigin:
-    """A field of a record: its value in typed JSON, and the entries behind it, ascending."""
+    """A field of a record: its value as typed JSON, and the entries it comes from, ascending."""
 
     name: str
     value: Any
@@ -25,9 +25,10 @@ class FieldOrigin:
 
 @dataclass(frozen=True)
 class RecordOrigin:
-    """A record in a version, or in the last version that contained it.
+    """A record as it is in a version or, if it was retired, in the last version that contained it.
 
-    `class_name` and `entries` are the record's own; `fields` are in the order of its class.
+    `class_name` is the class of the record, `entries` lists all entries it comes from, and `fields`
+    are in the order in which the class declares them.
     """
 
     class_name: str
@@ -36,7 +37,10 @@ class RecordOrigin:
 
 
 def read_records(checkpoint: Checkpoint, records: Collection[RecordId]) -> dict[RecordId, Any]:
-    """Return those of the records that a version contains, in typed JSON; raises Redacted."""
+    """Return the records among these that a version contains, as typed JSON.
+
+    Raises Redacted if the content of one of their files was redacted.
+    """
     wanted = set(records)
     locations = RecordLocation.objects.filter(
         user=checkpoint.user_id, key__in={record.key for record in wanted}
@@ -47,9 +51,10 @@ def read_records(checkpoint: Checkpoint, records: Collection[RecordId]) -> dict[
 
 
 def trace_record(location: RecordLocation) -> RecordOrigin | None:
-    """Return a record with the entries behind each field; None if no version contains it.
+    """Return a record with the entries that each field comes from; None if no version contains it.
 
-    A retired record is read from the last version that contained it. Raises Redacted.
+    A retired record is read from the last version that contained it. Raises Redacted if the content
+    of the record's file was redacted.
     """
     user, record_id = location.user, _id_of(location)
     checkpoint = _last_version_of(location)
@@ -82,10 +87,10 @@ def _last_version_of(location: RecordLocation) -> Checkpoint | None:
 def _last_edits(
     user: MemoryUser, record: RecordId, class_name: str, sources: Sequence[int]
 ) -> Mapping[str, list[int]]:
-    """Return, for each field, the entries that the field's last edit cites.
+    """Map each field to the entries cited by the edit that last set the field.
 
-    Edits are searched in the versions that settled the record's entries. A field that no edit in
-    them sets (it is empty or was renamed, or the record was imported) is not in the result.
+    Only the versions that settled the record's entries are searched. A field that no edit in these
+    versions sets is left out: the field may be empty or renamed, or the record imported.
     """
     settled = EntryOutcome.objects.filter(user=user, seq__in=sources, checkpoint__isnull=False)
     versions = Checkpoint.objects.filter(pk__in=settled.order_by().values("checkpoint"))
@@ -100,9 +105,9 @@ def _last_edits(
 
 
 def _is_about(edit: Mapping[str, Any], record: RecordId, class_name: str) -> bool:
-    """Return whether an edit sets fields of the record; an `add` need not name collection and key.
+    """Return whether an edit sets fields of this record; an `add` may lack collection and key.
 
-    A redacted edit no longer shows what it was about.
+    For a redacted edit, which no longer shows its record, the result is False.
     """
     if edit.get("redacted"):
         return False

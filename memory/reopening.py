@@ -1,12 +1,12 @@
 """Reopening: wrongly settled entries become pending again and are processed again.
 
-A reopening is a version of its own, with the files of the previous version: whatever was made from
-the entries stays until somebody changes it. Like any version, it can be undone by a rollback
+A reopening creates a version with the same files as the previous one: whatever was made from the
+entries stays until somebody changes it. Like any version, it can be undone by a rollback
 (`memory.temporal.rollback.restore`), which restores the entries' outcomes.
 
 Typed entries are not reopened: trusted code has settled them, and would settle them the same way
-again. Facts of a reopened message are dismissed, since they will be extracted again, and all
-messages behind such a fact are reopened together.
+again. The facts extracted from a reopened message are dismissed, since they will be extracted
+again; if such a fact comes from several messages, all of them are reopened.
 """
 
 import datetime
@@ -25,14 +25,14 @@ from memory.models.log import EntryKind, Outcome
 from memory.temporal import history, rollback
 from memory.work import lanes
 
-# The limit for one reopening.
+# Maximum number of entries that one reopening may select.
 MAX_REOPENED = 10_000
 # The reason given for dismissing a fact of a reopened message.
-REMEMBERED_ANEW = "its message was reopened and is processed again"
+REMEMBERED_ANEW = "the message it came from was reopened and will be processed again"
 
 
 class NothingToReopen(Exception):
-    """None of the selected entries is settled and eligible for reopening."""
+    """No settled entry that can be reopened matches the selection."""
 
 
 class TooManyToReopen(Exception):
@@ -41,10 +41,10 @@ class TooManyToReopen(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """A selection of a user's outcomes: those that meet all given conditions; by default, all.
+    """Selects the entry outcomes of a user that meet all given conditions; by default, all of them.
 
-    `model` is a language model, named as in its calls ("openai:gpt-5"): it settled the entries that
-    were decided after its call and before a call of any other model.
+    `model` is the name of a language model as recorded in calls ("openai:gpt-5"). It selects the
+    entries that were settled after a call to that model and before a call to any other model.
     """
 
     entries: Collection[int] | None = None
@@ -57,9 +57,9 @@ class Selection:
 
 @dataclass(frozen=True)
 class Reopening:
-    """The result: the reopened entries, the dismissed facts, and the new version.
+    """The result of a reopening: the reopened entries, the dismissed facts, and the new version.
 
-    `checkpoint` is None if the user had no version.
+    `checkpoint` is None if the user has no version yet.
     """
 
     entries: Sequence[int]
@@ -68,7 +68,7 @@ class Reopening:
 
 
 def select(user: MemoryUser, selection: Selection) -> QuerySet[EntryOutcome]:
-    """Return the selected outcomes that can be reopened."""
+    """Return the selected outcomes whose entries can be reopened."""
     mine = LogEntry.objects.filter(user=user, redacted_at=None).exclude(kind=EntryKind.RECORD)
     if selection.session_id is not None:
         mine = mine.filter(session_id=selection.session_id)
@@ -92,7 +92,7 @@ def _settled_by(outcomes: QuerySet[EntryOutcome], model: str) -> QuerySet[EntryO
         purpose__in=[LlmPurpose.MEMORIZE, LlmPurpose.STRUCTURE],
         started_at__lte=OuterRef("decided_at"),
     )
-    # If a version was not made by a model, the outcomes decided with it were not decided by one
+    # If a version was not made by a model, the outcomes decided with it were not decided by a model
     # either.
     others = Q(decided_at=F("checkpoint__created_at")) & ~Q(checkpoint__origin=Origin.LLM)
     return (
@@ -105,8 +105,9 @@ def _settled_by(outcomes: QuerySet[EntryOutcome], model: str) -> QuerySet[EntryO
 def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "") -> Reopening:
     """Make the selected entries pending again, and schedule work on them.
 
-    A worker on the user's lanes loses its lease. Raises NothingToReopen, TooManyToReopen, and
-    history.BeingRedacted.
+    Workers that are processing the user's lanes lose their leases. Raises NothingToReopen if no
+    entry can be reopened, TooManyToReopen if more than MAX_REOPENED match, and
+    history.BeingRedacted while content of the user is being redacted.
     """
     with transaction.atomic():
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
@@ -145,7 +146,7 @@ def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "")
 
 
 def _with_messages(user: MemoryUser, seqs: Set[int]) -> tuple[set[int], set[int]]:
-    """Return these entries plus the messages that share a fact with them, and the facts.
+    """Return these entries plus the messages that share facts with them, and then those facts.
 
     The facts are those that a language model extracted from any of these messages.
     """
@@ -172,9 +173,10 @@ def _version(
     by: str,
     reason: str,
 ) -> Checkpoint | None:
-    """Write the version of a reopening and make it the newest; None if there is no version yet.
+    """Create the version for a reopening and make it the newest; None if the user has no version.
 
-    The version records the earlier outcomes of the entries and of the facts, even pending ones.
+    The version records the earlier outcomes of the entries and facts, including those that were
+    pending.
     """
     head = user.head
     if head is None:
@@ -184,7 +186,7 @@ def _version(
         for one in before
     }
     were |= {seq: [seq, None, None] for seq in facts if seq not in were}
-    # An outcome decided after its version was made did not result from making that version.
+    # An outcome that was decided after its version was made does not result from that version.
     versions = {
         one.checkpoint.version
         for one in before
@@ -209,6 +211,6 @@ def _version(
         edits=[],
         verdict={**head.verdict, "restored": restored, rollback.REOPENED: reopened},
     )
-    # The files are the same, but a forecast is only valid for the newest version.
+    # The files are unchanged, but a forecast is valid only for the newest version.
     checkpoints.make_head(user, checkpoint)
     return checkpoint

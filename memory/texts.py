@@ -1,19 +1,20 @@
-"""Texts from people, models and backends, made safe to show within other texts."""
+"""Making text from people, models and backends safe to parse, and to show within other text."""
 
 import ast
 import re
 import threading
 import unicodedata
 
-# Control characters except tab and line endings, bidirectional embeddings, overrides and isolates,
-# zero-width characters, tags. The marks and joiners of Arabic, Hebrew and emoji stay as they are.
+# Matches control characters (except tab and line endings), bidirectional embeddings, overrides and
+# isolates, zero-width characters, and tags. It does not match the marks and joiners that Arabic,
+# Hebrew and emoji need.
 STEERING = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
     "\u200b\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
 
 
-# The maximum length of a reason or note for an action.
+# The maximum length of the reason or note that somebody gives for an action.
 MAX_REASON = 2000
 MAX_MARKS = 30  # as in Unicode's Stream-Safe Text Format; no language needs more
 
@@ -29,9 +30,9 @@ def _too_many(mark: str) -> re.Pattern[str]:
     return re.compile(f"({mark}{mark}{{{MAX_MARKS - 1}}}){mark}+")
 
 
-# Python looks up a character below U+10000 in a table, but compares any class of characters that
-# has others range by range, which takes 50 times as long. So the scripts from U+10000, most of them
-# historic, have a pattern of their own, which no emoji needs.
+# The `re` module looks characters up in a table if all members of a class are below U+10000;
+# otherwise it tests one range after another, which takes 50 times as long. So marks from U+10000,
+# most of them in historic scripts, are matched only in texts that contain such scripts.
 _HISTORIC = "[\U00010000-\U0001efff]"
 _HAS_HISTORIC = re.compile(_HISTORIC)
 _COMMON_MARK = _marks(0x300, 0xFFFF)
@@ -39,11 +40,12 @@ _TOO_MANY_COMMON = _too_many(_COMMON_MARK)
 _TOO_MANY = _too_many(f"(?:{_COMMON_MARK}|(?={_HISTORIC}){_marks(0x10000, 0x1EFFF)})")
 
 # The maximum number, per file, of characters other than letters, digits, spaces, tabs and
-# underscores. Each may become a node of the syntax tree, which takes a kilobyte, and some
-# microseconds in which no other thread runs.
+# underscores. Each may become a node of the syntax tree, which takes a kilobyte of memory and some
+# microseconds during which no other thread runs.
 MAX_SIGNS = 400_000
-# Python before 3.11.8 counts the depth of syntax trees for all threads together: if two parse at
-# the same time, one gets a SystemError (https://github.com/python/cpython/issues/106905).
+# Before 3.11.8, Python counts the depth of syntax trees for all threads together, so if two threads
+# parse at the same time, one of them gets a SystemError
+# (https://github.com/python/cpython/issues/106905).
 _parsing = threading.RLock()
 _NO_SIGNS = bytes(
     number for number in range(256) if number >= 128 or re.match(rb"[\w \t]", bytes([number]))
@@ -64,10 +66,11 @@ def _pattern_for(text: str) -> re.Pattern[str]:
 
 
 def parse_python(source: str, path: str = "<unknown>") -> ast.Module:
-    """Parse a module; raises what `ast.parse` raises, and SyntaxError for text refused unparsed.
+    """Parse a module; raises what `ast.parse` raises, and SyntaxError for code it refuses to parse.
 
-    Python normalises each name, so a name with 100,000 combining marks is refused beforehand. So is
-    code so long that parsing it would block all other threads for seconds and exhaust the memory.
+    Code is refused if it is so long that parsing it would block all other threads for seconds and
+    exhaust the memory, or if it has too many combining marks in a row, because Python normalises
+    names, which is slow for such text.
     """
     _refuse_unparsed(source, path)
     with _parsing:
@@ -100,13 +103,13 @@ def visible(text: str) -> str:
 
 
 def shortened(text: str, length: int = 120) -> str:
-    """Return the beginning of a text, made visible."""
+    """Return the text, cut to `length` characters and with invisible characters escaped."""
     text = visible(text)
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def one_line(text: str, length: int) -> str:
-    """Return the beginning of a text on one line, safe for a mail header."""
+    """Return the text on one line, cut to `length` characters and safe in an email header."""
     return shortened(" ".join(text.split()), length)
 
 

@@ -1,4 +1,4 @@
-"""Users: creating, changing and finding them, and the time of their daily run."""
+"""Creating, changing and finding users, and scheduling the daily run of their constraints."""
 
 import datetime
 import zoneinfo
@@ -20,11 +20,11 @@ def _of_id() -> QuerySet[MemoryUser]:
     return MemoryUser.objects.filter(**chosen).order_by()
 
 
-# Columns of a head that are large and rarely needed.
+# Large columns of a user's head checkpoint that are rarely needed.
 _LARGE = ("edits", "verdict")
 
-# Ways to read a user: without the head, with the head's small columns, or with only the columns
-# that answering a query needs, since queries are answered many times a second.
+# Three ways to read a user: without the head, with the head's small columns, and with only the
+# columns needed to answer a query, since many queries are answered per second.
 WITHOUT_HEAD = Statement(_of_id)
 WITH_HEAD = Statement(
     _of_id,
@@ -80,8 +80,8 @@ def create_user(
 ) -> MemoryUser:
     """Create a user with an empty log and no project.
 
-    Raises UserExists, ValidationError, or `usage.Exceeded`. The time zone defaults to the
-    workspace's.
+    The time zone defaults to the workspace's. Raises UserExists if the id is taken, ValidationError
+    if a value is invalid, and `usage.Exceeded` if the workspace may have no more users.
     """
     user = MemoryUser(
         workspace=workspace,
@@ -103,9 +103,9 @@ def create_user(
 def change_user(
     user: MemoryUser, *, time_zone: str | None = None, metadata: dict[str, Any] | None = None
 ) -> None:
-    """Change the given fields. The daily run of the constraints follows the time zone."""
+    """Change the given fields. A new time zone also moves the daily run of the constraints."""
     with transaction.atomic():
-        # The first checkpoint may be scheduling the daily run at this moment.
+        # Lock the row, since the first checkpoint may be scheduling the daily run at this moment.
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         if metadata is not None:
             locked.metadata = user.metadata = metadata
@@ -128,14 +128,14 @@ def find_user(
 
 
 def with_head(users: QuerySet[MemoryUser]) -> QuerySet[MemoryUser]:
-    """Join the users' heads, without the heads' large columns."""
+    """Load the users together with their heads, without the heads' large columns."""
     return users.select_related("head").defer(*(f"head__{name}" for name in _LARGE))
 
 
 def undisturbed() -> Q:
     """Match rows whose `user` has a stable project.
 
-    This excludes merged users, and users with a redaction under way, since that has priority.
+    This excludes merged users, and users with a redaction under way, because it has priority.
     """
     held = Q(redacting_since__isnull=False) | Q(merged_into__isnull=False)
     return Q(~Exists(MemoryUser.objects.filter(held, pk=OuterRef("user_id"))))
@@ -174,9 +174,10 @@ def is_daily(user: MemoryUser, due: datetime.datetime, now: datetime.datetime) -
 
 
 def run_daily(user: MemoryUser) -> None:
-    """Schedule the constraints for the next daily hour at the latest.
+    """Schedule the constraints to run at the next daily hour at the latest.
 
-    A later time set by a forecast may be outdated, and no time may be set at all.
+    A run scheduled for later is brought forward, since the forecast that postponed it may be
+    outdated.
     """
     daily = next_daily_run(user, timezone.now())
     later = Q(constraints_due_at=None) | Q(constraints_due_at__gt=daily)
@@ -185,11 +186,11 @@ def run_daily(user: MemoryUser) -> None:
 
 
 def next_run(user: MemoryUser, instant: datetime.datetime, *, soon: bool) -> datetime.datetime:
-    """Return when the clock next triggers the constraints, which have run as of `instant`.
+    """Return when the constraints, which have run as of `instant`, must run again as time passes.
 
-    That is at the daily hour or, if it has to be `soon` because a constraint reads the current
-    time, some minutes after `instant`. A run that is already due stays due. The user's row must be
-    locked.
+    That is at the next daily hour or, if `soon` is set because a constraint reads the current time,
+    some minutes after `instant`. A run that is already due stays due. The caller must have locked
+    the user's row.
     """
     now = timezone.now()
     due = user.constraints_due_at

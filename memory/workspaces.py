@@ -3,8 +3,8 @@
 A key has the form `uac_<prefix>_<secret>`. The prefix finds the row; only an HMAC of the secret is
 stored, keyed with the server's SECRET_KEY, so that a copy of the database gives nobody access.
 
-A key is valid for all users of its workspace, or only for certain users: all code that reads or
-writes on behalf of a key filters by `reach`.
+A key is valid for all users of its workspace, or only for certain users. Therefore all code that
+reads or writes on behalf of a key filters by `reach`.
 """
 
 import datetime
@@ -25,7 +25,7 @@ from memory.models.workspaces import Scope
 from memory.workspace_settings import table
 
 KEY_PATTERN = re.compile(r"uac_([0-9a-f]+)_([A-Za-z0-9_-]+)")
-# The columns of a key that every request reads.
+# Reads an API key by its prefix, with only the columns that every request needs.
 _OF_PREFIX = Statement(
     lambda: ApiKey.objects.filter(prefix=Parameter("prefix"), revoked_at=None).order_by(),
     *("prefix", "digest", "scopes", "user_pks", "expires_at", "last_used_at"),
@@ -33,7 +33,7 @@ _OF_PREFIX = Statement(
     *(f"workspace__{field}" for field in table.QUOTAS.overridable),
 )
 LAST_USED_RESOLUTION = datetime.timedelta(minutes=1)
-# How long a replaced key stays valid alongside the new one.
+# How long a replaced key stays valid alongside the new key.
 OVERLAP = datetime.timedelta(hours=24)
 
 
@@ -52,7 +52,7 @@ def create_key(
 ) -> tuple[ApiKey, str]:
     """Create a key and return it with its text, which is shown only once.
 
-    If `user_pks` is given, the key is valid only for these users: see `persons`.
+    If `user_pks` is given, the key is valid only for the users with these primary keys.
     """
     prefix = secrets.token_hex(6)
     secret = secrets.token_urlsafe(32)
@@ -70,13 +70,14 @@ def create_key(
 
 
 class NotReplaced(Exception):
-    """The key was revoked or replaced, or has expired; the message says which."""
+    """The key cannot be replaced: it was revoked or replaced before, or has expired."""
 
 
 def replace_key(key: ApiKey, overlap: datetime.timedelta = OVERLAP) -> tuple[ApiKey, str]:
     """Replace a key with one that has the same permissions, users and expiry.
 
-    Return the new key with its text. The old key stays valid for the overlap. Raises NotReplaced.
+    Returns the new key with its text. The old key stays valid for the duration `overlap`. Raises
+    NotReplaced if the old key was revoked or replaced, or has expired.
     """
     with transaction.atomic():
         old = ApiKey.objects.select_for_update(no_key=True).get(pk=key.pk)
@@ -103,7 +104,10 @@ def replace_key(key: ApiKey, overlap: datetime.timedelta = OVERLAP) -> tuple[Api
 
 
 def persons(workspace: Workspace, user_ids: Iterable[str]) -> list[int]:
-    """Return the primary keys of the workspace's users with these ids; raises UnknownUsers."""
+    """Return the primary keys of the workspace's users with these ids.
+
+    Raises UnknownUsers if the workspace has no user with one of the ids.
+    """
     wanted = set(user_ids)
     users = MemoryUser.objects.filter(workspace=workspace, user_id__in=wanted)
     found = dict(users.values_list("user_id", "pk"))
@@ -113,10 +117,10 @@ def persons(workspace: Workspace, user_ids: Iterable[str]) -> list[int]:
 
 
 def reach(key: ApiKey, user: str = "", workspace: str = "") -> Q:
-    """Match the users that a key may access, or rows that belong to them.
+    """Match the users that a key may access, or the rows that belong to such users.
 
-    The arguments are the lookups that lead from a row to its user, and to its workspace if the
-    workspace is not reached through the user.
+    `user` is the lookup that leads from a row to its user; `workspace` leads to the row's workspace
+    and is needed only if the user does not lead there.
     """
     path = f"{user}__" if user else ""
     found = Q(**{workspace or f"{path}workspace": key.workspace_id})

@@ -1,1 +1,1 @@
-"""Admission control: rates, usage against quotas, refusals, request slots and pauses."""
+"""Admission control: rate limits, usage quotas, refusals, request slots and pauses."""

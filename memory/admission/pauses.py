@@ -1,10 +1,10 @@
-"""Pauses: the staff stop the work for a user, or for a whole workspace, for a while.
+"""Pauses: the staff can suspend the work for a user, or for a whole workspace.
 
-Entries are still accepted, but wait; existing data can still be read. Until somebody resumes the
-work, no constraints are run, forecast or backtested, and neither a sandbox nor a language model
-answers any question. Work already under way when the pause begins is finished, including any runs
-that it requests. Redaction, erasure and merging continue, since people are entitled to them; so do
-webhooks and emails about past events.
+New entries are still accepted, but wait to be processed; existing data can still be read. Until
+somebody resumes the work, no constraints are run, forecast or backtested, and neither a sandbox nor
+a language model answers any question. Work already under way when the pause begins is finished,
+including any runs that it requests. Redaction, erasure and merging continue, since people are
+entitled to them; so do webhooks and emails about past events.
 """
 
 from django.db import IntegrityError, transaction
@@ -15,19 +15,19 @@ from memory.models import MemoryUser, Pause, Workspace
 
 
 def pause(of: MemoryUser | Workspace, *, by: str, reason: str) -> bool:
-    """Pause the work, as the actor `by`. Return False if it was already paused."""
+    """Pause the work on behalf of the actor `by`; return False if it was already paused."""
     try:
         with transaction.atomic():
             Pause.objects.create(**_of(of), paused_at=timezone.now(), paused_by=by, reason=reason)
     except IntegrityError:
-        if is_paused(of):  # the cause is an existing pause, not a concurrent erasure
+        if is_paused(of):  # caused by an existing pause, not by a concurrent erasure
             return False
         raise
     return True
 
 
 def resume(of: MemoryUser | Workspace, *, by: str) -> bool:
-    """Resume work, which the dispatcher then hands out. Return False if it was not paused."""
+    """Resume the work, which the dispatcher then hands out; return False if it was not paused."""
     return bool(
         Pause.objects.filter(resumed_at=None, **_of(of)).update(
             resumed_at=timezone.now(), resumed_by=by
@@ -36,12 +36,12 @@ def resume(of: MemoryUser | Workspace, *, by: str) -> bool:
 
 
 def is_paused(of: MemoryUser | Workspace) -> Pause | None:
-    """Return the current pause of exactly this user, or of this whole workspace, if any."""
+    """Return the current pause of this user alone, or of this whole workspace, if any."""
     return Pause.objects.filter(resumed_at=None, **_of(of)).first()
 
 
 def of_user(user: MemoryUser) -> Pause | None:
-    """Return the pause that applies to a user: the user's own, else the workspace's."""
+    """Return the pause that applies to a user: the user's own, or else the workspace's, if any."""
     either = Q(user=user) | Q(workspace=user.workspace_id, user=None)
     found = Pause.objects.filter(either, resumed_at=None)
     return found.order_by(F("user").asc(nulls_last=True)).first()

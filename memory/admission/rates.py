@@ -1,10 +1,10 @@
 """Rate limits: the requests and entries that a workspace may send per minute, across all processes.
 
-Each rate is a token bucket that holds a minute's worth, so bursts are allowed. Redis stores when
-the bucket will be full again (the generic cell rate algorithm), and when that value was written. A
-process takes a hundredth of a minute's worth at a time and counts it down locally, so few requests
-query Redis. If Redis does not answer, each process uses a bucket of its own: no request is refused
-or delayed because Redis is down.
+Each rate is a token bucket that holds as many tokens as are allowed per minute, so bursts are
+possible. Redis stores when the bucket will be full again (the generic cell rate algorithm), and
+when that value was written. A process takes a hundredth of a minute's tokens at a time and counts
+them down locally, so few requests query Redis. If Redis does not answer, each process uses a bucket
+of its own: no request is refused or delayed because Redis is down.
 """
 
 import math
@@ -22,14 +22,15 @@ from memory.workspace_settings import table
 logger = structlog.get_logger(__name__)
 
 MINUTE = 60.0
-# On top of what it needs now, a process takes a minute's worth divided by SHARE.
+# In addition to the tokens that it needs now, a process takes a minute's tokens divided by SHARE.
 SHARE = 100
-# Seconds before Redis is queried again after it failed to answer.
+# Seconds to wait before querying Redis again after it failed to answer.
 SILENT_SECONDS = 10.0
 
-# Returns the amount taken, the amount left, and the microseconds until the bucket holds the needed
-# amount. A request for more than a whole bucket is granted once the bucket is full, so that no
-# single request is too large. If Redis's clock was set back, the bucket keeps its level.
+# Returns the number of tokens taken, the number left, and the microseconds until the bucket holds
+# the tokens needed. A request for more tokens than a full bucket holds is granted once the bucket
+# is full, so that no single request is too large. If Redis's clock was set back, the bucket keeps
+# its level.
 TAKE = Script("""
 local rate, need, more = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local clock = redis.call('TIME')
@@ -65,7 +66,7 @@ class RateStatus:
 
     @property
     def full_in(self) -> float:
-        """Seconds until the bucket is full again."""
+        """The number of seconds until the bucket is full again."""
         return (self.rate - self.left) * MINUTE / self.rate
 
 
@@ -73,7 +74,7 @@ class RateStatus:
 class _Held:
     """Tokens that this process has taken but not used, and its own bucket for when Redis is down.
 
-    `left` is the level of the shared bucket as last reported.
+    `left` is the level of the shared bucket that Redis last reported.
     """
 
     rate: int
@@ -88,7 +89,7 @@ _silent_until = 0.0
 
 
 def take(workspace: Workspace, name: str, cost: int = 1) -> RateStatus:
-    """Take `cost` tokens from a rate of the workspace; take none if there are too few."""
+    """Take `cost` tokens from a rate limit of the workspace, or none if there are too few."""
     rate = int(workspace.effective(table.QUOTAS)[name])
     key = (str(workspace.public_id), name)
     held = _held.get(key)
@@ -108,12 +109,12 @@ def take(workspace: Workspace, name: str, cost: int = 1) -> RateStatus:
 
 
 def left_of(name: str, rate: int, key: str, *, take: bool) -> int:
-    """Return the tokens left in a rate that belongs to no workspace.
+    """Return the number of tokens left in a rate limit that belongs to no workspace.
 
     If `take` is set, a token is taken first. `key` identifies the caller; Redis learns nothing else
     about them.
     """
-    held = _held.get(("", name))  # shared by all callers while Redis does not answer
+    held = _held.get(("", name))  # this bucket is shared by all callers while Redis does not answer
     if held is None or held.rate != rate:
         held = _held["", name] = _Held(rate)
     _, left, _ = _ask(f"rate:{name}:{key}:{rate}", held, int(take))
@@ -134,7 +135,7 @@ def _ask(key: str, held: _Held, need: int) -> tuple[int, int, float]:
 
 
 def _alone(held: _Held, need: int) -> tuple[int, int, float]:
-    """Do in this process what the script does in Redis."""
+    """Take tokens from this process's own bucket, as the script does in Redis."""
     now, each = time.monotonic(), MINUTE / held.rate
     full_at = max(now, held.full_at)
     left = held.rate - (full_at - now) / each

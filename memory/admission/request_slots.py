@@ -1,4 +1,4 @@
-"""Slots for requests that occupy a thread, shared so that no caller takes them all."""
+"""Slots for requests that occupy a thread, shared so that no caller can take all of them."""
 
 import threading
 from collections import Counter
@@ -9,14 +9,14 @@ from contextlib import contextmanager
 class Places:
     """A limited number of slots for waiting requests; thread-safe.
 
-    A caller (a workspace, or a member of the staff) gets a slot while it holds fewer than `factor`
-    times the free slots. A lone caller gets two thirds of all slots with a factor of 2, half of
-    them with a factor of 1; so some always remain for a second and a third caller (Choudhury and
-    Hahne, "Dynamic queue length thresholds", 1998).
+    A caller (a workspace, or a member of the staff) may take another slot if it holds fewer slots
+    than `factor` times the number of free slots. A single caller can thus take two thirds of all
+    slots with a factor of 2, or half of them with a factor of 1, so that some remain for a second
+    and a third caller (Choudhury and Hahne, "Dynamic queue length thresholds", 1998).
     """
 
     def __init__(self, number: int, factor: int = 2) -> None:
-        """Create `number` free slots."""
+        """Create `number` slots, all of them free."""
         self._free = number
         self._factor = factor
         self._taken = Counter[Hashable]()
@@ -24,7 +24,7 @@ class Places:
 
     @contextmanager
     def take(self, whose: Hashable) -> Iterator[bool]:
-        """Take a slot if the caller may have one, yield whether it was taken, and free it."""
+        """Take a slot if the caller may have one; yield whether it was taken; finally free it."""
         with self._lock:
             admitted = self._taken[whose] < self._factor * self._free
             if admitted:

@@ -1,8 +1,9 @@
-"""The usage of a workspace, checked against its quotas.
+"""Counting the usage of workspaces, and checking it against their quotas.
 
 Totals are counted periodically: if each append updated them, a workspace's appends would wait for
-each other. So entries that arrive between two counts may exceed a quota; the rate limits bound how
-many. Pending entries are counted more often. No quota ever rejects what is already in the log.
+each other. So entries that arrive between two counts may exceed a quota, but only by as many as the
+rate limits allow. Pending entries are counted more often. Exceeding a quota never affects entries
+that are already in the log.
 """
 
 import time
@@ -22,24 +23,24 @@ from memory.work.batching import MAX_ENTRIES
 from memory.workspace_settings import quotas, table
 
 MIB = 2**20
-# Seconds between counts of the totals and of the pending entries. The intervals grow so that
-# counting takes up at most the share AT_MOST of the time.
+# Seconds between counts of the totals and of the pending entries. The intervals grow as needed so
+# that counting takes at most the share AT_MOST of the time.
 TOTALS_SECONDS = 60.0
 PENDING_SECONDS = 2.0
 AT_MOST = 0.01
-# Seconds for which a process relies on the last counts. Before it refuses a request, it counts the
-# workspace's usage itself, unless it did so within OWN_SECONDS, so that a dead dispatcher causes no
-# refusals.
+# Seconds for which a process relies on the last counts that it read. Before it refuses a request,
+# it counts the workspace's usage itself, unless it did so within the last OWN_SECONDS, so that no
+# request is refused because the dispatcher is dead.
 BELIEVED_SECONDS = 1.0
 OWN_SECONDS = 5.0
-# With a quota of at most FEW_USERS, users are counted whenever one is created; with a larger quota,
-# only when the last count is near it (at least the share NEAR).
+# If the quota is at most FEW_USERS, users are counted whenever one is created; if it is larger,
+# only when the last count is at least the share NEAR of the quota.
 FEW_USERS = 10_000
 NEAR = 0.9
-# Below this share of the limit, runs are admitted based on the last count plus the runs admitted
-# since.
+# Below this share of the quota, runs are admitted based on the last count plus the runs that this
+# process has admitted since.
 FAR = 0.5
-# Seconds after which a client that is refused temporarily should retry.
+# Seconds after which a client whose request was refused temporarily should retry.
 PENDING_WAIT = 30.0
 RUNS_WAIT = 5.0
 BACKTESTS_WAIT = 60.0
@@ -47,7 +48,7 @@ BACKTESTS_WAIT = 60.0
 
 @dataclass
 class Exceeded(Exception):
-    """A quota of the workspace is exceeded; `wait` is None if waiting does not help."""
+    """The request would exceed a quota; `wait` is in seconds, None if waiting does not help."""
 
     limit: str
     detail: str
@@ -69,8 +70,8 @@ ON CONFLICT (workspace_id) DO UPDATE SET
 WHERE (use.users, use.entries, use.log_bytes)
     IS DISTINCT FROM (excluded.users, excluded.entries, excluded.log_bytes)
 """
-# The backlog of a language model's lane is counted up to a limit; beyond the limit, all entries
-# since the lane's cursor count. Without a model, nothing processes the lane, so it has no backlog.
+# The backlog of a language model's lane is counted up to a limit; beyond it, all entries after the
+# lane's cursor are counted. Without a model, nothing processes the lane, so it has no backlog.
 PENDING = """
 INSERT INTO memory_workspaceuse AS use
     (workspace_id, users, entries, log_bytes, pending_records, pending_structure)
@@ -93,7 +94,8 @@ ON CONFLICT (workspace_id) DO UPDATE SET
 WHERE (use.pending_records, use.pending_structure)
     IS DISTINCT FROM (excluded.pending_records, excluded.pending_structure)
 """
-# Counts no further than the limit. Runs of paused users are not executed, so they delay nobody.
+# Counts requested runs that are not done, up to the limit. The runs of paused users can be left
+# out: they are not executed, so they delay nobody.
 ASKED_FOR = """
 SELECT count(*) FROM (
     SELECT FROM memory_run AS run JOIN memory_memoryuser AS person ON person.id = run.user_id
@@ -107,13 +109,13 @@ SELECT count(*) FROM (
 _count_at = {TOTALS: 0.0, PENDING: 0.0}
 _count_own_at: dict[int, float] = {}
 _believed: dict[int, tuple[float, WorkspaceUse]] = {}
-# For each workspace: until when the count is relied on, the number of requested runs, and the
-# number up to which no recount is needed.
+# For each workspace: until when the count of requested runs is relied on, that count, and the
+# number of runs up to which no recount is needed.
 _asked_lately: dict[int, tuple[float, int, float]] = {}
 
 
 def count_when_due() -> int:
-    """Run the counts that are due, for all workspaces; return the number of changed rows."""
+    """Update the counts that are due, for all workspaces; return the number of changed rows."""
     changed = 0
     for statement, seconds in ((TOTALS, TOTALS_SECONDS), (PENDING, PENDING_SECONDS)):
         began = time.monotonic()
@@ -136,7 +138,7 @@ def _count(statement: str, workspace: Workspace | None = None) -> int:
 
 
 def of(workspace: Workspace) -> WorkspaceUse:
-    """Return the last counts of the workspace."""
+    """Return the workspace's latest counts, which were read at most BELIEVED_SECONDS ago."""
     now = time.monotonic()
     until, use = _believed.get(workspace.pk, (0.0, None))
     if use is None or now >= until:
@@ -147,7 +149,7 @@ def of(workspace: Workspace) -> WorkspaceUse:
 
 
 def waiting() -> Iterator[tuple[str, str, int]]:
-    """Yield the waiting and running work: the workspace's public id, the kind and the number."""
+    """Yield how much work is waiting or running, as workspace (public id), kind and number."""
     counted = WorkspaceUse.objects.values_list(
         "workspace__public_id", "pending_records", "pending_structure"
     )
@@ -169,7 +171,7 @@ def waiting() -> Iterator[tuple[str, str, int]]:
 
 
 def used(workspace: Workspace) -> dict[str, int]:
-    """Return the current usage for each quota; the totals are those of the last count."""
+    """Return the workspace's usage for each quota; the totals are from the last count."""
     use = WorkspaceUse.objects.filter(workspace=workspace).first() or WorkspaceUse()
     longest = MemoryUser.objects.filter(workspace=workspace).aggregate(most=Max("last_seq"))
     return {
@@ -184,7 +186,7 @@ def used(workspace: Workspace) -> dict[str, int]:
 
 
 def check_entries(workspace: Workspace, user: MemoryUser, number: int) -> None:
-    """Raise Exceeded if there is no room for `number` more entries."""
+    """Raise Exceeded if `number` more entries would exceed a quota of the workspace."""
     if _lacking(workspace, user, number, of(workspace)):
         now = time.monotonic()
         if now >= _count_own_at.get(workspace.pk, 0.0):
@@ -211,29 +213,29 @@ def _lacking(
     if use.log_bytes >= most["max_log_mib"] * MIB:
         has = f"The size of the logs of this workspace is {use.log_bytes / MIB:,.1f} MiB"
         return _full("max_log_mib", has, most)
-    # No batch is too large for a workspace without a backlog.
+    # If the workspace has no backlog, even a batch larger than the quota is accepted.
     if pending and pending + number > most["max_pending_entries"]:
-        wait = f"The number of pending entries of this workspace is {pending:,}"
+        wait = f"The number of pending entries in this workspace is {pending:,}"
         return _busy("max_pending_entries", wait, most, PENDING_WAIT)
     return None
 
 
 def check_users(workspace: Workspace) -> None:
-    """Raise Exceeded if the workspace may have no more users."""
+    """Raise Exceeded if the workspace already has its maximum number of users."""
     most = _quotas(workspace)
     quota = most["max_users"]
     if quota > FEW_USERS and of(workspace).users < NEAR * quota:
         return
     if MemoryUser.objects.filter(workspace=workspace)[quota - 1 : quota].exists():
         refusals.count(workspace, "max_users")
-        raise _full("max_users", f"The number of users of this workspace is {quota:,}", most)
+        raise _full("max_users", f"The number of users in this workspace is {quota:,}", most)
 
 
 def check_runs(user: MemoryUser) -> None:
     """Raise Exceeded if the user's workspace has its maximum number of runs queued or running.
 
-    Far below the limit, a process does not recount each time, so it misses the runs that other
-    processes have just admitted.
+    Far below the quota, a process does not recount each time, so it does not notice the runs that
+    other processes have just admitted.
     """
     now = time.monotonic()
     until, asked_for, far = _asked_lately.get(user.workspace_id, (0.0, 0, 0.0))
@@ -258,17 +260,20 @@ def check_runs(user: MemoryUser) -> None:
 
 
 def check_backtests(workspace: Workspace) -> None:
-    """Raise Exceeded if the workspace has its maximum number of backtests under way."""
+    """Raise Exceeded if the workspace has its maximum number of backtests queued or running."""
     most = _quotas(workspace)
     going_on = _going_on(workspace)
     if going_on >= most["max_backtests"]:
         refusals.count(workspace, "max_backtests")
-        told = f"The number of queued or running backtests of this workspace is {going_on:,}"
+        told = f"The number of queued or running backtests in this workspace is {going_on:,}"
         raise _busy("max_backtests", told, most, BACKTESTS_WAIT)
 
 
 def _asked_for(workspace: Workspace, most: int, *, paused: bool = True) -> int:
-    """Count the unfinished runs that somebody asked for, with or without those of paused users."""
+    """Count the unfinished runs that somebody requested, up to `most`.
+
+    Runs of paused users are included only if `paused` is set.
+    """
     with connection.cursor() as cursor:
         cursor.execute(ASKED_FOR, [workspace.pk, *ASKED_TRIGGERS, RunStatus.DONE, paused, most])
         (number,) = cursor.fetchone()

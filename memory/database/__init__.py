@@ -1,1 +1,1 @@
-"""PostgreSQL: timeouts, prepared statements, snapshots, partitions, and its clock."""
+"""Working with PostgreSQL: timeouts, prebuilt statements, snapshots, partitions, and the clock."""

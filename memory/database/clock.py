@@ -1,9 +1,9 @@
-"""Check this process's clock against the database's, which is the reference.
+"""Checking this process's clock against the database's, which is the reference.
 
-Leases, waits and instants are times that one process writes and others compare with their own
-clocks. A process whose clock has jumped would take over leases that others hold, and schedule work
-a day too early or too late. So such a process does nothing until its clock is right again
-(`leases`, `dispatching`).
+The times at which leases expire and work becomes due are written by one process and compared by
+others with their own clocks. A process whose clock has jumped would take over leases that other
+processes hold, and schedule work, for instance, a day too early or too late. So such a process
+claims and dispatches no work until its clock is right again (`leases`, `dispatching`).
 """
 
 import threading
@@ -16,21 +16,21 @@ from django.utils import timezone
 
 logger = structlog.get_logger(__name__)
 
-# Seconds between queries of the database's clock. It is also queried when the wall clock has jumped
-# by LEAP_SECONDS relative to the monotonic one.
+# Seconds between queries of the database's clock. That clock is also queried when this process's
+# wall clock has jumped by LEAP_SECONDS relative to its monotonic clock.
 ASK_SECONDS = 10.0
 LEAP_SECONDS = 1.0
 
 _lock = threading.Lock()
-_asked_at = float("-inf")  # by the monotonic clock
-_between = 0.0  # wall clock minus monotonic clock at that time
+_asked_at = float("-inf")  # when the database's clock was last queried, by the monotonic clock
+_between = 0.0  # wall clock minus monotonic clock at the last query
 _is_right = True
 
 
 def is_right() -> bool:
-    """Return whether this process's clock agrees with the database's, within UAC_CLOCK_SECONDS.
+    """Return whether this process's clock is within UAC_CLOCK_SECONDS of the database's clock.
 
-    If that is 0, the database is not queried, and every clock counts as right.
+    If that setting is 0, the database is not queried, and every clock counts as right.
     """
     global _asked_at, _between, _is_right
     if not settings.UAC_CLOCK_SECONDS:
@@ -51,7 +51,7 @@ def is_right() -> bool:
 
 
 def ahead() -> float:
-    """Return the least number of seconds by which this process's clock is ahead of the database's.
+    """Return by how many seconds, at least, this process's clock is ahead of the database's.
 
     The number is negative if the clock is behind.
     """
@@ -60,7 +60,7 @@ def ahead() -> float:
         cursor.execute("SELECT clock_timestamp()")
         (theirs,) = cursor.fetchone()
         after = timezone.now()
-    # The database read its clock at some moment between the two times, which may be far apart.
+    # The database read its clock between `before` and `after`, which may be far apart.
     least: float = (before - theirs).total_seconds()
     most: float = (after - theirs).total_seconds()
     return max(least, min(most, 0.0))

@@ -1,13 +1,14 @@
 """Partitioning the log by user on a running server: `manage.py partition_log`.
 
-Besides the *live* table, `public.memory_logentry`, there is a *spare* table of the same name in its
-own schema, which only the owner can access. `copy` brings the spare up to date with the live table;
-`swap` exchanges the two in one transaction. The plain table is then the spare, so the same two
-steps undo the change; `finish` drops the spare. Run this as the role that owns the tables.
+Besides the *live* table, `public.memory_logentry`, there is a *spare* table of the same name in a
+schema of its own, which only the owner can access. `copy` brings the spare up to date with the live
+table; `swap` exchanges the two tables in one transaction. After the swap, the plain table is the
+spare, so the same two steps undo the change; `finish` drops the spare. Run these steps as the role
+that owns the tables.
 
-This is simple because a log only grows: a user's entries that are missing from the spare lie
-between the last number copied and the user's `last_seq`. The only change that a row can undergo
-meanwhile is a redaction, which a trigger records.
+Copying is simple because a log only grows: the entries of a user that are missing from the spare
+are those after the last one copied, up to the user's `last_seq`. The only way in which an existing
+row can change is a redaction, which a trigger records.
 """
 
 import time
@@ -22,14 +23,15 @@ from django.db import OperationalError, connection, transaction
 Result = TypeVar("Result")
 
 TABLE = "memory_logentry"
-# SCHEMA holds the partitions and the notes (what was copied and redacted); PLAIN holds the plain
-# table while that table is the spare.
+# SCHEMA holds the partitioned table while it is the spare, and the notes on what was copied and
+# redacted; PLAIN holds the plain table while that is the spare.
 SCHEMA = "log_partitions"
 PLAIN = "log_plain"
-LOCK_SECONDS = 2.0  # how long other work may wait behind a swap that cannot begin
+LOCK_SECONDS = 2.0  # how long a step waits for a lock while other queries wait behind it
 ATTEMPTS = 30
 
-# A user, and the numbers of the last entry that the spare has and of the last that it should have.
+# A user's primary key, and two entry numbers: the last entry that the spare has, and the last one
+# that it should have.
 Missing = tuple[int, int, int]
 
 NOTES = f"""
@@ -52,8 +54,8 @@ SELECT person.id, coalesce(copied.seq, 0), person.last_seq
 FROM public.memory_memoryuser AS person LEFT JOIN {SCHEMA}.copied ON copied.user_id = person.id
 WHERE person.last_seq > coalesce(copied.seq, 0) ORDER BY person.id
 """  # noqa: S608  # nosec B608 # names of our own
-# Copy user by user, through the index: otherwise the planner might read the whole log for each
-# batch.
+# This copies user by user, through the index: otherwise the planner might read the whole log for
+# each batch.
 COPY = """
 INSERT INTO {spare} ({columns}) SELECT {columns} FROM (
     SELECT entry.* FROM unnest(%(users)s::bigint[], %(after)s::bigint[], %(until)s::bigint[])
@@ -87,14 +89,15 @@ WHERE live::text IS DISTINCT FROM spare::text
 
 
 class NotNow(Exception):
-    """This step cannot be done in the current state."""
+    """The step cannot be done in the current state; the message says why."""
 
 
 @dataclass(frozen=True)
 class PartitionProgress:
-    """Whether the live table is partitioned, the spare's schema, and the number of users behind.
+    """The progress of the partitioning: the live table, the spare, and the users still to copy.
 
-    A user is behind if the spare lacks some of the user's entries.
+    `partitioned` tells whether the live table is partitioned, `spare` is the spare's schema, if
+    there is a spare, and `behind` is the number of users with entries that the spare lacks.
     """
 
     partitioned: bool
@@ -103,23 +106,27 @@ class PartitionProgress:
 
 
 def state() -> PartitionProgress:
-    """Read the progress."""
+    """Read the progress from the database."""
     kinds = _tables()
     spare = next((schema for schema in (SCHEMA, PLAIN) if schema in kinds), None)
     return PartitionProgress(kinds["public"] == "p", spare, len(_select(BEHIND)) if spare else 0)
 
 
 def prepare(partitions: int) -> None:
-    """Create the spare table with this many partitions. Raises NotNow."""
+    """Create the spare table with this many partitions.
+
+    Raises NotNow if it already exists, if the swap is already done, or if foreign keys refer to the
+    log.
+    """
     if _tables() != {"public": "r"}:
         raise NotNow(
-            "the partitions are already prepared, or the swap is already done: see `status`"
+            "the partitions were already prepared, or the tables already swapped: see `status`"
         )
     if referring := _select(
         "SELECT conname FROM pg_constraint WHERE contype = 'f' AND confrelid = %s::regclass",
         f"public.{TABLE}",
     ):
-        raise NotNow(f"foreign keys refer to the log: {referring}")
+        raise NotNow(f"these foreign keys refer to the log: {referring}")
     _patiently(lambda: _prepare(partitions))
 
 
@@ -128,9 +135,9 @@ def copy(
 ) -> int:
     """Bring the spare table up to date with the live one while writes continue.
 
-    `batch` is the number of rows per transaction, `jobs` the number of connections. Returns how
-    many entries were copied; `report` is called after each batch with the batch's number of
-    entries. The copy may be stopped at any time, and the next call resumes from there.
+    `batch` is the maximum number of rows per transaction, `jobs` the number of connections. Returns
+    how many entries were copied; `report` is called after each batch with the number of entries in
+    it. The copying may be stopped at any time; the next call resumes where it ended.
     """
     spare = _spare()
     behind = _select(BEHIND)
@@ -146,29 +153,29 @@ def copy(
             connection.close()
         return copied
 
-    # The parts of a long log are copied in order, over the same connection.
+    # Each user is assigned to one connection, so the batches of a long log are copied in order.
     with ThreadPoolExecutor(jobs) as executor:
         done = sum(executor.map(part, (behind[number::jobs] for number in range(jobs))))
     if spare.startswith(SCHEMA):
         _index(spare)
     _redact(spare)
     with connection.cursor() as cursor:
-        # The autovacuum does not analyse a partitioned table, only its partitions.
+        # Autovacuum analyses the partitions of a table, but not the partitioned table itself.
         cursor.execute(f"ANALYZE {spare}")
     return done
 
 
 def differences() -> int:
-    """Compare all copied rows; return how many differ."""
+    """Compare all copied rows with the originals; return how many differ."""
     with transaction.atomic():
         ((number,),) = _select(DIFFERENT.format(spare=_spare(), table=TABLE, schema=SCHEMA))
     return int(number)
 
 
 def swap() -> float:
-    """Exchange the two tables; return for how many seconds nobody could read or write the log.
+    """Exchange the live and spare tables; return for how many seconds the log was locked.
 
-    Raises NotNow if `copy` has to run first, or a long transaction is using the log.
+    Raises NotNow if `copy` has to run first, or if a long transaction keeps using the log.
     """
     spare = _spare()
     most = 20_000
@@ -196,7 +203,11 @@ def finish() -> None:
 
 
 def _patiently(do: Callable[[], Result]) -> Result:
-    """Retry a step that waits only briefly for its lock, since other queries queue behind it."""
+    """Retry a step until it gets its lock, for which it waits only briefly at each attempt.
+
+    Other queries queue behind a waiting step, so it must not wait for long. Raises NotNow after
+    ATTEMPTS attempts.
+    """
     for _ in range(ATTEMPTS):
         try:
             return do()
@@ -226,12 +237,12 @@ def _prepare(partitions: int) -> None:
                 f" FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number})"
             )
         for name, kind, definition in _constraints():
-            # Keys of a partitioned table must contain the partition key. Entry ids are random, so
-            # their uniqueness across users need not be checked.
+            # The keys of a partitioned table must contain the partition key, `user_id`. Entry ids
+            # are random, so their uniqueness across users need not be checked.
             if kind == "p":
                 definition = "PRIMARY KEY (id, user_id)"
             elif "user_id" not in definition:
-                raise NotNow(f"the constraint {name} does not include the user: {definition}")
+                raise NotNow(f"the constraint {name} does not include user_id: {definition}")
             execute(f'ALTER TABLE {spare} ADD CONSTRAINT "{name}" {definition}')
         execute(NOTE)
 
@@ -257,7 +268,7 @@ def _swap(spare: str) -> float:
 
 
 def _guard(execute: Callable[[str], None], spare: str) -> None:
-    """Give the spare the live table's triggers and privileges."""
+    """Give the spare table the live table's triggers and privileges."""
     parts = [
         name
         for (name,) in _select(
@@ -275,7 +286,8 @@ def _guard(execute: Callable[[str], None], spare: str) -> None:
     ):
         if name in there:
             continue
-        # Row triggers are created on the partitions automatically, statement triggers are not.
+        # PostgreSQL creates row triggers on the partitions automatically, but not statement
+        # triggers.
         for table in [spare] if of_rows else [spare, *parts]:
             execute(definition.replace(f" ON public.{TABLE} ", f" ON {table} "))
     for role, privilege in _select(
@@ -287,7 +299,7 @@ def _guard(execute: Callable[[str], None], spare: str) -> None:
 
 
 def _index(spare: str) -> None:
-    """Create the live table's remaining indexes on the spare; this blocks nobody."""
+    """Create the live table's remaining indexes on the spare, without blocking other queries."""
     there = {
         name
         for (name,) in _select(
@@ -315,7 +327,7 @@ def _catch_up(spare: str, users: Sequence[Missing]) -> int:
         number = int(cursor.rowcount)
         if number != sum(until) - sum(after):
             raise NotNow(
-                f"the log lacks entries: it has only {number} of {sum(until) - sum(after)}"
+                f"the log lacks entries: it has {number} but should have {sum(until) - sum(after)}"
             )
         cursor.execute(COPIED, values)
     return number
@@ -372,7 +384,7 @@ def _columns() -> list[str]:
 
 
 def _tables() -> dict[str, str]:
-    """Return schema → the kind of its log table: plain (r) or partitioned (p)."""
+    """Return, for each schema with a log table, the table's kind: plain (r) or partitioned (p)."""
     found = _select(
         "SELECT relnamespace::regnamespace::text, relkind::text FROM pg_class"
         " WHERE relname = %s AND relkind IN ('r', 'p')",
@@ -384,12 +396,12 @@ def _tables() -> dict[str, str]:
 def _spare() -> str:
     for schema in _tables().keys() - {"public"}:
         return f"{schema}.{TABLE}"
-    raise NotNow("nothing is prepared: run `prepare` first")
+    raise NotNow("there is no spare table: run `prepare` first")
 
 
 @contextmanager
 def _steps() -> Iterator[Callable[[str], None]]:
-    """Execute statements in one transaction."""
+    """Yield a function that executes statements, all in one transaction."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
         yield cursor.execute

@@ -8,9 +8,9 @@ from django.db import connection, transaction
 
 @contextmanager
 def snapshot() -> Iterator[None]:
-    """See the database as it is at the first query of the block; the block cannot write.
+    """Let the block see the database as of the block's first query; the block cannot write.
 
-    The block is a transaction, so it cannot be nested in another one.
+    The block is a transaction of its own, so it cannot be nested in another one.
     """
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:

@@ -1,6 +1,6 @@
-"""Frequent queries, whose SQL is built only once.
+"""Frequent queries whose SQL is built only once.
 
-Building a statement takes Django longer than PostgreSQL takes to answer it.
+Django takes longer to build such a query than PostgreSQL takes to answer it.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,9 +14,9 @@ Row = TypeVar("Row", bound=Model)
 
 
 class Parameter(Expression):
-    """A placeholder in a queryset for a value that is given at execution.
+    """A placeholder in a queryset for a value that is supplied when the query is executed.
 
-    Arithmetic with it needs its `output_field`.
+    `output_field` is required if the parameter is used in arithmetic.
     """
 
     def __init__(self, name: str, output_field: "Field[Any, Any] | None" = None) -> None:
@@ -24,17 +24,17 @@ class Parameter(Expression):
         self.name = name
 
     def as_sql(self, compiler: object, connection: object) -> tuple[str, tuple[Any, ...]]:
-        """Return a placeholder whose parameter is this object, which `Statement` replaces."""
+        """Return an SQL placeholder with this object as its value, for `Statement` to replace."""
         return "%s", (self,)
 
 
 class Statement(Generic[Row]):
-    """A queryset with `Parameter`s, executed with values for them.
+    """A queryset that contains `Parameter`s and is executed with values for them.
 
-    `build` returns the same queryset at every call; it is ordered only if the order matters. Only
-    the named columns of the rows and of related rows ("user__time_zone") are read, plus the primary
-    keys of both. "*" means all of the rows' own columns; so does naming none. Other columns are
-    deferred.
+    `build` returns the queryset, the same one at every call; it should be ordered only if the order
+    matters. Only the named columns of the rows, and of related rows ("user__time_zone"), are read,
+    plus the primary keys of both; other columns are deferred. "*", or no name at all, means all of
+    the rows' own columns.
     """
 
     def __init__(self, build: Callable[[], QuerySet[Row]], *columns: str) -> None:
@@ -42,7 +42,7 @@ class Statement(Generic[Row]):
         self._columns = columns
 
     def sql(self, **values: Any) -> tuple[str, list[Any]]:
-        """Return the SQL and its parameters; KeyError if a value is missing."""
+        """Return the SQL and its parameters; raises KeyError if a value is missing."""
         text, parameters, _ = self._written
         return text, [values[one.name] if isinstance(one, Parameter) else one for one in parameters]
 
@@ -63,7 +63,7 @@ class Statement(Generic[Row]):
 
 
 class _Instances(Generic[Row]):
-    """Builds instances of a model, with related ones, from rows of columns."""
+    """Builds instances of a model, together with related instances, from the rows of a query."""
 
     def __init__(self, model: type[Row], columns: Sequence[str], path: str = "") -> None:
         fields = model._meta.concrete_fields
@@ -96,7 +96,7 @@ class _Instances(Generic[Row]):
             self.columns += related.columns
 
     def of(self, row: Sequence[Any]) -> Row | None:
-        """Return the instance of a row; None if an outer join found nothing."""
+        """Return the instance built from a row; None if an outer join found no related row."""
         if row[self._key] is None:
             return None
         own, rest = list(row[: len(self._names)]), row[len(self._names) :]

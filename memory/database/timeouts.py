@@ -1,8 +1,8 @@
-"""A process's time limits for database statements, and the meaning of database errors.
+"""Time limits for a process's database statements, and the meaning of database errors.
 
 A request must not hang, a worker may take longer, and an operator's command (`migrate`, `verify`)
-may take as long as it needs. So the limits depend on the kind of process, and are set on each
-connection.
+may take as long as it needs. Therefore the limits depend on the kind of process, and each process
+sets them on its connections.
 """
 
 import functools
@@ -16,9 +16,9 @@ from django.db.models import Model
 
 Kind = Literal["web", "worker"]
 
-# After each of these errors, the transaction is rolled back and may succeed the next time. The
-# three groups: a time limit was exceeded, the session has ended or its server is not the primary,
-# or a lock was not available.
+# After any of these errors, the transaction is rolled back and may succeed when it is repeated. The
+# errors of the three groups mean that a time limit was exceeded, that the session was ended or its
+# server is not the primary, or that a lock was not available.
 _TOO_LONG = psycopg.errors.QueryCanceled
 _ELSEWHERE = (
     psycopg.errors.ReadOnlySqlTransaction,
@@ -28,10 +28,10 @@ _IN_THE_WAY = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
 
 def hold_to(kind: Kind) -> None:
-    """Apply the limits of this kind of process to the connections that it opens from now on.
+    """Apply the limits for this kind of process to the connections that it opens from now on.
 
-    A transaction pooler accepts no such options: behind one, the limits are set for the role
-    (docs/operations.md).
+    A transaction pooler does not accept such options: behind one, the operator sets the limits for
+    the database role (docs/operations.md).
     """
     if settings.DATABASE_POOLER == "transaction":
         return
@@ -44,12 +44,12 @@ def hold_to(kind: Kind) -> None:
     options = connections.settings["default"]["OPTIONS"]
     own = [options["options"]] if options.get("options") else []
     told = [f"-c {name}={round(seconds * 1000)}" for name, seconds in limits.items()]
-    options["options"] = " ".join([*told, *own])  # the URL's options come last and win
+    options["options"] = " ".join([*told, *own])  # DATABASE_URL's options come last and win
 
 
 @functools.cache
 def columns_of(model: type[Model]) -> str:
-    """Return the columns of a model's table, for SQL.
+    """Return the quoted column names of a model's table, to be listed in SQL.
 
     `*` would include a column that a later migration adds, and a statement prepared before that
     migration would fail.
@@ -58,30 +58,31 @@ def columns_of(model: type[Model]) -> str:
 
 
 def took_too_long(error: Error) -> bool:
-    """Return whether a statement was cancelled by its time limit."""
+    """Return whether the error means that a statement was cancelled by its time limit."""
     return isinstance(error.__cause__, _TOO_LONG)
 
 
 def refuse_after(began: float) -> None:
-    """Raise the error of a statement timeout if a request's statements together exceed the limit.
+    """Raise a statement-timeout error if a request has used up the time limit for its statements.
 
-    `began` is the start of the request by the monotonic clock.
+    `began` is the time on the monotonic clock at which the request began.
     """
     limit = settings.UAC_WEB_STATEMENT_SECONDS
     if limit and time.monotonic() - began > limit:
-        raise OperationalError("the statements of this request take too long") from _TOO_LONG()
+        raise OperationalError("this request's database statements took too long") from _TOO_LONG()
 
 
 def was_in_the_way(error: Error) -> bool:
-    """Return whether a lock was not available, or a deadlock occurred."""
+    """Return whether the error means that a lock was not available or that a deadlock occurred."""
     return isinstance(error.__cause__, _IN_THE_WAY)
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Return whether the error will go away once the database is back and writable.
+    """Return whether the error will disappear once the database is available and writable again.
 
-    After a failover a process may reach a server that is no longer the primary. A session that was
-    idle in a transaction for too long is ended; that is not the request's fault either.
+    After a failover, a process may still be connected to a server that is no longer the primary. A
+    session that the database ended because it was idle in a transaction for too long counts as
+    well, since that is not the fault of the request.
     """
     return isinstance(error, OperationalError | InterfaceError) or (
         isinstance(error, Error) and isinstance(error.__cause__, _ELSEWHERE)
@@ -89,5 +90,5 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 def answers(error: Error) -> bool:
-    """Return whether the database is up in spite of this error."""
+    """Return whether the database is up despite this error: it was too slow, or a lock was held."""
     return took_too_long(error) or was_in_the_way(error)

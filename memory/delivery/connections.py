@@ -1,4 +1,4 @@
-"""Connections to other servers, ended by a deadline even if the peer sends one byte per second."""
+"""Connections to other servers that end by a deadline, however slowly that server sends."""
 
 import functools
 import io
@@ -10,20 +10,20 @@ from collections.abc import Sequence
 from memory.delivery.destinations import Address
 
 CHUNK_BYTES = 64 * 1024
-# If one of several addresses does not answer, it must not use up all the time.
+# Time limit per address, so that one that does not answer leaves time to try the others.
 CONNECT_SECONDS = 5.0
 
 
 class Late(OSError):
-    """The deadline has passed."""
+    """The deadline of the connection has passed."""
 
 
 class TooLong(OSError):
-    """The response exceeds the maximum size."""
+    """The response is larger than the maximum size."""
 
 
 def connect(found: Sequence[Address], port: int, deadline: float) -> tuple[socket.socket, Address]:
-    """Connect to the first of the addresses that answers; raises OSError."""
+    """Connect to the first of these addresses that answers; raises OSError if none does."""
     failure: OSError = Late()
     for address in found:
         left = deadline - time.monotonic()
@@ -48,14 +48,14 @@ def encrypt(plain: socket.socket, host: str, deadline: float) -> socket.socket:
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
-    """Return a context with the system's certificate authorities, or those in SSL_CERT_FILE."""
+    """Return a TLS context that trusts the system's certificate authorities, or SSL_CERT_FILE."""
     return ssl.create_default_context()
 
 
 class Wire:
-    """A connected socket, in the form that `http.client` uses.
+    """A connected socket with the interface that `http.client` expects.
 
-    Every operation ends by the deadline, and no more than `max_bytes` are read.
+    Every operation ends by the deadline, and at most `max_bytes` bytes of the response are read.
     """
 
     def __init__(self, connected: socket.socket, deadline: float, max_bytes: int) -> None:
@@ -64,23 +64,23 @@ class Wire:
         self._socket = connected
 
     def sendall(self, data: bytes) -> None:
-        """Send all data piece by piece, since a receiver may accept only one byte per second."""
+        """Send all data in pieces, with a deadline check before each: receivers may be slow."""
         view = memoryview(data)
         while view:
             self._hurry()
             view = view[self._socket.send(view[:CHUNK_BYTES]) :]
 
     def receive(self, buffer: memoryview) -> int:
-        """Read the available bytes into the buffer; return their number, 0 at the end."""
+        """Read available bytes into the buffer; return their number, 0 at the end of the data."""
         self._hurry()
         return self._socket.recv_into(buffer)
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """Return a reader of the response."""
+        """Return a buffered reader for the response."""
         return io.BufferedReader(_Received(self), buffer_size=4096)
 
     def close(self) -> None:
-        """Do nothing: whoever opened the connection closes it after reading the response."""
+        """Do nothing: whoever opened the socket closes it after reading the response."""
 
     def _hurry(self) -> None:
         left = self.deadline - time.monotonic()
@@ -90,7 +90,7 @@ class Wire:
 
 
 class _Received(io.RawIOBase):
-    """The bytes received over a wire, up to a limit."""
+    """A raw stream of the bytes received over a `Wire`, up to its limit."""
 
     def __init__(self, wire: Wire) -> None:
         super().__init__()
@@ -102,7 +102,10 @@ class _Received(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read the available bytes that fit; return their number, 0 at the end. Raises TooLong."""
+        """Read available bytes into the buffer; return their number, 0 at the end.
+
+        Raises TooLong once `max_bytes` bytes have been read.
+        """
         if not self._left:
             raise TooLong
         number = self._wire.receive(buffer[: self._left])

@@ -1,6 +1,6 @@
-"""Delivery attempts: which message is sent next, its signature, and the consequences of each call.
+"""Delivery attempts: choosing the next message, signing it, and recording the result of the call.
 
-The sending itself is in `workers.delivery.delivering`.
+`workers.delivery.delivering` makes the calls.
 """
 
 import datetime
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 logger = structlog.get_logger(__name__)
 
-# The longest wait that a receiver may ask for with Retry-After.
+# The longest wait for which a receiver may ask with a Retry-After header.
 LONGEST_RETRY_AFTER = datetime.timedelta(days=1)
 LONGEST_PAUSE = datetime.timedelta(minutes=1)
-# After this many failures in a row, an endpoint is paused between calls.
+# After this many failures in a row, the server waits between calls to an endpoint.
 PATIENCE = 3
 GONE = 410
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """The result of one call to an endpoint; no error means that it accepted the message."""
+    """The result of one call to an endpoint; `error` is empty if it accepted the message."""
 
     at: datetime.datetime
     seconds: float
@@ -58,10 +58,11 @@ def waiting(now: datetime.datetime) -> QuerySet[WebhookEndpoint]:
 
 
 def claim(endpoint_pk: str) -> Delivery | None:
-    """Claim the endpoint's next message, with the endpoint loaded; None if none may be sent now.
+    """Claim the endpoint's next message, and load its endpoint; None if none may be sent now.
 
-    The settings limit concurrent calls and calls per minute. An endpoint that has just failed gets
-    one call at a time, so an endpoint that hangs occupies only one thread of a worker.
+    The settings limit concurrent calls and calls per minute. An endpoint whose last call failed is
+    called by one worker thread at a time, so that an endpoint that hangs does not occupy more
+    threads.
     """
     with transaction.atomic():
         now = timezone.now()
@@ -90,10 +91,10 @@ def claim(endpoint_pk: str) -> Delivery | None:
 
 
 def signed(delivery: Delivery, at: datetime.datetime) -> dict[str, str]:
-    """Return the headers of a call made at the moment `at`.
+    """Return the headers for sending the message at the time `at`, including its signature.
 
-    For a while after a rotation, a call is signed with both secrets, and verifies with either.
-    Raises encryption.EncryptionError if the secret cannot be read.
+    For a while after a secret is rotated, messages are signed with both secrets, so the receiver
+    can verify them with either. Raises encryption.EncryptionError if a secret cannot be decrypted.
     """
     endpoint = delivery.endpoint
     stored = [endpoint.secret]
@@ -115,7 +116,10 @@ def signed(delivery: Delivery, at: datetime.datetime) -> dict[str, str]:
 
 
 def record(delivery: Delivery, attempt: Attempt) -> None:
-    """Store the result of a call and its consequences; raises LeaseLost."""
+    """Store the result of a call, and settle the message or schedule the next attempt.
+
+    Raises LeaseLost if the caller has lost its claim to the message, or its endpoint was deleted.
+    """
     with transaction.atomic():
         rows = WebhookEndpoint.objects.select_for_update(no_key=True)
         endpoint = rows.filter(pk=delivery.endpoint_id).first()
@@ -160,7 +164,7 @@ def _failed(delivery: Delivery, endpoint: WebhookEndpoint, attempt: Attempt) -> 
     elif delivery.attempts > len(waits):
         _settle(delivery, DeliveryState.GIVEN_UP, attempt.error)
     else:
-        # Jitter of 10 %, so that messages that failed together are not retried together.
+        # Add jitter of 10 %, so that messages that failed together are not retried together.
         drawn = random.uniform(0.9, 1.1)  # noqa: S311  # nosec B311 # no secret
         wait = waits[delivery.attempts - 1] * drawn
         again = now + max(datetime.timedelta(seconds=wait), asked)
@@ -193,7 +197,7 @@ def _settle(delivery: Delivery, state: DeliveryState, error: str = "") -> None:
 
 
 def _asked(retry_after: str, now: datetime.datetime) -> datetime.timedelta:
-    """Return the wait that a receiver asks for: seconds, or an HTTP date."""
+    """Parse a Retry-After header (seconds or an HTTP date); return the wait that it asks for."""
     text = retry_after.strip()
     try:
         if text.isdecimal():
@@ -212,7 +216,7 @@ def _open(
 
 
 def sendable(now: datetime.datetime) -> QuerySet[Delivery]:
-    """Select the messages that may be sent now."""
+    """Select the messages, for any endpoint, that may be sent now."""
     endpoints = _open(WebhookEndpoint.objects.all(), now)
     return _deliverable(now).filter(endpoint__in=endpoints)
 
@@ -227,7 +231,7 @@ def _deliverable(now: datetime.datetime) -> QuerySet[Delivery]:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Map each invalid setting's name to what is wrong with it."""
+    """Map the name of each invalid setting to what is wrong with it."""
     found: dict[str, str] = {}
     try:
         destinations.allowed_networks()
@@ -238,6 +242,6 @@ def validate_server_settings() -> dict[str, str]:
     waits: Collection[float] = settings.UAC_WEBHOOK_RETRY_SECONDS
     if not waits or not all(0 <= wait <= 7 * 86400 for wait in waits):
         found["UAC_WEBHOOK_RETRY_SECONDS"] = (
-            "Give at least one wait, each between 0 and 604800 seconds (one week)."
+            "Give at least one waiting time, each between 0 and 604800 seconds (one week)."
         )
     return found

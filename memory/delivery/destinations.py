@@ -1,8 +1,8 @@
-"""Check the URLs that the server is asked to call: only public addresses, nothing internal.
+"""Checking the URLs that the server is asked to call: only public addresses are allowed.
 
-A host name proves nothing: it may resolve to an internal address, and to a different one at the
-next look-up. So a caller resolves the name once, has every address checked, and connects to one of
-the checked addresses.
+Checking a host name is not enough: it may resolve to an internal address, or to a different address
+at the next look-up. So a caller resolves the name once, has every resulting address checked, and
+connects to one of these addresses.
 """
 
 import ipaddress
@@ -21,13 +21,15 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 MAX_URL = 2000
 PORTS = {"https": 443, "http": 80}
-# Below this, only the web's ports are allowed: nobody receives webhooks on ports for mail or SSH.
+# Below this port, only 80 and 443 are allowed: nobody receives webhooks on the ports for mail or
+# SSH.
 FIRST_FREE_PORT = 1024
 
 _URL = re.compile(r"[!-~]+")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-# Addresses that some Python versions consider public: protocol assignments, a relay, documentation.
+# Addresses that some Python versions wrongly consider public: those for protocol assignments, 6to4
+# relays, and documentation.
 _SPECIAL: list[Network] = [
     ipaddress.ip_network(text) for text in ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")
 ]
@@ -35,21 +37,21 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 class AddressRefused(Exception):
-    """The server does not call this URL; the message says why, and how to fix it."""
+    """The server must not call this URL; the message says why, and how to fix it."""
 
 
 class NotFound(Exception):
-    """The name could not be resolved; a later attempt may succeed."""
+    """The host name could not be resolved; a later attempt may succeed."""
 
 
 @dataclass(frozen=True)
 class Destination:
-    """A URL that may be called, judging by its text alone."""
+    """A parsed URL whose text is acceptable; its addresses have not been checked yet."""
 
     scheme: str
     host: str
     port: int
-    target: str  # path and query, as in the request line
+    target: str  # the path and the query, as sent in the request line
 
     @property
     def authority(self) -> str:
@@ -64,8 +66,8 @@ def parse(url: str) -> Destination:
         raise AddressRefused(f"The URL must have at most {MAX_URL} characters; it has {len(url)}.")
     if not _URL.fullmatch(url) or "\\" in url:
         raise AddressRefused(
-            "The URL must consist of visible ASCII characters: write a name in another script"
-            " as xn--…, and escape other characters with %."
+            "The URL must consist of visible ASCII characters: write a host name in another"
+            " script as xn--…, and escape other characters with %."
         )
     try:
         parts = urlsplit(url)
@@ -81,14 +83,14 @@ def parse(url: str) -> Destination:
         )
     if "@" in parts.netloc:
         raise AddressRefused(
-            "The URL must not contain a user or a password: messages are authenticated by their"
-            " signature."
+            "The URL must not contain a user name or password: messages are authenticated by"
+            " their signature."
         )
     if parts.fragment or url.endswith("#"):
         raise AddressRefused("The URL must not have a fragment (#…): a fragment is never sent.")
     port = PORTS[parts.scheme] if port is None else port
     if port not in PORTS.values() and port < FIRST_FREE_PORT:
-        raise AddressRefused(f"Use port 443, or {FIRST_FREE_PORT} and above, not {port}.")
+        raise AddressRefused(f"Use port 443 or a port from {FIRST_FREE_PORT} up, not {port}.")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Destination(parts.scheme, _host(parts), port, target)
 
@@ -110,10 +112,10 @@ def _no_host(host: str) -> str:
 
 
 def addresses(destination: Destination, seconds: float) -> list[Address]:
-    """Resolve the host once; return its addresses, all of which may be called.
+    """Resolve the host name once; return its addresses if the server may connect to all of them.
 
-    Raises AddressRefused if one of them may not be called, NotFound if the name cannot be resolved
-    within `seconds`.
+    Raises AddressRefused if the server may not connect to one of the addresses, and NotFound if the
+    name cannot be resolved within `seconds`.
     """
     found = look_up(destination.host, destination.port, seconds)
     for address in found:
@@ -132,16 +134,17 @@ def addresses(destination: Destination, seconds: float) -> list[Address]:
 
 
 def look_up(host: str, port: int, seconds: float) -> list[Address]:
-    """Return the addresses of a name; raises NotFound, after `seconds` at the latest.
+    """Return the addresses of a host name; raises NotFound if there are none within `seconds`.
 
-    The system's resolver cannot be interrupted, so a slow one is abandoned in its thread.
+    The system's resolver cannot be interrupted, so a look-up that takes too long is left behind in
+    its thread.
     """
     answer: queue.SimpleQueue[list[Address] | str] = queue.SimpleQueue()
 
     def ask() -> None:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            # A link-local address may have a zone (%eth0), which no other address has.
+            # Remove the zone of a link-local address (such as %eth0); no other address has one.
             names = dict.fromkeys(str(info[4][0]).partition("%")[0] for info in found)
             answer.put([ipaddress.ip_address(name) for name in names])
         except (OSError, ValueError) as error:
@@ -160,7 +163,7 @@ def look_up(host: str, port: int, seconds: float) -> list[Address]:
 def allowed(address: Address) -> bool:
     """Return whether the server may connect to the address.
 
-    An IPv4 address embedded in an IPv6 one is checked as the IPv4 address.
+    If an IPv6 address embeds an IPv4 address, the IPv4 address is checked instead.
     """
     if isinstance(address, ipaddress.IPv6Address):
         inner = _inner(address)
@@ -178,12 +181,12 @@ def allowed(address: Address) -> bool:
 
 
 def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """Return the IPv4 address to which packets for this one are delivered, if there is one."""
+    """Return the IPv4 address to which packets for this IPv6 address are delivered, if any."""
     if address in _NAT64:
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour
 
 
 def allowed_networks() -> list[Network]:
-    """Return the networks of UAC_WEBHOOK_ALLOWED_NETWORKS; ValueError if one is invalid."""
+    """Parse UAC_WEBHOOK_ALLOWED_NETWORKS; raises ValueError if a network in it is invalid."""
     return [ipaddress.ip_network(text) for text in settings.UAC_WEBHOOK_ALLOWED_NETWORKS]

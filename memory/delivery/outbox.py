@@ -1,8 +1,9 @@
-"""The webhook outbox: alert events and rejected entries, as messages to endpoints.
+"""The webhook outbox: messages to endpoints about alert events and rejected entries.
 
-The messages go to the workspace's endpoints. A message is a row, written together with its event.
-Workers send it repeatedly until the endpoint accepts it (at-least-once delivery); each endpoint
-gets the messages about one alert in order (`memory.delivery.delivery_attempts`).
+The messages go to the endpoints of the workspace. A message is a row that is written in the same
+transaction as its event. Workers send it repeatedly until the endpoint accepts it (at-least-once
+delivery); each endpoint gets the messages about one alert in order
+(`memory.delivery.delivery_attempts`).
 """
 
 import datetime
@@ -24,22 +25,23 @@ from memory.models.alerts import AlertEventKind, Severity, severity_rank
 from memory.models.webhooks import DeliveryState
 from memory.work import hints
 
-# An endpoint, and an alert about which it was sent messages.
+# The keys of an endpoint and of an alert about which the endpoint was sent a message.
 Told: TypeAlias = tuple[UUID, UUID]
 
 
 class DeliveryPending(Exception):
-    """The message is still on its way."""
+    """The message cannot be sent again; the exception's text says why."""
 
 
 class Disabled(Exception):
-    """The endpoint is disabled."""
+    """The endpoint is disabled, so nothing is sent to it."""
 
 
 def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
-    """Write the messages about these events, in the transaction that has just numbered them.
+    """Write the messages about these events, in the transaction that has just written the events.
 
-    The caller holds the lock of the workspace's counter, so no endpoint is deleted meanwhile.
+    The caller holds the lock on the workspace's event counter, so that no endpoint can be deleted
+    in the meantime.
     """
     endpoints = list(WebhookEndpoint.objects.filter(workspace=user.workspace_id, enabled=True))
     told = _told(endpoints, events)
@@ -76,7 +78,7 @@ def counts(endpoints: QuerySet[WebhookEndpoint]) -> QuerySet[WebhookEndpoint]:
 
 
 def send_test(endpoint: WebhookEndpoint) -> Delivery:
-    """Send a test message, once; raises Disabled."""
+    """Queue a test message, which is sent only once; raises Disabled if the endpoint is."""
     with lock_endpoint(endpoint) as locked:
         if not locked.enabled:
             raise Disabled("This endpoint is disabled: enable it, then test it.")
@@ -92,9 +94,9 @@ def send_test(endpoint: WebhookEndpoint) -> Delivery:
 
 
 def replay(delivery: Delivery) -> None:
-    """Send the message again, with the same id and body.
+    """Queue the message to be sent again, with the same id and body.
 
-    Raises DeliveryPending if it is still on its way, or was redacted.
+    Raises DeliveryPending if the message has not been settled yet, or if it was redacted.
     """
     if not delivery.payload:
         raise DeliveryPending("The content of this message was redacted: it cannot be sent again.")
@@ -105,13 +107,13 @@ def replay(delivery: Delivery) -> None:
 
 
 def try_again(given_up: QuerySet[Delivery]) -> int:
-    """Send permanently failed messages again; return how many could be sent again."""
+    """Queue these permanently failed messages again, except redacted ones; return how many."""
     endpoints = WebhookEndpoint.objects.filter(pk__in=given_up.order_by().values("endpoint"))
     return sum(_replay(given_up.filter(endpoint=endpoint), endpoint) for endpoint in endpoints)
 
 
 def replay_given_up(endpoint: WebhookEndpoint, since: datetime.datetime) -> int:
-    """Resend the permanently failed messages written from `since` on; return how many there are."""
+    """Queue again the permanently failed messages created since `since`; return how many."""
     given_up = endpoint.deliveries.filter(state=DeliveryState.GIVEN_UP, created_at__gte=since)
     return _replay(given_up.exclude(type=PING), endpoint)
 
@@ -134,10 +136,10 @@ def _replay(deliveries: QuerySet[Delivery], endpoint: WebhookEndpoint) -> int:
 
 
 def redact(user: MemoryUser, deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
-    """Redact messages; those still waiting get a new body with the alert's current state.
+    """Redact messages; those not sent yet get a new body with the alert's current state.
 
     A message that a worker is sending right now is sent again. Call this after alerts and outcomes
-    were redacted and events recorded, since messages are locked last.
+    have been redacted and events recorded, because rows of messages must be locked last.
     """
     rows = Delivery.objects.filter(pk__in=deliveries)
     DeliveryAttempt.objects.filter(delivery__in=deliveries).update(answer="", error="")
@@ -157,7 +159,7 @@ def redact(user: MemoryUser, deliveries: Collection[UUID] | QuerySet[Delivery, U
 
 
 def withdraw(deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
-    """Redact messages, and cancel those still waiting. Like `redact`, call it last."""
+    """Redact messages, and cancel those not sent yet. Like `redact`, call this last."""
     rows = Delivery.objects.filter(pk__in=deliveries)
     DeliveryAttempt.objects.filter(delivery__in=deliveries).update(answer="", error="")
     rows.filter(state=DeliveryState.PENDING).update(
@@ -171,7 +173,7 @@ def withdraw(deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
 
 
 def before(delivery: Delivery) -> Delivery | None:
-    """Return the message about the same alert for which this one has to wait, if there is one."""
+    """Return the earlier message about the same alert for which this one has to wait, if any."""
     if delivery.state != DeliveryState.PENDING or delivery.alert_id is None:
         return None
     of_alert = Delivery.objects.filter(endpoint=delivery.endpoint_id, alert=delivery.alert_id)
@@ -180,7 +182,10 @@ def before(delivery: Delivery) -> Delivery | None:
 
 
 def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) -> set[Told]:
-    """Return, for endpoints with a minimum severity, which of these alerts were sent to them."""
+    """Return which of these endpoints have been sent messages about which of the events' alerts.
+
+    Endpoints without a minimum severity are left out.
+    """
     choosy = [endpoint for endpoint in endpoints if endpoint.least_severity != Severity.INFO]
     others = (AlertEventKind.OPENED, AlertEventKind.REJECTED)
     alerts = {event.alert_id for event in events if event.kind not in others}
@@ -191,10 +196,10 @@ def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) ->
 
 
 def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told]) -> bool:
-    """Return whether the endpoint gets the event.
+    """Return whether the endpoint is to receive a message about the event.
 
-    Once reported, an alert is reported until it ends, even at a lower severity: otherwise it would
-    seem to be open.
+    Once an alert has been reported to an endpoint, all its events are, even if its severity falls
+    below the endpoint's minimum: otherwise the receiver would never learn that it ended.
     """
     alert = event.alert
     if endpoint.event_types and event.kind not in endpoint.event_types:
@@ -204,17 +209,17 @@ def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told])
         and (
             severity_rank(alert.severity) >= severity_rank(endpoint.least_severity)
             or (endpoint.pk, event.alert_id) in told
-            or event.kind == AlertEventKind.ERASED  # the earlier messages are gone
+            or event.kind == AlertEventKind.ERASED  # its earlier messages were deleted
         )
     )
 
 
 def purge(limit: int) -> int:
-    """Delete the oldest of the messages that were settled long ago, at most `limit`."""
+    """Delete up to `limit` messages settled over UAC_WEBHOOK_LOG_DAYS ago, oldest first."""
     old = timezone.now() - datetime.timedelta(days=settings.UAC_WEBHOOK_LOG_DAYS)
     settled = Delivery.objects.filter(settled_at__lt=old).order_by("settled_at")
     with transaction.atomic():
-        # Lock the rows, and skip one that is being replayed: its message is on its way again.
+        # Lock the rows, and skip those that are locked: their messages are being queued again.
         rows = settled.select_for_update(skip_locked=True)
         oldest = list(rows.values_list("pk", flat=True)[:limit])
         if oldest:

@@ -1,8 +1,8 @@
-"""Descriptions of rejected entries: which they are, why they were rejected, and how to fix them.
+"""Descriptions of rejected entries: which entries, why they were rejected, and how to fix them.
 
-The feed, the stream and webhooks show the descriptions with an event, which holds the numbers of
-all entries that were rejected together. The reasons are read when the event is shown, so that
-events store no reasons that a redaction would have to remove.
+The event feed, the event stream and webhooks show these descriptions with an event that lists the
+numbers of all entries rejected together. The reasons are read when the event is shown, not stored
+in it: otherwise a redaction would have to remove them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,16 +14,17 @@ from django.db import connection
 from memory.models import AlertEvent
 from memory.models.log import Outcome
 
-# The reason names the error; the log keeps the entry as it is.
+# This text is shown with each reason, which names the error.
 FIX = (
     "Append the record again, corrected as the reason says. If the reason names an edit, such as"
     ' widen_field, make that edit first: POST /v1/users/{user_id}/checkpoints/ with {"edits":'
     ' [{"op": "widen_field", …}]}. The rejected entry stays in the log and has no effect.'
 )
-# The maximum number of entries listed with their reasons; the first ones are listed.
+# The maximum number of entries per event that are listed with reasons: the first ones.
 MAX_NAMED = 20
 
-# Read only the listed entries: an event may have 10,000, and a page of the feed 500 events.
+# This reads only the entries to be listed: an event may have 10,000, and a page of the feed may
+# have 500 events.
 _REASONS = """
 SELECT event.id, outcome.seq, outcome.reason
 FROM memory_alertevent AS event
@@ -37,7 +38,7 @@ ORDER BY event.id, outcome.seq
 
 @dataclass(frozen=True)
 class Rejected:
-    """An entry that the project cannot hold: why, and what to do."""
+    """An entry that the project cannot hold, with the reason and what to do about it."""
 
     seq: int
     reason: str
@@ -45,9 +46,9 @@ class Rejected:
 
 
 def named_by(events: Iterable[AlertEvent]) -> Mapping[int, Sequence[Rejected]]:
-    """Map each event's primary key to those of its first entries that are still rejected.
+    """Map each event's primary key to those of its first MAX_NAMED entries still rejected.
 
-    Events of alerts are left out. One statement reads all entries.
+    Events about alerts are left out. A single SQL statement reads the entries of all events.
     """
     named: dict[int, list[Rejected]] = {event.pk: [] for event in events if event.alert_id is None}
     if named:
@@ -59,7 +60,7 @@ def named_by(events: Iterable[AlertEvent]) -> Mapping[int, Sequence[Rejected]]:
 
 
 def describe(event: AlertEvent, named: Sequence[Rejected]) -> dict[str, Any]:
-    """Return the description of an event's entries: their number, and some of them."""
+    """Describe an event's entries: how many there are, and the `named` ones in detail."""
     return {
         "count": len(event.entries),
         "more": len(event.entries) - len(named),

@@ -1,7 +1,7 @@
-"""Email to the staff: find the events not yet sent to each subscription, and write the email.
+"""Emails to the staff: finding the events not yet sent for a subscription, and writing emails.
 
-Events are read from the feed, starting where the last email ended. So nothing is lost while no
-email can be sent: whatever one email does not contain, the next one does.
+Events are read from the feed, starting where the last email ended. So nothing is lost while emails
+cannot be sent: the next email covers all events since the last one.
 """
 
 import datetime
@@ -35,12 +35,12 @@ from memory.texts import one_line
 from memory.users import next_hour
 from memory.work import leases
 
-# The minimum interval between two emails for a subscription; events in between go into the next
-# one.
+# The minimum interval between two emails for a subscription; events in between are covered by the
+# later email.
 PAUSE = datetime.timedelta(seconds=60)
-# The number of alerts listed in an email, the most severe first; the others are only counted.
+# The maximum number of alerts listed in an email, most severe first; others are only counted.
 LISTED = 20
-# The maximum number of workspaces in one email; the next email covers the rest.
+# The maximum number of workspaces covered by one email; further emails cover the others.
 WORKSPACES = 100
 MESSAGE_CHARACTERS = 300
 SUBJECT_CHARACTERS = 120
@@ -49,8 +49,8 @@ CHOICES = ("least_severity", "mode", "hour", "time_zone", "escalations")
 
 Column = Literal["seq", "escalations_seq"]
 
-# Events that make an alert worth an email, besides an escalation. An event of the previous release
-# may not show whether a cause was added or lost: when in doubt, it is emailed.
+# Events that make an alert worth an email, besides escalations. An event written by the previous
+# release may not show whether the alert gained or lost a cause; such an event counts as well.
 _CAUSE_MORE = Q(detail__changed__contains=["causes"]) & ~Q(detail__contains={"more": False})
 _NEWS = Q(kind__in=[AlertEventKind.OPENED, AlertEventKind.REOPENED]) | (
     Q(kind=AlertEventKind.CHANGED) & (Q(detail__graver=True) | _CAUSE_MORE)
@@ -63,24 +63,28 @@ _BY_SEVERITY = Case(
 
 @dataclass(frozen=True, kw_only=True)
 class News:
-    """The alerts not yet sent to a subscription, up to certain event numbers."""
+    """The alerts to report in one email for a subscription.
+
+    `counts` has their number by severity, `escalated` how many of them escalated. `up_to` maps each
+    workspace to the last event that the email covers.
+    """
 
     column: Column
     alerts: QuerySet[Alert]
     counts: Mapping[str, int]
     escalated: int
     up_to: Mapping[int, int]
-    # Whether this is the last of the emails that are sent together.
+    # Whether this is the last of the emails that are sent for the subscription now.
     is_last: bool
 
     @property
     def number(self) -> int:
-        """The number of alerts."""
+        """The number of alerts, including those that the email does not list."""
         return sum(self.counts.values())
 
 
 def start(subscription: StaffSubscription, now: datetime.datetime) -> None:
-    """Store a subscription that covers events from now on."""
+    """Store a subscription so that it covers events from now on."""
     with transaction.atomic():
         if subscription._state.adding:
             subscription.save()
@@ -98,7 +102,7 @@ def start(subscription: StaffSubscription, now: datetime.datetime) -> None:
 
 
 def change(subscription: StaffSubscription, fields: Sequence[str], now: datetime.datetime) -> None:
-    """Store the changed fields of a subscription, even while a worker writes the row."""
+    """Store the changed fields of a subscription, without overwriting what a worker stores."""
     subscription.digest_due_at = _next_digest(subscription, now)
     subscription.run_after, subscription.attempts, subscription.last_error = now, 0, ""
     subscription.save(
@@ -107,7 +111,7 @@ def change(subscription: StaffSubscription, fields: Sequence[str], now: datetime
 
 
 def waiting(now: datetime.datetime) -> QuerySet[StaffSubscription]:
-    """Select the subscriptions for which an email may be due and whose owners can be reached."""
+    """Select the subscriptions for which an email may be due and whose owners can receive it."""
     at_once = Q(mode=MailMode.AT_ONCE) & _has_news("seq")
     escalated = Q(mode=MailMode.DAILY, escalations=True) & _has_news("escalations_seq")
     digest = Q(mode=MailMode.DAILY, digest_due_at__lte=now)
@@ -119,7 +123,7 @@ def waiting(now: datetime.datetime) -> QuerySet[StaffSubscription]:
 
 
 def due(subscription: StaffSubscription, now: datetime.datetime) -> list[Column]:
-    """Return the cursors of a subscription for which an email is due."""
+    """Return the cursor columns for which an email to the subscriber is due."""
     if subscription.mode == MailMode.AT_ONCE:
         return ["seq"]
     columns: list[Column] = ["escalations_seq"] if subscription.escalations else []
@@ -129,7 +133,7 @@ def due(subscription: StaffSubscription, now: datetime.datetime) -> list[Column]
 
 
 def news(subscription: StaffSubscription, column: Column) -> Iterator[News]:
-    """Yield the news since this cursor of the subscription, in portions of one email each."""
+    """Yield the news since the positions in this cursor column, one item for each email."""
     told = dict(subscription.cursors.values_list("workspace_id", column))
     up_to = {
         counter.workspace_id: counter.last_seq
@@ -181,7 +185,7 @@ def _news_of(
 
 
 def mail(subscription: StaffSubscription, news: News) -> EmailMessage:
-    """Return the email with the news: plain text in which no message can break out of its line."""
+    """Return the email about the news: plain text in which each alert message stays on its line."""
     by_gravity = news.alerts.order_by(_BY_SEVERITY.desc(), "-opened_at")
     found = by_gravity.select_related("user__workspace").prefetch_related("duplicates")
     gravest = list(found[:LISTED])
@@ -200,7 +204,7 @@ def mail(subscription: StaffSubscription, news: News) -> EmailMessage:
         lines += ["", *_lines(alert)]
     if news.number > LISTED:
         lines += ["", f"… and {news.number - LISTED} more, none more severe: {_address('alert/')}"]
-    lines += ["", "--", "You receive this because of an e-mail subscription to alerts:"]
+    lines += ["", "--", "You are receiving this because of an e-mail subscription to alerts:"]
     lines.append(_address(f"staffsubscription/{subscription.pk}/change/"))
     only = gravest[0].messages if len(gravest) == news.number == 1 else "alerts"
     subject = one_line(only, SUBJECT_CHARACTERS)
@@ -213,12 +217,12 @@ def mail(subscription: StaffSubscription, news: News) -> EmailMessage:
 
 
 def told(subscription: StaffSubscription, news: News, now: datetime.datetime) -> None:
-    """Move the cursor past the news, after it has been emailed or if there was none.
+    """Move the cursors past the news, after it was emailed or if it contains no alerts.
 
-    Raises LeaseLost if another worker has claimed the subscription: that worker sends the email,
-    too.
+    Raises LeaseLost if another worker has claimed the subscription in the meantime; that worker
+    will send the email a second time.
     """
-    # A subscription to immediate emails has covered escalations, too.
+    # Immediate emails also cover escalations, so both cursors move.
     moved = {"seq", "escalations_seq"} if subscription.mode == MailMode.AT_ONCE else {news.column}
     columns: dict[str, datetime.datetime | None] = {}
     if news.number:

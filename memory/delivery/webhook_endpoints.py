@@ -1,4 +1,4 @@
-"""Webhook endpoints of a workspace: their URLs, secrets and state."""
+"""A workspace's webhook endpoints: their URLs, secrets and state."""
 
 import base64
 import datetime
@@ -22,9 +22,9 @@ logger = structlog.get_logger(__name__)
 TASK = "workers.tasks.deliver"
 MAX_ENDPOINTS = 20
 SECRET_BYTES = 32
-# For how long after a rotation messages are signed with the previous secret, too.
+# How long messages are also signed with the previous secret after a rotation.
 BOTH_SECRETS = datetime.timedelta(hours=24)
-# The time limit for resolving the host name when an endpoint is created.
+# Time limit in seconds for resolving the host name when an endpoint's URL is set.
 LOOK_UP_SECONDS = 3.0
 
 
@@ -33,9 +33,9 @@ class TooManyEndpoints(Exception):
 
 
 def check_url(url: str) -> None:
-    """Raise destinations.AddressRefused for a URL that would not be called.
+    """Raise destinations.AddressRefused if the server would not call this URL.
 
-    A name that does not resolve now is accepted, since each call checks the URL again.
+    A host name that cannot be resolved now is accepted, since each call checks the URL again.
     """
     try:
         destinations.addresses(destinations.parse(url), LOOK_UP_SECONDS)
@@ -46,8 +46,9 @@ def check_url(url: str) -> None:
 def create(workspace: Workspace, url: str, **fields: Any) -> tuple[WebhookEndpoint, str]:
     """Create an endpoint and return it with its secret, which is shown only once.
 
-    Raises destinations.AddressRefused for the URL, TooManyEndpoints, and
-    encryption.EncryptionError if the server has no key to encrypt secrets with.
+    Raises destinations.AddressRefused if the server would not call the URL, TooManyEndpoints if the
+    workspace has the maximum number, and encryption.EncryptionError if the server has no key with
+    which to encrypt the secret.
     """
     secret, stored = _new_secret()
     check_url(url)
@@ -64,10 +65,10 @@ def create(workspace: Workspace, url: str, **fields: Any) -> tuple[WebhookEndpoi
 
 
 def change(endpoint: WebhookEndpoint, **fields: Any) -> None:
-    """Change columns of the endpoint; `enabled` works like `enable` and `disable`.
+    """Change columns of the endpoint; changing `enabled` calls `enable` or `disable`.
 
-    Waiting messages go to the new URL. Raises destinations.AddressRefused if that may not be
-    called.
+    Messages not sent yet go to the new URL. Raises destinations.AddressRefused if the server would
+    not call that URL.
     """
     enabled = fields.pop("enabled", endpoint.enabled)
     if fields.get("url", endpoint.url) != endpoint.url:
@@ -83,7 +84,7 @@ def change(endpoint: WebhookEndpoint, **fields: Any) -> None:
 
 
 def rotate_secret(endpoint: WebhookEndpoint) -> str:
-    """Give the endpoint a new secret and return it; the previous one stays for BOTH_SECRETS."""
+    """Give the endpoint a new secret and return it; for BOTH_SECRETS, the old one is also used."""
     secret, stored = _new_secret()
     with lock_endpoint(endpoint) as locked:
         locked.previous_secret, locked.secret = locked.secret, stored
@@ -93,34 +94,35 @@ def rotate_secret(endpoint: WebhookEndpoint) -> str:
 
 
 def enable(endpoint: WebhookEndpoint) -> None:
-    """Enable the endpoint, and send its waiting messages immediately."""
+    """Enable the endpoint, and queue its unsent messages to be sent immediately."""
     with lock_endpoint(endpoint) as locked:
         locked.enabled, locked.disabled_at, locked.disabled_reason = True, None, ""
         locked.failing_since, locked.failures, locked.not_before = None, 0, None
         locked.save()
-        # Enabling an endpoint implies that it works again, so no message waits for its backoff to
-        # end.
+        # Whoever enables an endpoint expects it to work again, so its messages do not wait for
+        # their backoff to end.
         waiting = locked.deliveries.filter(state=DeliveryState.PENDING)
         waiting.filter(run_after__gt=timezone.now()).update(run_after=timezone.now())
     hints.hint(TASK, str(endpoint.pk), workspace_pk=endpoint.workspace_id)
 
 
 def disable(endpoint: WebhookEndpoint, reason: str) -> None:
-    """Disable the endpoint: waiting messages stay, and no new ones are written."""
+    """Disable the endpoint: unsent messages are kept, and no new ones are written."""
     with lock_endpoint(endpoint) as locked:
         mark_disabled(locked, reason)
 
 
 def delete(endpoint: WebhookEndpoint) -> None:
-    """Delete the endpoint with its log; undelivered messages are lost.
+    """Delete the endpoint with its delivery log; undelivered messages are lost.
 
-    Locks are taken in the same order as everywhere else: the counter, the endpoint, its messages.
+    Rows are locked in the same order as everywhere else: the workspace's event counter, the
+    endpoint, its messages.
     """
     with lock_endpoint(endpoint) as locked:
         mark_disabled(locked, "The endpoint is being deleted.")
         _delete_log(locked)
     with transaction.atomic():
-        # Keep others from writing messages meanwhile, since these would refer to a deleted
+        # Lock the event counter, so that nobody writes a message that would refer to the deleted
         # endpoint.
         list(EventCounter.objects.select_for_update().filter(workspace=endpoint.workspace_id))
         list(WebhookEndpoint.objects.select_for_update().filter(pk=endpoint.pk))
@@ -129,16 +131,17 @@ def delete(endpoint: WebhookEndpoint) -> None:
 
 
 def hold_events(endpoint: WebhookEndpoint) -> None:
-    """Within a transaction, keep others from writing messages until it ends; otherwise do nothing.
+    """Keep others from writing messages until the current transaction ends, if there is one.
 
-    A caller that deletes an endpoint in its own transaction calls this to lock the counter first.
+    A caller that deletes an endpoint in a transaction of its own calls this first, so that the
+    event counter is locked before the endpoint.
     """
     if connection.in_atomic_block:
         list(EventCounter.objects.select_for_update().filter(workspace=endpoint.workspace_id))
 
 
 def secret_of(endpoint_id: str) -> str | None:
-    """Return an endpoint's secret; None if it is gone or its secret cannot be decrypted."""
+    """Return an endpoint's secret; None if the endpoint is deleted or decryption fails."""
     endpoint = WebhookEndpoint.objects.filter(pk=endpoint_id).first()
     if endpoint is None:
         return None
@@ -164,7 +167,7 @@ def lock_endpoint(endpoint: WebhookEndpoint) -> Iterator[WebhookEndpoint]:
 
 
 def mark_disabled(endpoint: WebhookEndpoint, reason: str) -> None:
-    """Save the endpoint as disabled; the caller holds its lock."""
+    """Save the endpoint as disabled; the caller has locked its row."""
     endpoint.enabled = False
     endpoint.disabled_at = timezone.now()
     endpoint.disabled_reason = reason[:300]

@@ -1,4 +1,4 @@
-"""Bodies of webhook messages, following Standard Webhooks: an event, with its alert or entries."""
+"""Bodies of webhook messages in the Standard Webhooks format: an event and its alert or entries."""
 
 import datetime
 import json
@@ -11,27 +11,27 @@ from memory.models import Alert, AlertEvent, MemoryUser
 from memory.models.alerts import AlertEventKind
 
 PING = "ping"
-# The maximum number of an alert's records, and of its entries, in a message.
+# The maximum numbers of an alert's evidence records and entries in one message.
 MAX_EVIDENCE = 100
 MAX_ENTRIES = 1000
 
 
 def event_type_of(event: AlertEvent) -> str:
-    """Return the type of a message about this event."""
+    """Return the message type for this event."""
     return AlertEventKind(event.kind).event_type
 
 
 def encode_payload(kind: str, at: datetime.datetime, data: Mapping[str, Any]) -> str:
     """Return the body of a message as one line of JSON."""
     message = {"type": kind, "timestamp": _moment(at), "data": data}
-    # Escape to ASCII, so that no proxy alters what was signed.
+    # Keep the JSON in ASCII, so that no proxy alters the signed bytes.
     return json.dumps(message, separators=(",", ":"))
 
 
 def message(user: MemoryUser, event: AlertEvent, named: Sequence[Rejected]) -> str:
-    """Return the message about an event, with its alert's current state: one line of JSON.
+    """Return the message about an event, with the current state of its alert, as one line of JSON.
 
-    `named` lists the rejected entries to describe: see `rejections.named_by`.
+    `named` lists the rejected entries to describe, if any: see `rejections.named_by`.
     """
     return encode_payload(event_type_of(event), event.at, _data(user, event, named))
 

@@ -1,1 +1,1 @@
-"""A user's project for use elsewhere: as files, as a zip, and as a git repository."""
+"""Exports: a user's project as files, as a zip or as a git repository, and subject access."""

@@ -1,4 +1,4 @@
-"""A version as a zip: the same bytes for the same version, on every server of a release."""
+"""A version as a zip: the same bytes on every server that runs the same release."""
 
 import hashlib
 import zipfile
@@ -11,9 +11,10 @@ from memory.canonical import canonical_json
 from memory.export.files import files_of, surroundings
 from memory.models import Checkpoint, MemoryUser
 
-# A zip larger than this is written to a file on disk.
+# A zip with more bytes than this is written to a file on disk.
 IN_MEMORY = 1024 * 1024
-# Zip's earliest date, used for every file: when a file was written means nothing here.
+# The earliest date that a zip can store, used for every file, since the time at which a file was
+# written is irrelevant here.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644
 
@@ -26,13 +27,13 @@ def etag(checkpoint: Checkpoint | None) -> str:
 
 
 def write_zip(checkpoint: Checkpoint | None) -> tuple[IO[bytes], int]:
-    """Return the zip of a version, positioned at its beginning, and its size."""
+    """Return the zip of a version, positioned at its beginning, and its size in bytes."""
     spool = SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 the response closes it
     with zipfile.ZipFile(spool, "w") as archive:
         for path, content in files_of(checkpoint).items():
             entry = zipfile.ZipInfo(path, _EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.create_system = 3  # Unix, since the mode holds Unix permissions
+            entry.create_system = 3  # created on Unix: `external_attr` holds Unix permissions
             entry.external_attr = _MODE << 16
             archive.writestr(entry, content)
     size = spool.tell()

@@ -1,14 +1,15 @@
-"""Binary deltas between two contents of a file, in the format of git's packs."""
+"""Binary deltas between two versions of a file's content, in the format of git's packs."""
 
-# The limits of one instruction: longer copies and inserts are split.
+# The maximum number of bytes in one instruction: longer copies and inserts are split.
 MAX_COPIED = 0xFFFF
 MAX_INSERTED = 0x7F
 
 
 def delta(base: bytes, target: bytes) -> bytes:
-    """Return the delta from `base` to `target`: common beginning, common end, and what is between.
+    """Return the delta from `base` to `target`, which copies their common beginning and common end.
 
-    This is optimal if records were added, changed or retired in one place, and needs no search.
+    The delta is optimal if records were added, changed or retired in one place only, and computing
+    it requires no search for similar parts.
     """
     most = min(len(base), len(target))
     head = _shared(base[:most], target[:most])
@@ -38,7 +39,7 @@ def _copies(start: int, length: int) -> list[bytes]:
     parts = []
     for offset in range(start, start + length, MAX_COPIED):
         size = min(MAX_COPIED, start + length - offset)
-        # All bytes of both numbers are written, including zeros.
+        # All bytes of the offset and the size are written, including zeros.
         parts.append(b"\xbf" + offset.to_bytes(4, "little") + size.to_bytes(2, "little"))
     return parts
 

@@ -1,4 +1,4 @@
-"""The part of git's protocol needed for reading: the refs, and the objects that a client lacks."""
+"""The read-only part of git's protocol: sending refs, and the objects that a client lacks."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -23,12 +23,12 @@ Write = Callable[[bytes], object]
 
 
 class BadRequest(ValueError):
-    """Not a request that git would send; the message says what is wrong."""
+    """The request is not one that git would send; the message says what is wrong with it."""
 
 
 @dataclass
 class _Asked:
-    """The objects that a client wants, and its capabilities."""
+    """What a client asks for: the objects that it wants, its capabilities, and a depth, if any."""
 
     wants: list[ObjectID] = field(default_factory=list)
     capabilities: frozenset[bytes] = frozenset()
@@ -37,7 +37,7 @@ class _Asked:
 
 
 def advertise(history: History, write: Write) -> None:
-    """Write the ref advertisement: each ref with its commit."""
+    """Write the ref advertisement, which lists each ref with its commit."""
     proto = _protocol(b"", write)
     proto.write_pkt_line(b"# service=" + SERVICE.encode() + b"\n")
     proto.write_pkt_line(None)
@@ -49,9 +49,10 @@ def advertise(history: History, write: Write) -> None:
 
 
 def answer(history: History, body: bytes, write: Write) -> None:
-    """Write the answer to a fetch by a client that has some commits or none; raises BadRequest.
+    """Write the answer to a fetch; raises BadRequest if the request is invalid.
 
-    A client that asks for a commit that no longer exists is told to fetch again.
+    The client may already have some of the commits. If it asks for a commit that no longer exists,
+    it is told to fetch again.
     """
     proto = _protocol(body, write)
     try:
@@ -112,7 +113,7 @@ def _answer(history: History, asked: _Asked, proto: Protocol) -> None:
     common, done = _read_haves(history, asked, proto)
     if not done:
         return
-    # The client has the commits that it names and those before them, back to its shallow boundary.
+    # The client has the newest common commit and those before it, back to its shallow boundary.
     since = max((number for number in shallow if number <= common), default=0)
     has = set(range(since, common + 1))
     if asked.depth is None:
@@ -134,7 +135,7 @@ def _answer(history: History, asked: _Asked, proto: Protocol) -> None:
 
 
 def _read_haves(history: History, asked: _Asked, proto: Protocol) -> tuple[int, bool]:
-    """Return the newest version that both sides have, -1 if none, and whether to send the pack."""
+    """Return the newest commit that both sides have (-1 if none), and whether to send the pack."""
     detailed = b"multi_ack_detailed" in asked.capabilities
     common, silent = -1, True
     while not proto.eof():
@@ -158,7 +159,7 @@ def _read_haves(history: History, asked: _Asked, proto: Protocol) -> tuple[int, 
                 proto.write_pkt_line(b"ACK " + rest + b"\n")
             common = max(common, number)
     if silent and asked.depth is not None:
-        return common, False  # the client only wants to know where its history will begin
+        return common, False  # the client only asks where its history will begin
     if common >= 0 and detailed:
         proto.write_pkt_line(b"ACK " + history.commits[common].id + b" ready\n")
     if common < 0 or detailed:

@@ -1,4 +1,4 @@
-"""The files of a version as they are on disk: its tree, and the files needed to run it."""
+"""The files of an exported version: those of the project, and those needed to run it."""
 
 import functools
 from collections.abc import Mapping
@@ -18,13 +18,14 @@ _PLACES = {
     "pyproject.toml": "pyproject.toml",
     "test_project.py": f"{LIBRARY}test_project.py",
 }
-# The library's file for the protocol between a server and its sandboxes.
+# The library's module for the protocol between the server and its sandboxes, which exported
+# projects do not need.
 _NOT_FOR_PROJECTS = "protocol.py"
 
 
 @functools.cache
 def surroundings() -> Mapping[str, bytes]:
-    """Return path → content for the files that make a tree runnable: the library, and settings."""
+    """Return path → content for the files that make a project runnable: library and settings."""
     library = Path(settings.BASE_DIR) / "sandbox_image" / "uac"
     found = {
         f"{LIBRARY}{path.name}": path.read_bytes()
@@ -35,7 +36,7 @@ def surroundings() -> Mapping[str, bytes]:
 
 
 def files_of(checkpoint: Checkpoint | None) -> dict[str, bytes]:
-    """Return path → content for a version, or for an empty project, sorted by path."""
+    """Return path → content for a version, or for an empty project if None, sorted by path."""
     sources = checkpoints.read_files(checkpoint) if checkpoint else {}
     found = {path: source.encode() for path, source in sources.items()}
     return dict(sorted({**found, **surroundings()}.items()))

@@ -1,8 +1,9 @@
 """A user's project as a git repository with linear history: one commit per version.
 
-The repository is not stored. Ids are computed from the versions, so all servers of a release
-compute the same ids, and a pack is built from the files in the database. Since the history is
-linear, a client that has one version lacks only the later ones, and no graph has to be walked.
+The repository is not stored. Object ids are computed from the versions, so all servers that run the
+same release compute the same ids, and packs are built from the files in the database. Since the
+history is linear, a client that has one version lacks only the later ones, and no graph has to be
+walked.
 """
 
 import datetime
@@ -23,19 +24,20 @@ from memory.models import Blob, Checkpoint, MemoryUser
 from memory.project import Outline
 
 AUTHOR = b"uac <uac@localhost>"
-COMMIT, TREE, BLOB = 1, 2, 3  # git's numbers for the types of objects
-# The maximum length of a delta chain, in which each content of a file is a delta against the next.
+COMMIT, TREE, BLOB = 1, 2, 3  # git's numbers for object types
+# The maximum length of a delta chain, in which each content of a file is stored as a delta against
+# the next newer one.
 MAX_DELTAS = 50
 CHUNK = 100
 
 
 class HistoryChanged(Exception):
-    """Content that was to be sent is gone: it was redacted a moment ago."""
+    """Content that was about to be sent has just been redacted."""
 
 
 @dataclass(frozen=True)
 class History:
-    """The commits of a user's versions, oldest first, with the numbers of the versions."""
+    """The git history of a user's project: versions and their commits, oldest first."""
 
     user: MemoryUser
     names: Mapping[str, str]
@@ -48,7 +50,7 @@ class History:
         object.__setattr__(self, "index", index)
 
     def refs(self) -> list[tuple[bytes, ObjectID]]:
-        """Return the refs of a clone: HEAD, the branch `main`, and a tag for each version."""
+        """Return the repository's refs: HEAD, the branch `main`, and a tag for each version."""
         if not self.commits:
             return []
         head = self.commits[-1].id
@@ -60,7 +62,7 @@ class History:
 
 
 def history_of(user: MemoryUser) -> History:
-    """Return the history up to the head; this reads the tree and edits of each version."""
+    """Return the project's history up to the head; this reads every version's tree and edits."""
     names = _names(user)
     versions: list[int] = []
     commits: list[Commit] = []
@@ -89,9 +91,9 @@ def _rows(user: MemoryUser) -> QuerySet[Checkpoint]:
 
 
 def _names(user: MemoryUser) -> dict[str, str]:
-    """Return the git id of each existing file content, keyed by the content's hash.
+    """Map the hash of each file content of the user to the content's git id.
 
-    Redacted content has no id here, and is not exported.
+    Redacted content is left out, and therefore not exported.
     """
     there = Blob.objects.filter(content__isnull=False, user=user)
     found = dict(there.exclude(git_id="").values_list("hash", "git_id"))
@@ -102,7 +104,7 @@ def _names(user: MemoryUser) -> dict[str, str]:
 
 
 def _classes(user: MemoryUser) -> dict[tuple[str, str], str]:
-    """Return the class of each of the head's collections, keyed by domain and name."""
+    """Map each collection and singleton of the head, as (domain, name), to its class."""
     if user.head is None:
         return {}
     found: dict[tuple[str, str], str] = {}
@@ -123,11 +125,11 @@ def _commit(tree: str, parents: list[ObjectID], moment: datetime.datetime, text:
     return commit
 
 
-# -- Trees -------------------------------------------------------------------------------------
+# -- Git trees ---------------------------------------------------------------------------------
 
 
 class Folder:
-    """A folder whose files change between versions; unchanged subfolders are not rewritten."""
+    """A folder as it changes from version to version; unchanged subfolders are not rewritten."""
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
@@ -135,7 +137,7 @@ class Folder:
         self._id: str | None = None
 
     def put(self, path: str, id_: str | None) -> None:
-        """Put a file at its path; None instead of an id removes it."""
+        """Set the id of the file at this path, or remove the file if the id is None."""
         self._id = None
         name, _, rest = path.partition("/")
         if rest:
@@ -149,10 +151,10 @@ class Folder:
             self._files[name] = id_
 
     def write(self, into: dict[str, bytes]) -> str:
-        """Add all folders that changed since the last call; return the id of this one."""
+        """Add a tree object for each folder changed since the last call; return this one's id."""
         if self._id is None:
             entries = [(name.encode(), b"100644", id_) for name, id_ in self._files.items()]
-            # Git sorts a folder as if its name ended in a slash.
+            # Git sorts folders as if their names ended in a slash.
             entries += [
                 (name.encode() + b"/", b"40000", folder.write(into))
                 for name, folder in self._folders.items()
@@ -174,7 +176,7 @@ def _id(kind: bytes, content: bytes) -> str:
 def _folders(
     rows: Iterable[Mapping[str, Any]], names: Mapping[str, str]
 ) -> Iterator[tuple[Mapping[str, Any], Folder, list[str]]]:
-    """Yield each version with the folder of its files, and the paths that were redacted."""
+    """Yield each version with a folder of its files, and the paths whose content was redacted."""
     folder = Folder()
     for path, content in surroundings().items():
         folder.put(path, git_blob_id(content))
@@ -190,12 +192,15 @@ def _folders(
         before = after
 
 
-# -- Packs -------------------------------------------------------------------------------------
+# -- Git packs ---------------------------------------------------------------------------------
 
 
 @dataclass
 class Parcel:
-    """The objects that a client lacks: commits, trees, and each path's files, oldest first."""
+    """The objects that a client lacks: commits, trees, and the contents of files.
+
+    `files` maps each path to the git ids and hashes of its contents, oldest first.
+    """
 
     commits: list[Commit]
     trees: dict[str, bytes]
@@ -204,9 +209,10 @@ class Parcel:
 
 
 def parcel(history: History, send: Sequence[int], known: int | None) -> Parcel:
-    """Return all objects of some versions, given by their positions in the history.
+    """Return all objects of the versions at these positions in the history.
 
-    Objects of the version at position `known`, which the receiver has, are left out.
+    Objects that also belong to the version at position `known`, which the receiver has, are left
+    out.
     """
     found = Parcel([history.commits[number] for number in send], {}, {}, 0)
     seen: set[str] = set()
@@ -238,7 +244,10 @@ def parcel(history: History, send: Sequence[int], known: int | None) -> Parcel:
 
 
 def objects(history: History, parcel: Parcel) -> Iterator[UnpackedObject]:
-    """Yield the objects of a parcel, file contents last; raises HistoryChanged."""
+    """Yield the objects of a parcel, file contents last.
+
+    Raises HistoryChanged if one of these contents has been redacted in the meantime.
+    """
     for commit in parcel.commits:
         yield _object(COMMIT, commit.id.decode(), commit.as_raw_string())
     for id_, content in parcel.trees.items():
@@ -252,7 +261,7 @@ def objects(history: History, parcel: Parcel) -> Iterator[UnpackedObject]:
 
 
 def _file_objects(user: MemoryUser, files: Sequence[tuple[str, str]]) -> Iterator[UnpackedObject]:
-    """Yield a file's successive contents, newest first: the newest whole, most others as deltas."""
+    """Yield a file's contents, newest first: the newest in full, most others as deltas."""
     newer: tuple[str, bytes] | None = None
     deltas = 0
     for start in range(0, len(files), CHUNK):

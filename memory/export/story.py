@@ -1,4 +1,4 @@
-"""The commit message of a version: what changed, and why."""
+"""Commit messages for versions: what changed, and why."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _VERBS = {"add": "adds", "update": "changes", "retire": "retires"}
 
 @dataclass(frozen=True)
 class Event:
-    """The parts of a version that its commit message needs."""
+    """The parts of a version from which its commit message is made."""
 
     version: int
     origin: str
@@ -31,11 +31,11 @@ class Event:
 def message(
     event: Event, classes: Mapping[tuple[str, str], str], redacted: Sequence[str] = ()
 ) -> str:
-    """Return the commit's message: a subject, the origin, then one line for each edit.
+    """Return the commit message: a subject, the origin, then one line for each edit.
 
-    `classes` maps collections, as pairs of domain and name, to their classes; `redacted` lists the
-    files of the version whose content was redacted later. The message contains no terminal control
-    characters.
+    `classes` maps collections, given as (domain, name), to their classes; `redacted` lists the
+    files of the version whose content was redacted later. The message contains no control
+    characters that could affect a terminal.
     """
     edits = [_Told(edit, classes) for edit in event.edits]
     paragraphs = [one_line(f"v{event.version}: {_subject(event, edits)}", MAX_SUBJECT)]
@@ -56,7 +56,7 @@ def message(
 
 
 class _Told:
-    """The description of an edit."""
+    """Describes an edit for a commit message."""
 
     def __init__(self, edit: Mapping[str, Any], classes: Mapping[tuple[str, str], str]) -> None:
         self.edit = edit
@@ -72,7 +72,7 @@ class _Told:
 
     @property
     def phrase(self) -> str:
-        """The edit as a phrase: `adds Trip rome`."""
+        """The edit as a phrase, such as `adds Trip rome`."""
         name = self._text("name")
         field = f"{self.what}.{name}"
         match self.op:
@@ -100,7 +100,7 @@ class _Told:
 
     @property
     def line(self) -> str:
-        """The edit with its place, reason and entries."""
+        """The edit as a line that also names its domain and collection, entries and reasons."""
         told = self.phrase
         if place := ".".join(filter(None, (self._text("domain"), self._text("collection")))):
             told += f" in {place}"

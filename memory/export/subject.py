@@ -1,8 +1,8 @@
-"""Subject access: everything stored about a person, as a zip of JSON lines with a README.
+"""Subject access: everything stored about a person, as a zip of JSON Lines files with a README.
 
-The erasure registry determines the contents: each of its models has a part here, and a part
-contains all columns except those that it lists as left out, with the reasons. The zip is written to
-a file row by row, in one snapshot; docs/subject-access.md describes its format.
+The erasure registry determines the contents: each of its models has a part here or is listed in
+LEFT_OUT, and a part contains all columns except those that it leaves out for a stated reason. The
+zip is written to a file row by row, in one snapshot; docs/subject-access.md describes its format.
 """
 
 import datetime
@@ -64,8 +64,8 @@ _PLACE = "the machine that did the work; it says nothing about the person"
 _LEASE = dict.fromkeys(
     ("run_after", "hinted_at", "lease_owner", "lease_expires_at", "token", "attempts"), _WORK
 )
-# The field that represents a row of each of these models in references; for other models, the
-# primary key.
+# For each of these models, the field by which references to its rows are exported; references to
+# other models are exported as primary keys.
 _NAMES: Mapping[type[models.Model], str] = {
     Checkpoint: "version",
     Lane: "name",
@@ -78,9 +78,10 @@ _NAMES: Mapping[type[models.Model], str] = {
 
 @dataclass(frozen=True)
 class SubjectPart:
-    """The rows of one model that belong to a person.
+    """A part of the export: the rows of one model that belong to a person.
 
-    `left_out` maps each column that is not exported to the reason. `chunk` rows are read at a time.
+    `what` describes the rows in the README. `left_out` maps each column that is not exported to the
+    reason. `order` lists the columns by which rows are sorted. `chunk` rows are read at a time.
     """
 
     name: str
@@ -90,7 +91,7 @@ class SubjectPart:
     chunk: int = 500
 
 
-# Models that are not exported, and why.
+# Models whose rows are not exported, and why.
 LEFT_OUT: Mapping[type[models.Model], str] = {
     Bytecode: "the project's files in compiled form: their source is in files.jsonl",
     SearchIndex: _WORK,
@@ -107,12 +108,12 @@ PARTS: Mapping[type[models.Model], SubjectPart] = {
     ),
     LogEntry: SubjectPart(
         "log",
-        "everything that was said and sent, in order; a redacted entry has no content",
+        "all messages and other entries, in order; a redacted entry has no content",
         {"user": _WHOSE},
         order=("seq",),
     ),
     EntryOutcome: SubjectPart(
-        "outcomes", "the outcome of each entry", {"id": _NUMBER, "user": _WHOSE}, order=("seq",)
+        "outcomes", "what became of each entry", {"id": _NUMBER, "user": _WHOSE}, order=("seq",)
     ),
     Redaction: SubjectPart(
         "redactions",
@@ -127,7 +128,7 @@ PARTS: Mapping[type[models.Model], SubjectPart] = {
     ),
     CopiedEntries: SubjectPart(
         "copied-entries",
-        "which entries of merged users became which entries of this person",
+        "the numbers of the entries copied from merged users, and of their copies",
         {"id": _NUMBER},
     ),
     Checkpoint: SubjectPart(
@@ -151,7 +152,7 @@ PARTS: Mapping[type[models.Model], SubjectPart] = {
     ),
     Run: SubjectPart(
         "runs",
-        "every question, query, proposal and check: the input and the result",
+        "every question, query, proposal and check: its input and its result",
         {"user": _WHOSE, "host": _PLACE, **_LEASE},
         order=("queued_at", "pk"),
         chunk=50,
@@ -161,7 +162,7 @@ PARTS: Mapping[type[models.Model], SubjectPart] = {
     ),
     AlertEvent: SubjectPart(
         "alert-events",
-        "the history of each alert, with actors; entries that were rejected",
+        "the history of each alert, with who acted; also the entries that were rejected",
         order=("seq",),
     ),
     AlertFeedback: SubjectPart(
@@ -171,7 +172,7 @@ PARTS: Mapping[type[models.Model], SubjectPart] = {
     ),
     Pause: SubjectPart(
         "pauses",
-        "when the staff paused work on the person",
+        "when the staff paused the work for this person",
         {"user": _WHOSE},
     ),
     PausedConstraint: SubjectPart(
@@ -208,15 +209,15 @@ PARTS: Mapping[type[models.Model], SubjectPart] = {
     ),
     LlmCall: SubjectPart(
         "model-calls",
-        "every call to a language model: time, model and usage, and the prompt and answer if they"
-        " are stored",
+        "every call to a language model: its time, model and usage, and its prompt and answer if"
+        " they are stored",
         {"user": _WHOSE},
         order=("started_at", "pk"),
         chunk=20,
     ),
     IdempotencyKey: SubjectPart(
         "requests",
-        "the Idempotency-Keys of the product's writes",
+        "the Idempotency-Keys of the product's write requests",
         {"id": _NUMBER, "user": _WHOSE},
     ),
     Lane: SubjectPart(
@@ -228,13 +229,13 @@ PARTS: Mapping[type[models.Model], SubjectPart] = {
 
 
 def columns(model: type[models.Model]) -> list[str]:
-    """Return the exported columns of a part."""
+    """Return the columns of a model that are exported."""
     left_out = PARTS[model].left_out
     return [one.name for one in model._meta.concrete_fields if one.name not in left_out]
 
 
 def rows(user: MemoryUser, model: type[models.Model]) -> Iterator[dict[str, Any]]:
-    """Yield the person's rows of one model, column → value, in order."""
+    """Yield the person's rows of one model in order, each as column → value."""
     part = PARTS[model]
     found = erasure_registry.rows_of(model, user).order_by(*part.order)
     names = columns(model)
@@ -269,7 +270,7 @@ def _of_call(call: LlmCall, name: str) -> Any:
 
 
 def write(user: MemoryUser) -> IO[bytes]:
-    """Write the zip to a temporary file, and return it positioned at its beginning.
+    """Write the zip to a temporary file, and return the file positioned at its beginning.
 
     Raises BeingRedacted while the data may still contain redacted content.
     """
@@ -288,7 +289,7 @@ def write(user: MemoryUser) -> IO[bytes]:
 
 
 def download(user: MemoryUser) -> FileResponse:
-    """Return the HTTP response that downloads the zip; raises BeingRedacted."""
+    """Return the HTTP response that downloads the zip; raises BeingRedacted as `write` does."""
     content = write(user)
     response = FileResponse(
         content,
@@ -317,7 +318,7 @@ def _write_person(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> No
 
 
 def _write_project(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> None:
-    """Write the newest version's files in their folders, holding one in memory at a time."""
+    """Write the newest version's files in their folders, loading one at a time into memory."""
     if user.head is None:
         return
     for path, hash_ in sorted(user.head.tree.items()):
@@ -327,7 +328,7 @@ def _write_project(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> N
 
 
 def _told(value: object) -> str:
-    """Return a value that has no JSON type as text: moments, ids, amounts, bytes in hexadecimal."""
+    """Return a value for which JSON has no type as text: dates, ids, amounts, bytes (as hex)."""
     if isinstance(value, datetime.datetime | datetime.date):
         return value.isoformat()
     if isinstance(value, bytes | memoryview):
@@ -344,8 +345,8 @@ def _readme(user: MemoryUser, counts: Mapping[str, int]) -> str:
         " show the same moment.",
         "",
         "Each `.jsonl` file has one row per line, as JSON. An entry is identified by its `seq`, a"
-        " version of the project by its number, an alert and a run by their id, a file by its"
-        " hash. `project/` has the files of the newest version, which any editor can open.",
+        " version of the project by its number, an alert or a run by its id, and a file by its"
+        " hash. `project/` contains the files of the newest version, which any editor can open.",
         "",
         "| file | content | rows |",
         "|---|---|---|",

@@ -1,1 +1,1 @@
-"""Language models: their settings, the record of their calls, turns and track records."""
+"""Language models: their settings, calls, budgets, turns and track records."""

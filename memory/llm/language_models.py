@@ -1,7 +1,7 @@
 """The language model of a workspace: its connection, its prices and its budget.
 
-The operator's settings (`UAC_LLM_…`) apply to all workspaces; a workspace may override them. Calls
-and their spending are recorded by `memory.llm.llm_calls`; `workers.llm` makes the calls.
+The operator's settings (`UAC_LLM_…`) apply to all workspaces; a workspace may override them.
+`workers.llm` makes the calls to the model; `memory.llm.llm_calls` records the calls and their cost.
 """
 
 import functools
@@ -16,7 +16,7 @@ from django.conf import settings
 
 from memory.privacy import encryption
 
-# Each provider's API address, used unless a base URL is set.
+# The base URL of each provider's API, used unless another one is set.
 PROVIDERS = {
     "openai": "https://api.openai.com/v1",
     "anthropic": "https://api.anthropic.com",
@@ -32,12 +32,12 @@ class LanguageModelError(Exception):
 
 
 class NotConfigured(LanguageModelError):
-    """No call can be made with these settings; somebody has to change them."""
+    """No call can be made with the current settings; somebody has to change them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """One workspace's overrides; an empty value inherits the server's setting.
+    """The overrides of one workspace; an empty value inherits the server's setting.
 
     `api_key` is encrypted.
     """
@@ -54,7 +54,7 @@ class Chosen:
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """A model and its endpoint. If `api_key` is empty, no key is sent."""
+    """A model and its API endpoint. If `api_key` is empty, no key is sent."""
 
     provider: str
     model: str
@@ -63,7 +63,7 @@ class Connection:
 
     @property
     def name(self) -> str:
-        """`provider:model`, as in the settings, the price list and the records of calls."""
+        """The name `provider:model`, as used in the settings, the price list and recorded calls."""
         return f"{self.provider}:{self.model}"
 
 
@@ -79,22 +79,22 @@ class Budget:
 
     @property
     def beside_slow(self) -> int:
-        """The number of slots that may be used only while slow calls occupy other slots."""
+        """The number of call slots that may be used only while slow calls occupy other slots."""
         return self.concurrency // 3
 
     def has_room(self, under_way: int, slow: int) -> bool:
-        """Return whether another call may begin besides `under_way` calls, `slow` of them slow."""
+        """Return whether a call may begin while `under_way` others run, `slow` of them slow."""
         return under_way - min(slow, self.beside_slow) < self.concurrency - self.beside_slow
 
     @property
     def limits_cost(self) -> bool:
-        """Return whether the cost is limited, which requires a price."""
+        """Return whether the budget limits the cost, for which the model must have a price."""
         return self.cost_per_day is not None or self.cost_per_month is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """The tokens of one call; `input_tokens` includes those read from or written to a cache."""
+    """The tokens used by a call; `input_tokens` includes those read from or written to a cache."""
 
     input_tokens: int
     output_tokens: int
@@ -109,7 +109,7 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class Price:
-    """The prices per million tokens."""
+    """A model's prices per million tokens."""
 
     input: Decimal
     output: Decimal
@@ -162,7 +162,7 @@ def budget(chosen: Chosen) -> Budget:
 
 
 def price(name: str) -> Price | None:
-    """Return the price of this model (`provider:model`); None if the price list has none."""
+    """Return the prices of this model (`provider:model`); None if it is not in the price list."""
     return _prices(settings.UAC_LLM_PRICES).get(name)
 
 
@@ -210,7 +210,7 @@ def validate_overrides(chosen: Chosen) -> dict[str, str]:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Map each invalid setting's name to its problem."""
+    """Map the name of each invalid server setting to its problem."""
     found = encryption.validate_server_settings()
     if settings.UAC_LLM_MODEL and (problem := _wrong_name(settings.UAC_LLM_MODEL)):
         found["UAC_LLM_MODEL"] = problem
@@ -233,7 +233,7 @@ def validate_server_settings() -> dict[str, str]:
 
 
 def _target(chosen: Chosen) -> tuple[str, str, str, bool]:
-    """Return the provider, model and base URL, and whether the endpoint is the server's own."""
+    """Return provider, model, base URL, and whether they lead to the server's own endpoint."""
     name = chosen.model or settings.UAC_LLM_MODEL
     if not name:
         raise NotConfigured(
@@ -281,8 +281,8 @@ def wrong_url(url: str) -> str | None:
         or any(character.isspace() or not character.isprintable() for character in url)
     ):
         return (
-            "Give a URL that begins with https:// or http://, without a login or a query, such as"
-            " http://ollama:11434/v1."
+            "Give a URL that begins with https:// or http://, without credentials or a query, such"
+            " as http://ollama:11434/v1."
         )
     return None
 
@@ -301,7 +301,7 @@ def _key_missing(provider: str, *, servers: bool) -> str:
 
 @functools.lru_cache(maxsize=4)
 def _prices(text: str) -> Mapping[str, Price]:
-    """Parse the price list; raises ValueError that describes the problem."""
+    """Parse the price list; raises a ValueError that describes the problem."""
     if not text:
         return {}
     try:
@@ -329,8 +329,8 @@ def _read_price(name: str, entry: object) -> Price:
         )
     except (ValueError, TypeError, KeyError, InvalidOperation):
         raise ValueError(
-            f"{name}: give the prices per million tokens as the numbers input and output, and, if"
-            " they differ from input, cache_read and cache_write."
+            f"{name}: give the prices per million tokens as numbers, named input and output, and"
+            " also cache_read and cache_write if these differ from input."
         ) from None
 
 

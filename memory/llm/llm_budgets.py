@@ -1,4 +1,4 @@
-"""Budgets: whether a workspace can afford the most that another language model call may use."""
+"""Budgets: whether a workspace can afford another language model call at its maximum cost."""
 
 import datetime
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ class BudgetExhausted(LanguageModelError):
 
 
 class TooManyCalls(LanguageModelError):
-    """No other call may begin until some of the workspace's calls under way have ended."""
+    """No further call may begin until some of the workspace's running calls have ended."""
 
 
 def why_stopped(workspace: Workspace) -> str | None:
-    """Return why a workspace cannot call its language model now; None if it can."""
+    """Return why a workspace cannot call its language model now; None if it can, or soon will."""
     chosen = workspace.chosen_llm
     budget = language_models.budget(chosen)
     try:
@@ -43,7 +43,7 @@ def why_stopped(workspace: Workspace) -> str | None:
 
 
 def cost_of(model: str, budget: Budget, usage: Usage) -> Decimal | None:
-    """Return the cost of this usage; None if the model has no price.
+    """Return what this usage of a model costs; None if the model has no price.
 
     Raises NotConfigured if the model has no price and the budget limits the cost.
     """
@@ -61,7 +61,11 @@ def check_budget(
     now: datetime.datetime,
     of_kind: Q,
 ) -> None:
-    """Raise BudgetExhausted if spending this much more would exceed the workspace's budget."""
+    """Raise an error if spending this much more would exceed the workspace's budget.
+
+    The error is BudgetExhausted, or TooManyCalls if enough may be left once the running calls have
+    ended. `of_kind` selects the calls that count towards the budget: see `match_kind`.
+    """
     if budget == Budget(
         concurrency=budget.concurrency,
         tokens_per_day=None,
@@ -87,7 +91,7 @@ def check_budget(
 
 @dataclass(frozen=True)
 class _Limit:
-    """One of a budget's limits, how much of it is used or reserved, and when it is reset."""
+    """One limit of a budget, how much of it is used or reserved, and when its period ends."""
 
     what: str
     most: int | Decimal | None
@@ -97,7 +101,7 @@ class _Limit:
 
 
 def _check_limit(limit: _Limit, more: int | Decimal) -> None:
-    """Raise BudgetExhausted, or TooManyCalls if enough may be left once the calls under way end."""
+    """Raise BudgetExhausted, or TooManyCalls if enough may be left once the running calls end."""
     most, used = limit.most, limit.used
     if most is None or (used < most and used + limit.reserved + more <= most):
         return
@@ -108,7 +112,7 @@ def _check_limit(limit: _Limit, more: int | Decimal) -> None:
     hopeless = more > most
     raise BudgetExhausted(
         f"The budget ({limit.what}) is {_amount(most)}, of which {_amount(used)} has been spent,"
-        f" and the next call may use {_amount(more)}. "
+        f" and the next call may use up to {_amount(more)}. "
         + (
             "The budget is too small for this call: raise it."
             if hopeless

@@ -1,10 +1,10 @@
-"""Calls to language models: admission and outcomes.
+"""Calls to language models: admitting them, and recording their outcomes.
 
 A row is written before the request is sent and completed afterwards, so that a call is on record
-even if its process is killed. Calls under way count towards the limit on concurrent calls, and the
+even if its process is killed. Running calls count towards the limit on concurrent calls, and the
 most that they may spend is reserved in the budget (`memory.llm.llm_budgets`) until they end, so
 concurrent calls never exceed the budget. Finished calls are added to a ledger (`LlmSpending`),
-which is quick to sum up.
+which can be summed up quickly.
 """
 
 import datetime
@@ -36,11 +36,11 @@ from memory.work import leases
 
 logger = structlog.get_logger(__name__)
 
-# A call that should have ended this long ago is considered to have lost its caller.
+# If a call is overdue by more than this, its caller is considered dead.
 GRACE = datetime.timedelta(seconds=30)
 ERROR_CHARACTERS = 4000
-# Outcomes for which no provider charges. After any other outcome, the provider may have done work
-# that it charges for, even if it has not reported any usage.
+# Outcomes for which no provider charges. With any other outcome, the provider may have done work
+# for which it charges, even if it has not reported any usage.
 FREE = (
     LlmOutcome.RATE_LIMITED,
     LlmOutcome.UNAVAILABLE,
@@ -54,9 +54,9 @@ FREE = (
 
 @dataclass(frozen=True, kw_only=True)
 class CallSession:
-    """The purpose and owner of calls; all calls for one piece of work share the same `id`.
+    """The purpose and owner of the calls for one piece of work, which all share the same `id`.
 
-    No call is made for a lane, a run or other leased work whose lease the caller has lost.
+    No call is made if the caller has lost its lease on the lane, the run or other leased work.
     """
 
     workspace: Workspace
@@ -70,7 +70,10 @@ class CallSession:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """An attempt about to be made. `prompt` is the whole request, `most` the maximum usage."""
+    """An attempt about to be made: one request to a model.
+
+    `prompt` is the whole request, `most` the maximum usage, and `seconds` the time limit.
+    """
 
     model: str
     turn: int
@@ -82,7 +85,7 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """The result of an attempt. `answer` is the response as JSON."""
+    """The result of an attempt. `answer` is the provider's response, as JSON."""
 
     outcome: LlmOutcome
     seconds: float
@@ -90,21 +93,22 @@ class Ending:
     error: str = ""
     answered_by: str = ""
     answer: Mapping[str, Any] | None = None
-    # Whether the request is known not to have been sent.
+    # Whether it is certain that the request was not sent.
     unsent: bool = False
 
 
 def start(
     work: CallSession, attempt: Attempt, *, keep_content: bool, budget: Budget | None = None
 ) -> LlmCall:
-    """Write the row of an attempt if `budget`, or else the workspace's budget, allows it now.
+    """Write an attempt's row if `budget`, or else the workspace's budget, allows the attempt.
 
-    Calls for embeddings are counted separately from other calls.
+    Calls to compute embeddings are counted separately from other calls.
 
-    Raises BudgetExhausted or TooManyCalls if the attempt is not allowed; NotConfigured if the cost
-    is limited and the model has no price; LeaseLost if the caller no longer holds the work, because
-    its prompt may contain content that has since been redacted; track_records.Stopped if the model
-    may no longer write to projects. In all these cases nothing is written.
+    Raises BudgetExhausted or TooManyCalls if the budget does not allow the attempt; NotConfigured
+    if the budget limits the cost but the model has no price; LeaseLost if the caller no longer
+    holds the work, because the prompt may then contain content that has been redacted;
+    track_records.Stopped if the model must no longer write to projects. In all these cases nothing
+    is written.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -127,7 +131,7 @@ def start(
         if not has_room:
             which = "" if embeds else " (llm_concurrency)"
             raise TooManyCalls(
-                "This workspace has its maximum number of calls of this kind under way:"
+                "This workspace has its maximum number of calls of this kind running:"
                 f" {under_way}{which}."
             )
         return LlmCall.objects.create(
@@ -150,7 +154,7 @@ def start(
 
 
 def slow(workspace: Workspace, now: datetime.datetime) -> int:
-    """Return the number of calls that have run so long that other calls must not wait for them."""
+    """Return how many calls have been running so long that other calls must not wait for them."""
     since = now - datetime.timedelta(seconds=settings.UAC_LLM_SLOW_SECONDS)
     models = match_kind(embeddings=False)
     return _under_way(workspace, now, models).filter(started_at__lte=since).count()
@@ -196,11 +200,11 @@ def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
 
 
 def pause_before_next(attempt: int, retry_after: float | None) -> float | None:
-    """Return how many seconds to wait before the next attempt; None if there must not be one.
+    """Return how many seconds to wait before the next attempt; None if there must be none.
 
     The wait is a random time between half the backoff and the full backoff, so that calls that
-    failed together are not retried together. If a provider asks for a wait longer than the maximum,
-    there is no retry: the caller comes back later instead of occupying a worker.
+    failed together are not retried together. If the provider asks for a wait longer than the
+    maximum, the caller must give up and do the work later, so that it does not occupy a worker.
     """
     most = settings.UAC_LLM_BACKOFF_SECONDS_MOST
     if attempt >= settings.UAC_LLM_ATTEMPTS or (retry_after is not None and retry_after > most):
@@ -211,19 +215,22 @@ def pause_before_next(attempt: int, retry_after: float | None) -> float | None:
 
 
 def close_interrupted(limit: int) -> int:
-    """Close up to `limit` calls whose callers are gone, oldest first; return how many."""
+    """Close up to `limit` calls whose callers are dead, oldest first; return how many."""
     gone = LlmCall.objects.filter(outcome=LlmOutcome.STARTED, expires_at__lte=timezone.now())
     calls = list(gone.defer("prompt", "answer").order_by("expires_at")[:limit])
     ending = Ending(
         outcome=LlmOutcome.INTERRUPTED,
         seconds=0,
-        error="The worker ended during the call; the number of tokens used is unknown.",
+        error="The worker exited during the call; the number of tokens used is unknown.",
     )
     return sum(finish(call, ending, keep_content=False) for call in calls)
 
 
 def content(call: LlmCall) -> tuple[Any, Any]:
-    """Return the parsed prompt and answer, each None if not stored; may raise EncryptionError."""
+    """Return the call's prompt and answer, parsed, or None for what is not stored.
+
+    Raises EncryptionError if one of them cannot be decrypted.
+    """
     return opened(call.prompt), opened(call.answer)
 
 
@@ -270,7 +277,7 @@ def _add_to_ledger(call: LlmCall, ending: Ending, cost: Decimal | None, *, presu
 
 
 def _storable(text: str) -> str:
-    """Return a provider's text without the characters that PostgreSQL refuses."""
+    """Replace the characters in a provider's text that PostgreSQL does not accept."""
     return text.encode(errors="replace").decode().replace("\0", "?")
 
 
@@ -279,7 +286,10 @@ def _sealed(value: Mapping[str, Any]) -> bytes:
 
 
 def opened(token: bytes | memoryview | None) -> Any:
-    """Decrypt and parse a stored prompt or answer; None stays None. May raise EncryptionError."""
+    """Decrypt and parse a stored prompt or answer; None stays None.
+
+    Raises EncryptionError if it cannot be decrypted.
+    """
     if token is None:
         return None
     return json.loads(zlib.decompress(encryption.decrypt(bytes(token))))

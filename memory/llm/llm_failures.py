@@ -1,4 +1,4 @@
-"""Failing models: models whose last calls were refused or got no usable answer."""
+"""Failing models: models whose latest calls were refused or got no usable answer."""
 
 import datetime
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from memory.models import Lane, LlmCall, LlmSpending, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.users import LaneName
 
-# The number of failed calls at which an embedding model counts as failing.
+# The number of failed calls after which an embedding model counts as failing.
 SEVERAL = 3
-# Outcomes that recur until somebody corrects the settings or pays.
+# Outcomes that will recur until somebody corrects the settings or pays the provider.
 UNUSABLE = (LlmOutcome.WRONG_KEY, LlmOutcome.NO_CREDIT, LlmOutcome.UNKNOWN_MODEL)
-# Outcomes of problems that are usually temporary.
+# Outcomes that result from problems that are usually temporary.
 UNREACHED = (
     LlmOutcome.RATE_LIMITED,
     LlmOutcome.UNAVAILABLE,
@@ -29,7 +29,10 @@ UNREACHED = (
 
 @dataclass(frozen=True)
 class Failing:
-    """A model that fails while work waits, its outcomes, and the number of affected workspaces."""
+    """A model that fails while work is waiting for it.
+
+    `outcomes` lists the outcomes of its calls, `workspaces` is the number of affected workspaces.
+    """
 
     model: str
     outcomes: Sequence[LlmOutcome]
@@ -42,12 +45,13 @@ class Failing:
 
 
 def failing() -> list[Failing]:
-    """Return the failing models of workspaces in which messages wait after a failed attempt.
+    """Return the failing models of workspaces where messages wait after a failed attempt.
 
-    A model is failing if a workspace's last call to it was refused or got no usable answer.
+    A model is failing if the latest call by one of these workspaces was to it, and was refused or
+    got no usable answer.
     """
     yesterday = timezone.now().astimezone(datetime.UTC).date() - datetime.timedelta(days=1)
-    # The ledger is small, and shows which workspaces' last calls are worth reading.
+    # The ledger is small, and shows for which workspaces it is worth reading the latest call.
     of_kind = match_kind(embeddings=False)
     failed = LlmSpending.objects.filter(
         of_kind, day__gte=yesterday, outcome__in=(*UNUSABLE, *UNREACHED)
@@ -65,7 +69,7 @@ def failing() -> list[Failing]:
         called=Subquery(last.values("model")[:1]), came_to=Subquery(last.values("outcome")[:1])
     )
     found: dict[str, list[LlmOutcome]] = {}
-    # The last call of a workspace may have been erased or purged; such a workspace is left out.
+    # If the latest call of a workspace was erased or purged, the workspace is left out.
     for workspace in workspaces.filter(came_to__in=(*UNUSABLE, *UNREACHED)):
         if workspace.called == track_records.model_of(workspace):
             found.setdefault(workspace.called, []).append(LlmOutcome(workspace.came_to))
@@ -75,7 +79,7 @@ def failing() -> list[Failing]:
 
 
 def failing_embeddings(model: str, since: datetime.datetime) -> Failing | None:
-    """Return how an embedding model has been failing since that time; None if it has not.
+    """Return how an embedding model has been failing since that time; None if it is not failing.
 
     It is failing if none of its calls was answered and either several calls failed or one of them
     failed for a reason that a person has to fix.

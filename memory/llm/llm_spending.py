@@ -1,4 +1,4 @@
-"""Spending on language models and embeddings: by finished calls, and reserved for running calls."""
+"""Spending on language models and embeddings: by finished calls, or reserved for running calls."""
 
 import datetime
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from memory.models.llm import LlmOutcome, LlmPurpose
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """The spending in a period; `reserved_…` is the most that the calls under way may add."""
+    """The spending in a period; `reserved_…` is the most that running calls may add to it."""
 
     calls: int
     tokens: int
@@ -34,19 +34,19 @@ class Spent:
 
 
 def match_kind(*, embeddings: bool) -> Q:
-    """Return a filter for the calls, or the spending, on embeddings or on language models."""
+    """Return a filter for calls or spending: on embeddings, or on everything else."""
     return Q(purpose=LlmPurpose.EMBED) if embeddings else ~Q(purpose=LlmPurpose.EMBED)
 
 
 def spent(
     workspace: Workspace, now: datetime.datetime, *, embeddings: bool = False
 ) -> tuple[Spent, Spent]:
-    """Return the spending on language models (or embeddings) today and this month, in UTC."""
+    """Return today's and this month's spending (in UTC) on language models or on embeddings."""
     return spent_of_kind(workspace, now, match_kind(embeddings=embeddings))
 
 
 def spent_of_kind(workspace: Workspace, now: datetime.datetime, of_kind: Q) -> tuple[Spent, Spent]:
-    """Return today's and this month's spending on calls of this kind (`match_kind`)."""
+    """Return today's and this month's spending (in UTC) on calls that match `of_kind`."""
     # Read the reservations first: a call that ends in between is counted twice, but never missed.
     under_way = LlmCall.objects.filter(of_kind, workspace=workspace, outcome=LlmOutcome.STARTED)
     reserved = under_way.aggregate(

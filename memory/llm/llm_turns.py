@@ -1,11 +1,11 @@
-"""A workspace's turns with its language model, which limit how much work runs at the same time.
+"""Turns: they limit how much work a workspace can do with its language model at the same time.
 
 A workspace has as many turns as it may have concurrent calls, so that no worker thread waits for a
-call slot. A third of the turns are reserved for when the other turns hang, so that a slow call for
-one user does not hold up all other users until it times out.
+call slot. A third of the turns can be used only while slow calls occupy other turns, so that a call
+that hangs for one user does not hold up all other users until it times out.
 
 Work that gets no turn is left for later: a worker that finishes a piece of work wakes the workers
-for the workspace's next piece of work.
+for the next piece of work of the same workspace.
 """
 
 from typing import Any, TypeVar
@@ -29,9 +29,10 @@ Leased = TypeVar("Leased", bound=LeasedWork)
 def claim(work: QuerySet[Leased], workspace_pk: int, **columns: Any) -> Leased | None:
     """Claim the first free row of a workspace's work if a turn is free (see `leases.claim`).
 
-    One question is admitted even if no turn is free, since somebody is waiting for the answer.
-    While the workspace's model is stopped because of its track record, no lane is claimed: the
-    reason is stored as the error of the free lanes, and they are checked again later.
+    If no turn is free, a question is still admitted unless another question is running, since
+    somebody is waiting for the answer. While the workspace's model is stopped because of its track
+    record, no lane is claimed: the reason is stored as the error of the free lanes, which are tried
+    again later.
     """
     with transaction.atomic():
         workspace = Workspace.objects.select_for_update(no_key=True).get(pk=workspace_pk)

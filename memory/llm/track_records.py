@@ -1,19 +1,19 @@
-"""Track records: a language model is stopped if too many of its proposals are refused or undone.
+"""Track records: a language model is stopped if too many of its sessions are refused or undone.
 
 A session is one attempt to bring some entries into a project. It begins with the call that asks for
 edits, or with the call that asks for facts if that call also returns the edits. When a session
 ends, its result is recorded on its first call: by the gate, in the transaction that stores what it
-accepts, or by the worker, if the gate refused proposals and in the end accepted none. A session in
-which nothing was judged, or that was cut off (by the provider, a budget, a lost lease or a stop),
-does not count.
+accepts, or by the worker, if the gate refused proposals and in the end accepted none. A session
+does not count if no proposal was judged in it, or if it was cut off (by the provider, a budget, a
+lost lease or a stop).
 
 A single user for whom the model fails, or who makes it fail on purpose, does not stop it for
 everybody. As long as other users have sessions, at most a fifth of the sessions that are judged
-belong to one user. A model is stopped only if the mean over the users exceeds the limit as well
-and, if several users have sessions, only if at least three users have been judged.
+belong to one user. A model is stopped only if the mean over all users also exceeds the limit and,
+if several users have sessions, only if sessions of at least three users have been judged.
 
-A stop is stored with the workspace, so it lasts, whatever else is deleted, until the staff let the
-model continue, change a limit, or choose another model.
+A stop is stored with the workspace. Therefore it lasts, even if calls or users are deleted, until
+the staff let the model continue, change a limit, or choose another model.
 """
 
 import datetime
@@ -36,18 +36,18 @@ from memory.workspace_settings.track_record_settings import EffectiveSettings
 
 # Calls for these purposes write to users' projects. A stopped model still answers questions.
 AUTHORING = (LlmPurpose.MEMORIZE, LlmPurpose.STRUCTURE)
-# The beginning of every message about a stop; it identifies the lanes that wait for the stop to
-# end.
+# The beginning of every message about a stopped model; it identifies the lanes that wait for the
+# stop to end.
 STOPPED = "Stopped by its track record: "
-# How often a stop is checked again: the track record changes when the staff undo something or
-# resume a model.
+# How long a lane waits before the stop is checked again: the track record changes when the staff
+# undo something or resume a model.
 AGAIN = datetime.timedelta(minutes=15)
-# The sessions to judge (the window) are chosen from LOOKED_AT times as many recent sessions. One
-# user gets at most 1 / USERS_PART of the window as long as other users have sessions.
+# The sessions to judge (the window) are chosen from LOOKED_AT times as many recent sessions. As
+# long as other users have sessions, one user gets at most 1 / USERS_PART of the window.
 LOOKED_AT = 4
 USERS_PART = 5
-# If several users have sessions, at least this many users must have been judged before a model is
-# stopped.
+# If several users have sessions, a model is stopped only once sessions of at least this many users
+# have been judged.
 MIN_USERS = 3
 
 
@@ -57,10 +57,11 @@ class Stopped(LanguageModelError):
 
 @dataclass(frozen=True)
 class _Session:
-    """A judged session.
+    """A session that has been judged.
 
     `refusals` is the number of its refused proposals, `version` the version that it produced, if
-    any. `followed` tells whether a rollback came later, `undone` whether the version was undone.
+    any. `followed` tells whether a rollback or reopening came after that version, `undone` whether
+    the version was undone.
     """
 
     user: int
@@ -73,12 +74,12 @@ class _Session:
 
 @dataclass(frozen=True, kw_only=True)
 class TrackRecord:
-    """The results of a model's last sessions in a workspace.
+    """The results of a model's latest sessions in a workspace.
 
     `refused` counts the sessions that were refused in the end, `accepted` those that produced a
     version, and `undone` those whose version was undone. `proposals` and `proposals_refused` count
-    the proposals in all sessions. In a `…_mean`, which is in percent as well, each user has the
-    same weight. `stopped` is the reason why the model is stopped, if it is.
+    the proposals in all sessions. A `…_mean` is the mean of the users' percentages, so that each
+    user has the same weight. `stopped` is the reason why the model is stopped, if it is.
     """
 
     model: str
@@ -96,7 +97,7 @@ class TrackRecord:
     stopped: str | None = None
 
     def exceeded(self, limits: EffectiveSettings) -> list[str]:
-        """Describe each limit that is exceeded by both the percentage and the mean over users."""
+        """Describe each limit that both the percentage and the mean over users exceed."""
         told = []
         least, most = limits.llm_judged_minimum, limits.llm_refused_percent
         if self.sessions >= least and min(self.refused_percent, self.refused_mean) > most:
@@ -114,7 +115,7 @@ class TrackRecord:
         return told
 
     def in_words(self) -> str:
-        """Describe the record for the staff."""
+        """Describe the track record for the staff."""
         if not self.sessions:
             return f"{self.model}: no session has been judged yet"
         return (
@@ -127,7 +128,7 @@ class TrackRecord:
 
 
 def model_of(workspace: Workspace) -> str | None:
-    """Return the name of a workspace's model, as recorded in calls; None if it cannot be used."""
+    """Return the name of a workspace's model, as recorded in calls; None if none can be used."""
     try:
         return language_models.connection(workspace.chosen_llm).name
     except LanguageModelError:
@@ -144,9 +145,9 @@ def why_stopped(workspace: Workspace, model: str | None = None) -> str | None:
 
 
 def judge(workspace: Workspace) -> str | None:
-    """Return why the workspace's model is stopped, and store the stop with the workspace.
+    """Store with the workspace whether its model is stopped; return the reason if it is.
 
-    The caller must have locked the workspace's row, and pass the locked object.
+    The caller must have locked the workspace's row, and must pass the object read with the lock.
     """
     model = model_of(workspace)
     if model is None:
@@ -166,10 +167,10 @@ def judge(workspace: Workspace) -> str | None:
 
 
 def note_accepted(work: str, refusals: int, made: Checkpoint | None) -> None:
-    """Record on a session's calls that the gate accepted its proposal after `refusals` refusals.
+    """Record that the gate accepted a session's proposal after it had refused `refusals` others.
 
-    `made` is the resulting version, if any file changed. Call this in the transaction that stores
-    the accepted proposal.
+    `work` identifies the session, and `made` is the resulting version, if any file changed. Call
+    this in the transaction that stores the accepted proposal.
     """
     calls = LlmCall.objects.filter(work=work)
     calls.update(checkpoint=made)
@@ -185,10 +186,10 @@ def note_refused(workspace_pk: int, work: uuid.UUID, refusals: int) -> None:
 
 
 def read(workspace: Workspace, model: str) -> TrackRecord:
-    """Return the record of a model in a workspace, from a bounded number of its sessions.
+    """Return a model's track record in a workspace, computed from its latest sessions.
 
-    This takes one SQL statement, one more if some versions may have been undone, and one more if a
-    limit is exceeded but few users have been judged.
+    This takes one SQL statement, another one if some versions may have been undone, and another one
+    if a limit is exceeded but few users have been judged.
     """
     limits = _limits(workspace)
     found = _sessions(workspace, model, limits)
@@ -216,13 +217,13 @@ def read(workspace: Workspace, model: str) -> TrackRecord:
     if told and not _spares(workspace, model, limits, users):
         stopped = (
             f"{STOPPED}{model}: {', and '.join(told)}. Entries wait until the staff let the model"
-            " continue, or choose another one for the workspace."
+            " continue, or choose another model for the workspace."
         )
     return replace(record, stopped=stopped)
 
 
 def resume(workspace: Workspace, *, by: str, reason: str) -> str | None:
-    """Resume the workspace's model: only its sessions from now on are judged.
+    """Let the workspace's model continue: from now on, only its new sessions are judged.
 
     Returns the model's name, or None if no model is set.
     """
@@ -239,13 +240,13 @@ def resume(workspace: Workspace, *, by: str, reason: str) -> str | None:
 
 
 def resumption(workspace: Workspace, model: str) -> Mapping[str, str] | None:
-    """Return when, by whom and why a model was last resumed; None if it never was."""
+    """Return when, by whom and why a model was last resumed; None if it was never resumed."""
     found: Mapping[str, str] | None = (workspace.llm_resumptions or {}).get(model)
     return found
 
 
 def stopped() -> list[tuple[Workspace, str, str]]:
-    """Return each workspace where entries wait for a stopped model, the model, and the reason."""
+    """Return (workspace, model, reason) for workspaces where entries wait for a stopped model."""
     waiting = Lane.objects.filter(
         user__workspace=OuterRef("pk"),
         name=LaneName.STRUCTURE,
@@ -260,9 +261,9 @@ def stopped() -> list[tuple[Workspace, str, str]]:
     return found
 
 
-# -- Reading the record --------------------------------------------------------------------------
+# -- Reading a track record -----------------------------------------------------------------------
 
-# Identifies the first call of a piece of work.
+# Matches the first call of a session.
 _FIRST = {"turn": 1, "attempt": 1}
 
 
@@ -271,16 +272,16 @@ def _limits(workspace: Workspace) -> EffectiveSettings:
 
 
 def _kept(workspace: Workspace, model: str, limits: EffectiveSettings) -> str | None:
-    """Return the reason for a stored stop; None if there is none under the present limits."""
+    """Return the reason of a stored stop; None if there is none, or the limits have changed."""
     stop = (workspace.llm_stops or {}).get(model)
     return stop["reason"] if stop and stop["limits"] == asdict(limits) else None
 
 
 def _begun(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
-    """Select the first call of every session.
+    """Select the first call of every session, judged or not.
 
-    A session that began by asking for facts is included only once it is judged. Each of the two
-    conditions matches a partial index.
+    A session that began by asking for facts is included only once it has been judged. There is a
+    partial index for each of the two conditions.
     """
     structuring = Q(purpose=LlmPurpose.STRUCTURE, **_FIRST)
     return LlmCall.objects.filter(
@@ -294,8 +295,8 @@ def _begun(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
 def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
     """Select the first call of every session judged since the model was resumed.
 
-    The query does not filter for first calls, since only they have `accepted`: such a filter would
-    make PostgreSQL use another index.
+    Only first calls have a value of `accepted`, so the query needs no filter for them; such a
+    filter would make PostgreSQL use another index.
     """
     judged = LlmCall.objects.filter(
         workspace=workspace, model=model, user__isnull=False, accepted__isnull=False
@@ -308,7 +309,7 @@ def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
 def _lately(
     calls: QuerySet[LlmCall], judged: QuerySet[LlmCall], limits: EffectiveSettings
 ) -> QuerySet[LlmCall]:
-    """Keep only the calls in the period that ends with the newest judged session."""
+    """Keep only the calls in the period of `llm_judged_days` up to the newest judged session."""
     days = datetime.timedelta(days=limits.llm_judged_days)
     return calls.filter(started_at__gte=Subquery(judged.values("started_at")[:1]) - days)
 
@@ -318,7 +319,7 @@ def _spares(
 ) -> bool:
     """Return whether the model keeps running although it exceeds a limit.
 
-    It does if too few of its users have been judged and other users have sessions, too.
+    It does if sessions of too few users have been judged while other users have sessions.
     """
     if len(users) >= MIN_USERS:
         return False
@@ -329,7 +330,7 @@ def _spares(
 def _sessions(workspace: Workspace, model: str, limits: EffectiveSettings) -> list[_Session]:
     """Return the sessions to judge: first each user's newest ones, up to one user's share.
 
-    Any room left is filled with the newest of the remaining sessions.
+    If that leaves room in the window, the newest of the remaining sessions fill it.
     """
     judged = _judged(workspace, model)
     restored = Checkpoint.objects.filter(
@@ -359,7 +360,7 @@ def _sessions(workspace: Workspace, model: str, limits: EffectiveSettings) -> li
 
 @dataclass(frozen=True)
 class _Changes:
-    """The undo history of a user.
+    """The rollbacks and reopenings in a user's history.
 
     `returns` maps the version of each rollback to the version that it restored. `reopenings` maps
     the version of each reopening to the versions whose entries it reopened.
@@ -383,7 +384,7 @@ def _changes(users: Collection[int]) -> Mapping[int, _Changes]:
 
 
 def _is_undone(version: int, changes: _Changes) -> bool:
-    """Return whether a later version undid this one and was not itself undone.
+    """Return whether a later change that is still in effect undid this version.
 
     A version is undone if a rollback excluded it, or if entries that it settled were reopened.
     """
@@ -394,7 +395,7 @@ def _is_undone(version: int, changes: _Changes) -> bool:
 
 
 def _is_left_out(version: int, returns: Mapping[int, int]) -> bool:
-    """Return whether a rollback has excluded a version from the newest version's history.
+    """Return whether a rollback has excluded this version from the history of the newest one.
 
     `returns` maps the version of each rollback to the version that it restored.
     """
@@ -413,7 +414,7 @@ def _percent(part: int, whole: int) -> float:
 
 
 def _mean(some: Sequence[_Session], of: Sequence[_Session]) -> float:
-    """Return what percentage of the sessions `of` are in `some`, as the mean over the users."""
+    """Return the mean over users of the percentage of each user's sessions that are in `some`."""
     whole, part = (Counter(one.user for one in those) for those in (of, some))
     shares = [_percent(part[user], whole[user]) for user in whole]
     return sum(shares) / len(shares) if shares else 0.0

@@ -1,1 +1,1 @@
-"""Operation of the server: alarms for the operator, traces, and verification of the stored data."""
+"""Operating the server: alarms for the operator, traces, and verification of stored data."""

@@ -1,10 +1,10 @@
-"""Alarms: problems with the server itself, detected by whichever of its processes is alive.
+"""Alarms: problems with the server itself, detected by any of its processes that is alive.
 
-Every web process, worker and beat has a thread that checks at intervals (`watch`); the processes
-take turns, so the database is queried once for all of them, and an alarm about dead workers is
-raised by the other processes. When an alarm is raised, and again when it is cleared, one line is
-logged and one email is sent to the staff who want it. Emails that cannot be sent now are sent
-later.
+Every web process, worker and beat has a thread that checks for problems at intervals (`watch`). The
+processes take turns, so the database is queried only once per interval, and if workers die, the
+other processes raise the alarm. When an alarm is raised, and again when it is cleared, a line is
+logged and an email is sent to the staff who subscribed to alarms. An email that cannot be sent now
+is sent later.
 """
 
 import datetime
@@ -36,13 +36,15 @@ logger = structlog.get_logger(__name__)
 DISPATCHER = "dispatcher"
 WATCH = "watch"
 QUEUES = ("default", "sandbox", "llm")
-# A sandbox host that has been silent for this long is assumed to have been removed deliberately.
+# A sandbox host that has sent no heartbeat for this long is assumed to have been removed
+# deliberately.
 TAKEN_AWAY = datetime.timedelta(hours=1)
-# The share of the database's connections beyond which an alarm is raised.
+# If a larger share of the database's connections is open, an alarm is raised.
 CONNECTIONS = 0.85
-# Failed work is retried within five minutes, so an outage of the provider shows within this window.
+# Embeddings are judged by the calls in this period: failed work is retried within five minutes, so
+# an outage of the provider shows in it.
 EMBEDDINGS_WINDOW = datetime.timedelta(minutes=15)
-# The prefix of the names of alarms about a check that failed.
+# The prefix of the names of alarms about checks that failed.
 BLIND = "look: "
 # The maximum length of an alarm's name, which may contain the name of a host.
 MAX_NAME = 100
@@ -50,7 +52,7 @@ MAX_NAME = 100
 
 @dataclass(frozen=True)
 class AlarmCondition:
-    """A problem, with a name that stays the same while the problem lasts.
+    """A problem found by a check; its name stays the same while the problem lasts.
 
     An alarm is raised once the problem has lasted for `patience` seconds.
     """
@@ -69,11 +71,11 @@ class Queue:
     oldest: float
 
 
-# -- Checks ----------------------------------------------------------------------------------------
+# -- Checking for problems -------------------------------------------------------------------------
 
 
 def beat(name: str) -> None:
-    """Record the named heartbeat at the current time of the database's clock."""
+    """Record the heartbeat with this name, at the current time of the database's clock."""
     Heartbeat.objects.bulk_create(
         [Heartbeat(name=name, at=Now())],
         update_conflicts=True,
@@ -83,7 +85,7 @@ def beat(name: str) -> None:
 
 
 def silence(name: str) -> float:
-    """Return the seconds since the named heartbeat; if there was none, start counting now."""
+    """Return the seconds since the heartbeat with this name; if there is none, start counting."""
     Heartbeat.objects.get_or_create(name=name, defaults={"at": Now()})
     rows = Heartbeat.objects.filter(name=name)
     silent: datetime.timedelta = rows.values_list(Now() - F("at"), flat=True).get()
@@ -91,12 +93,12 @@ def silence(name: str) -> float:
 
 
 def queues() -> Sequence[Queue]:
-    """Return the state of the workers' queues. Raises redis.RedisError."""
+    """Return the state of the workers' queues; raises redis.RedisError if Redis fails."""
     known = SandboxHost.objects.values_list("name", flat=True)
     names = [*QUEUES, *map(hosts.queue_of, known)]
     with redis_client().pipeline(transaction=False) as pipeline:
         for name in names:
-            # The broker's keys for the hints at the front and for those behind.
+            # The broker keeps the front hints and those behind them under two separate keys.
             for key in (name, f"{name}\x06\x16{BEHIND}"):
                 pipeline.llen(key)
                 pipeline.lindex(key, -1)
@@ -118,7 +120,7 @@ def _age(message: bytes | None) -> float:
 
 
 def host_counts() -> dict[str, int]:
-    """Return how many sandbox hosts are alive, and how many have fallen silent recently."""
+    """Return how many sandbox hosts are alive, and how many have recently fallen silent."""
     seen = SandboxHost.objects.order_by()
     return {
         "there": seen.filter(seen_at__gt=Now() - hosts.SILENT).count(),
@@ -134,7 +136,7 @@ def _silent_hosts() -> QuerySet[SandboxHost]:
 
 
 def connections() -> tuple[int, int]:
-    """Return the number of open connections of the database, and the limit for ordinary roles."""
+    """Return the number of connections open in the database, and the limit for ordinary roles."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT sum(numbackends)::int, current_setting('max_connections')::int"
@@ -147,8 +149,8 @@ def connections() -> tuple[int, int]:
 def problems() -> Iterator[AlarmCondition]:
     """Run all checks and yield the problems.
 
-    A check that fails is a problem as well, and does not prevent the other checks; without a
-    database none of them can run.
+    A check that fails is yielded as a problem, too, and does not prevent the other checks. If the
+    database is unavailable, no check can run, and its error is raised.
     """
     for name, look in LOOKS.items():
         try:
@@ -160,7 +162,7 @@ def problems() -> Iterator[AlarmCondition]:
             yield AlarmCondition(
                 f"{BLIND}{name}",
                 f"The check of {name} failed ({type(error).__name__}), so problems with them go"
-                " unnoticed. The log of the process that ran the check has details.",
+                " unnoticed. For details, see the log of the process that ran the check.",
             )
 
 
@@ -170,7 +172,7 @@ def _of_dispatcher() -> Iterator[AlarmCondition]:
         yield AlarmCondition(
             "dispatcher",
             f"Nothing has been dispatched for {_words(silent)}: no beat is running, or no worker"
-            " consumes the queue default.",
+            " consumes the default queue.",
         )
 
 
@@ -178,8 +180,8 @@ def _of_hosts() -> Iterator[AlarmCondition]:
     if not host_counts()["there"]:
         yield AlarmCondition(
             "sandbox hosts",
-            "No sandbox worker is running: no checks are run, no questions answered and no alerts"
-            " raised.",
+            "No sandbox worker is running: no checks are run, no questions are answered and no"
+            " alerts are raised.",
             patience=settings.UAC_ALARM_SILENT_SECONDS,
         )
     for host in _silent_hosts():
@@ -208,7 +210,7 @@ def _of_work() -> Iterator[AlarmCondition]:
             yield AlarmCondition(
                 f"waiting: {kind.name}",
                 f"{kind.title}: {one.waiting} waiting, the oldest for {_words(one.oldest)}: too"
-                f" few workers, or none, consume the queue {kind.queue}.",
+                f" few workers, or none, consume the {kind.queue} queue.",
             )
         if one.longest > max(settings.UAC_WORK_SECONDS, longest):
             yield AlarmCondition(
@@ -219,7 +221,7 @@ def _of_work() -> Iterator[AlarmCondition]:
             yield AlarmCondition(
                 f"failing: {kind.name}",
                 f"{kind.title}: {one.failing} failed {settings.UAC_STUCK_ATTEMPTS} times or more;"
-                " retried at growing intervals.",
+                " they are retried at growing intervals.",
             )
         if one.dead >= settings.UAC_ALARM_STUCK:
             yield AlarmCondition(
@@ -246,7 +248,7 @@ def _of_track_records() -> Iterator[AlarmCondition]:
 
 
 def _of_embeddings() -> Iterator[AlarmCondition]:
-    """Yield a problem while embeddings cannot be computed; searches then use words only."""
+    """Yield a problem if embeddings cannot be computed, so that searches use words only."""
     since = timezone.now() - EMBEDDINGS_WINDOW
     failed = llm_failures.failing_embeddings(settings.UAC_EMBEDDINGS, since)
     behind = announcing.waiting().filter(last_error__startswith=EmbeddingFailed.__name__)
@@ -307,11 +309,11 @@ def _words(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
-# -- Raising and clearing --------------------------------------------------------------------------
+# -- Raising and clearing alarms -------------------------------------------------------------------
 
 
 def evaluate() -> None:
-    """Raise alarms for current problems, and clear those whose problems are over."""
+    """Raise alarms for current problems, and clear the alarms whose problems are over."""
     now = timezone.now()
     found = {problem.name[:MAX_NAME]: problem for problem in problems()}
     for name, problem in found.items():
@@ -323,7 +325,7 @@ def evaluate() -> None:
         blind = any(name.startswith(BLIND) for name in found)
         for alarm in known:
             if blind and alarm.name not in found:
-                continue  # the problem may persist: its check failed
+                continue  # a check failed, so the problem may persist unnoticed
             _note(alarm, found.get(alarm.name), now)
             alarm.save(
                 update_fields=[
@@ -335,7 +337,8 @@ def evaluate() -> None:
 
 def _note(alarm: Alarm, problem: AlarmCondition | None, now: datetime.datetime) -> None:
     changed = False
-    # An alarm that comes and goes is emailed only once.
+    # An alarm is cleared only some time after its problem was last seen, so that a problem that
+    # comes and goes causes only one email.
     lingers = settings.UAC_ALARM_SILENT_SECONDS
     if problem is not None:
         alarm.detail, alarm.seen_at = problem.detail, now
@@ -360,7 +363,7 @@ def raised() -> Sequence[Alarm]:
 
 
 def tell() -> None:
-    """Email new alarms to the staff who want them; an email that fails is retried."""
+    """Email newly raised or cleared alarms to the subscribed staff; failed emails are retried."""
     while (alarm := leases.claim(Alarm.objects.filter(is_told=False))) is not None:
         try:
             if people := _recipients():
@@ -369,7 +372,7 @@ def tell() -> None:
             leases.fail(alarm, f"{type(error).__name__}: {error}")
             logger.warning("alarm_not_mailed", alarm=alarm.name, error=type(error).__name__)
             return
-        # If the alarm has changed since, that goes into the next email.
+        # If the alarm has changed in the meantime, another email about it is sent.
         Alarm.objects.filter(
             pk=alarm.pk, raised_at=alarm.raised_at, cleared_at=alarm.cleared_at
         ).update(is_told=True)
@@ -408,11 +411,11 @@ def _mail(alarm: Alarm, people: Collection[str]) -> EmailMessage:
     )
 
 
-# -- Turns -----------------------------------------------------------------------------------------
+# -- Taking turns to check -------------------------------------------------------------------------
 
 
 def take_turn() -> bool:
-    """Return whether it is this process's turn to check; one process checks per interval."""
+    """Return whether it is this process's turn to check; in each interval, one process checks."""
     pause = datetime.timedelta(seconds=settings.UAC_ALARM_SECONDS * 0.9)
     Heartbeat.objects.get_or_create(name=WATCH, defaults={"at": Now() - pause})
     taken = Heartbeat.objects.filter(name=WATCH, at__lte=Now() - pause).update(at=Now())
@@ -420,14 +423,14 @@ def take_turn() -> bool:
 
 
 def look() -> None:
-    """Check once, if it is this process's turn, and send the emails."""
+    """If it is this process's turn, check for problems once and send the emails."""
     if clock.is_right() and take_turn():
         evaluate()
         tell()
 
 
 def watch() -> None:
-    """Check at intervals from now on, in a daemon thread of this process."""
+    """Start a daemon thread in this process that checks for problems at intervals."""
     if settings.UAC_ALARM_SECONDS > 0:
         threading.Thread(target=_watch, name="alarms", daemon=True).start()
 
@@ -437,7 +440,7 @@ def _watch() -> None:
     while not pause.wait(settings.UAC_ALARM_SECONDS):
         try:
             look()
-        except Error as error:  # without the database there are no turns: each process reports it
+        except Error as error:  # each process reports this, since taking turns needs the database
             logger.error("alarms_not_looked_for", error=str(error).strip())
         except Exception:
             logger.exception("alarms_not_looked_for")

@@ -1,9 +1,9 @@
 """Traces: the path of a request through the processes, for an OpenTelemetry collector.
 
-Unless OTEL_EXPORTER_OTLP_ENDPOINT is set, tracing costs nothing. All spans are our own: libraries
-with OpenTelemetry support might quote what somebody has said, so this tracer is not registered
-globally, where they would find it. A span names a route, a task, a kind, an outcome, and the type
-of an error; never a person.
+Unless OTEL_EXPORTER_OTLP_ENDPOINT is set, tracing costs nothing. All spans are created by our own
+code: libraries with OpenTelemetry support might quote what people said, so this tracer is not
+registered globally, where such libraries would find it. A span may name a route, a task, a kind, an
+outcome or the type of an error, but never a person.
 """
 
 import functools
@@ -25,8 +25,8 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-# The collector's address; for other variables, see the OpenTelemetry Protocol Exporter's
-# specification.
+# The variables for the collector's address; for others, see the specification of the OpenTelemetry
+# Protocol Exporter.
 VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 EXPORTER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 
@@ -35,7 +35,7 @@ _tracer: Tracer | None = None
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Map each invalid variable's name to what is wrong with it."""
+    """Map the name of each invalid environment variable to what is wrong with it."""
     named = [name for name in VARIABLES if os.environ.get(name)]
     try:
         if named:
@@ -51,10 +51,10 @@ def validate_server_settings() -> dict[str, str]:
 
 @functools.cache
 def start(service: str) -> None:
-    """Send the spans of this process from now on, if a collector is configured.
+    """From now on, send this process's spans to the collector, if one is configured.
 
-    `service` is the kind of process, unless OTEL_SERVICE_NAME is set. Sampling follows
-    OTEL_TRACES_SAMPLER.
+    `service` is the kind of process; the spans are sent under that name, unless OTEL_SERVICE_NAME
+    is set. OTEL_TRACES_SAMPLER determines the sampling.
     """
     global _tracer
     if not any(os.environ.get(name) for name in VARIABLES):
@@ -78,10 +78,10 @@ def span(
     parent: Mapping[str, str] | None = None,
     **attributes: str | int,
 ) -> Iterator[Span]:
-    """Trace a block as a span; its parent is `parent`, or else the enclosing block's span.
+    """Trace the block as a span whose parent is `parent`, or else the enclosing block's span.
 
-    `parent` contains the headers of a request or a hint. An exception marks the span with the
-    exception's type.
+    `parent` contains the headers of a request or a hint. If the block raises an exception, the span
+    is marked with the exception's type.
     """
     if _tracer is None:
         yield INVALID_SPAN
@@ -91,14 +91,14 @@ def span(
     with use_span(one, end_on_exit=True, record_exception=False, set_status_on_exception=False):
         try:
             yield one
-        except BaseException as error:  # including those that end a process
+        except BaseException as error:  # including exceptions that end the process
             one.set_attribute("error.type", type(error).__name__)
             one.set_status(Status(StatusCode.ERROR))
             raise
 
 
 def carried() -> dict[str, str]:
-    """Return the headers with which another process continues the current span."""
+    """Return the headers that let another process continue the current trace."""
     headers: dict[str, str] = {}
     if _tracer is not None:
         _propagator.inject(headers)
@@ -106,6 +106,6 @@ def carried() -> dict[str, str]:
 
 
 def trace_id() -> str | None:
-    """Return the id of the current trace, as collectors show it."""
+    """Return the id of the current trace in the form that collectors show, or None."""
     found = get_current_span().get_span_context()
     return format(found.trace_id, "032x") if _tracer is not None and found.is_valid else None

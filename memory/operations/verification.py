@@ -1,8 +1,8 @@
-"""Verification that nothing was lost, changed or left half done: `manage.py verify`.
+"""Verifying that no stored data was lost, altered or left half done: `manage.py verify`.
 
-The checks only read the database, and describe each problem in a sentence. The codes and their
-remedies are in docs/backup.md. Run the checks in one snapshot, so that concurrent writes cause no
-false alarms. No check keeps more in memory than the names of a user's files.
+The checks only read the database, and describe each problem in a sentence. docs/backup.md lists the
+codes of the problems and their remedies. Run the checks in one snapshot, so that concurrent writes
+cause no false alarms. No check keeps more in memory than the names of a user's files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,13 +49,13 @@ from memory.project import Outline
 from memory.recall.search.segments import VERSION
 from memory.work.lanes import KINDS
 
-# The maximum number of rows that a check names for each kind of problem.
+# The maximum number of rows that a check reports for each kind of problem.
 NAMED = 20
 
 
 @dataclass(frozen=True)
 class Discrepancy:
-    """An inconsistency: `code` names the check that found it."""
+    """An inconsistency in the stored data; `code` names the check that found it."""
 
     code: str
     message: str
@@ -65,8 +65,8 @@ class Discrepancy:
 
 
 def problems(user: MemoryUser) -> Iterator[Discrepancy]:
-    """Yield the inconsistencies of a user's data."""
-    # The end of the log may have moved since the row was read.
+    """Yield the inconsistencies in a user's data."""
+    # The log may have grown since the user's row was read.
     user.refresh_from_db()
     for code, check in (_OF_USERS if user.erased_at is None else _OF_ERASED).items():
         for sentence in check(user):
@@ -74,7 +74,7 @@ def problems(user: MemoryUser) -> Iterator[Discrepancy]:
 
 
 def workspace_problems(workspace: Workspace) -> Iterator[Discrepancy]:
-    """Yield the inconsistencies of a workspace's feed and messages."""
+    """Yield the inconsistencies in a workspace's event feed and webhook messages."""
     for code, check in (("event", _event_problems), ("delivery", _delivery_problems)):
         for sentence in check(workspace):
             yield Discrepancy(code, sentence)
@@ -86,17 +86,17 @@ def _outcome_problems(user: MemoryUser) -> Iterator[str]:
         yield f"there are {-counts.pending} more outcomes than entries"
     outcomes = EntryOutcome.objects.filter(user=user)
     for seq in _some(outcomes.filter(Q(seq__gt=user.last_seq) | Q(seq__lt=1)), "seq"):
-        yield f"an outcome for entry {seq}, which is not in the log"
+        yield f"there is an outcome for entry {seq}, which is not in the log"
     for seq in _some(_of_others(outcomes, user), "seq"):
         yield f"the outcome of entry {seq} names another user's version"
     for seq in _pending(LogEntry.objects.filter(user=user, kind=EntryKind.REDACTION)):
-        yield f"entry {seq} is a redaction and has no outcome"
+        yield f"entry {seq} is a redaction but has no outcome"
 
 
 def _lane_problems(user: MemoryUser) -> Iterator[str]:
-    """Check that every waiting entry will be processed: otherwise it would be lost.
+    """Check that every pending entry will be processed, since otherwise it would be lost.
 
-    A merged user's entries are processed for the user into whom it was merged.
+    The entries of a merged user are copied, and the copies are processed instead.
     """
     if user.merged_into_id is not None:
         return
@@ -116,7 +116,7 @@ def _lane_problems(user: MemoryUser) -> Iterator[str]:
 
 def _blob_problems(user: MemoryUser) -> Iterator[str]:
     for blob in Blob.objects.filter(user=user).iterator(chunk_size=100):
-        if blob.content is None:  # when content is redacted, its hash stays
+        if blob.content is None:  # redacted content leaves its hash behind
             continue
         if sha256(blob.content) != blob.hash:
             yield f"blob {blob.hash}: the hash of its content is different"
@@ -125,7 +125,7 @@ def _blob_problems(user: MemoryUser) -> Iterator[str]:
 
 
 def _version_problems(user: MemoryUser) -> Iterator[str]:
-    """Check that versions are consecutive, accepted by the gate, and have all their files."""
+    """Check that versions are consecutive, were accepted by the gate, and have all their files."""
     known = set(Blob.objects.filter(user=user).values_list("hash", flat=True))
     cited: set[str] = set()
     compiled: set[tuple[str, str]] = set()
@@ -166,7 +166,7 @@ def _verdict_problems(version: int, verdict: dict[str, Any]) -> Iterator[str]:
 
 
 def _record_problems(user: MemoryUser) -> Iterator[str]:
-    """Check that every record of the newest version is located in the file that contains it."""
+    """Check that the index locates every record of the newest version in the right file."""
     head = user.head
     located = RecordLocation.objects.filter(user=user, retired_version=None)
     tree = head.tree if head else {}
@@ -187,7 +187,7 @@ def _record_problems(user: MemoryUser) -> Iterator[str]:
         has, says = counted.get(place, 0), found.get(place, 0)
         if has != says and place[2] in tree:
             of = ".".join(place[:2])
-            yield f"{place[2]} has {has} records of {of}, but {says} are located there"
+            yield f"{place[2]} has {has} records of {of}, but the index locates {says} there"
     beyond = Q(added_version__gt=head.version) | Q(retired_version__gt=head.version)
     for location in RecordLocation.objects.filter(beyond, user=user)[:NAMED]:
         yield f"the record {location} belongs to a version that does not exist"
@@ -210,7 +210,7 @@ def _alert_problems(user: MemoryUser) -> Iterator[str]:
     of_user = Alert.objects.filter(user=user)
     opened = AlertEvent.objects.filter(kind=AlertEventKind.OPENED, alert=OuterRef("pk"))
     for pk in _some(of_user.listed().filter(~Exists(opened))):
-        yield f"alert {pk}: no event opened it"
+        yield f"alert {pk} has no event that opened it"
     resolved = Q(state=AlertState.RESOLVED)
     originals = of_user.listed().filter(pk=OuterRef("duplicate_of"))
     orphans = of_user.filter(~Exists(originals), duplicate_of__isnull=False)
@@ -230,7 +230,7 @@ def _alert_problems(user: MemoryUser) -> Iterator[str]:
 
 
 def _redaction_problems(user: MemoryUser) -> Iterator[str]:
-    """Check that redacted content is gone, and is in nothing that was derived from it."""
+    """Check that redacted content is gone, also from everything that was derived from it."""
     rows = Redaction.objects.filter(user=user)
     waiting = rows.filter(due_at__isnull=False).exists()
     if user.redacting_since is not None and not waiting:
@@ -238,9 +238,9 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
     gone = LogEntry.objects.filter(user=user, redacted_at__isnull=False)
     named = {seq for entries in rows.values_list("entries", flat=True) for seq in entries}
     messages = gone.filter(kind=EntryKind.MESSAGE)
-    # Retention empties old messages that are settled; no redaction names those.
+    # Retention empties old, settled messages, which no redaction names.
     outlived = set(messages.values_list("seq", flat=True)) - named - _told_redacted(user)
-    # A merged user's messages are handed over to the other user, and settled there.
+    # The messages of a merged user are copied to the other user's log and settled there.
     unsettled = messages.filter(seq__in=outlived, user__merged_into=None)
     for seq in _pending(unsettled):
         yield f"entry {seq} lost its text before it was settled"
@@ -257,7 +257,7 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
     if user.head is not None and is_redacted(user.head):
         yield "the newest version has a file that was redacted"
     if waiting:
-        return  # derived copies are removed when the redaction ends
+        return  # derived data is removed only when the redaction ends
     if user.head is not None:
         paths = {
             hash_: path for path, hash_ in user.head.tree.items() if path.startswith("domains/")
@@ -272,13 +272,13 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
 
 
 def _told_redacted(user: MemoryUser) -> set[int]:
-    """Return the entries that were redacted according to the log itself."""
+    """Return the entries that were redacted according to the redaction entries in the log."""
     told = LogEntry.objects.filter(user=user, kind=EntryKind.REDACTION)
     return {seq for data in told.values_list("data", flat=True) for seq in (data or {})["entries"]}
 
 
 def _merge_problems(user: MemoryUser) -> Iterator[str]:
-    """Check that all entries of a merged user were copied, and that none was added since."""
+    """Check that all entries of a merged user were copied, and that none was appended since."""
     merge = Merge.objects.filter(merged=user).first()
     if (merge.user_id if merge else None) != user.merged_into_id:
         yield "the user was merged into a different user from the one that the merge names"
@@ -301,7 +301,7 @@ def _merge_problems(user: MemoryUser) -> Iterator[str]:
         yield (
             f"entry {row.from_seq} was copied as entry {row.seq}, which the other log does not have"
         )
-    # The copy of a message that only retention has emptied stays.
+    # If only retention has emptied a message, its copy is not redacted.
     gone = [seq for seq, _ in redaction.moments(user.pk) if seq <= merge.last_seq]
     became = copies.became(merge, gone)
     left = LogEntry.objects.filter(
@@ -328,8 +328,8 @@ def _search_problems(user: MemoryUser) -> Iterator[str]:
             yield f"the search segments {names[one]} and {names[two]} overlap"
     for segment in segments.filter(Q(last_seq__gt=user.last_seq) | Q(first_seq__gt=F("last_seq"))):
         yield f"the search segment {segment} covers entries that do not exist"
-    # A segment has one block of documents, one of vectors, and `blocks` blocks of postings; any
-    # further blocks are another model's vectors, which are being computed.
+    # A segment has one block of documents, one of vectors, and `blocks` blocks of postings. Any
+    # further blocks contain vectors of another model, which are still being computed.
     own = Count("parts", filter=Q(parts__number__lte=F("blocks") + 1))
     parts = segments.filter(version=VERSION).annotate(number=own)
     for segment in parts.exclude(number=F("blocks") + 2):
@@ -344,7 +344,7 @@ def _search_problems(user: MemoryUser) -> Iterator[str]:
 
 
 def _event_problems(workspace: Workspace) -> Iterator[str]:
-    """Check that events are numbered without gaps, up to the counter."""
+    """Check that the workspace's events are numbered without gaps, up to the counter."""
     events = AlertEvent.objects.filter(workspace=workspace)
     known = events.aggregate(number=Count("id"), first=Min("seq"), last=Max("seq"))
     counters = EventCounter.objects.filter(workspace=workspace)
@@ -369,7 +369,7 @@ WHERE seq > previous + 1 ORDER BY 1 LIMIT %s
 
 
 def _delivery_problems(workspace: Workspace) -> Iterator[str]:
-    """Check that each message matches its event and workspace, and has a consistent state."""
+    """Check that each webhook message fits its event and workspace and has a consistent state."""
     deliveries = Delivery.objects.filter(endpoint__workspace=workspace)
     foreign = deliveries.filter(event__isnull=False).exclude(event__workspace=workspace)
     for pk in _some(foreign):
@@ -414,16 +414,16 @@ _OF_ERASED = {"log": log.broken_links, "erasure": _erasure_problems}
 
 
 def _some(rows: Any, column: str = "pk") -> Sequence[Any]:
-    """Return the keys of the first few of these rows."""
+    """Return the first NAMED values of a column of these rows, by default their primary keys."""
     return list(rows.order_by(column).values_list(column, flat=True)[:NAMED])
 
 
 def _of_others(rows: Any, user: MemoryUser, path: str = "checkpoint__user") -> Any:
-    """Keep the rows for which this path leads to another user."""
+    """Keep the rows for which the lookup `path` leads to a different user."""
     return rows.filter(**{f"{path}__isnull": False}).exclude(**{path: user})
 
 
 def _pending(entries: QuerySet[LogEntry]) -> Sequence[int]:
-    """Return the first few of these entries that have no outcome."""
+    """Return the first NAMED of these entries that have no outcome."""
     decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
     return _some(entries.filter(~Exists(decided)), "seq")

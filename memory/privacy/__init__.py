@@ -1,1 +1,1 @@
-"""Privacy: encryption, redaction, retention, and the erasure of a person."""
+"""Privacy: encryption, redaction, retention, and erasure of users."""

@@ -1,8 +1,8 @@
-"""Encryption of database content: language models' API keys, prompts and answers, webhook secrets.
+"""Encryption of database content: API keys for language models, prompts, answers, webhook secrets.
 
-`UAC_ENCRYPTION_KEYS` lists the keys, newest first: the first one encrypts, any of them decrypts. So
-a key is rotated by putting a new one in front; after `manage.py reencrypt`, the old key can be
-removed.
+`UAC_ENCRYPTION_KEYS` lists the keys, newest first: the first key encrypts, and any of the keys
+decrypts. So a key is rotated by putting a new one in front; after `manage.py reencrypt`, the old
+key can be removed.
 """
 
 import functools
@@ -12,11 +12,11 @@ from django.conf import settings
 
 
 class EncryptionError(Exception):
-    """There is no key to encrypt with, or no key decrypts the content."""
+    """There is no key to encrypt with, or none of the keys decrypts the content."""
 
 
 def available() -> bool:
-    """Return whether there is a key."""
+    """Return whether content can be encrypted, that is, whether there is a key."""
     return bool(settings.UAC_ENCRYPTION_KEYS)
 
 
@@ -26,7 +26,7 @@ def encrypt(content: bytes) -> bytes:
 
 
 def decrypt(token: bytes) -> bytes:
-    """Return the content; raises EncryptionError if none of the keys decrypts it."""
+    """Return the decrypted content; raises EncryptionError if none of the keys decrypts it."""
     try:
         return _keys().decrypt(bytes(token))
     except InvalidToken:
@@ -34,7 +34,7 @@ def decrypt(token: bytes) -> bytes:
 
 
 def reencrypt(token: bytes) -> bytes:
-    """Return the content encrypted with the first key; raises EncryptionError like `decrypt`."""
+    """Re-encrypt the content with the first key; raises EncryptionError as `decrypt` does."""
     try:
         return _keys().rotate(bytes(token))
     except InvalidToken:
@@ -42,15 +42,15 @@ def reencrypt(token: bytes) -> bytes:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Map the setting's name to what is wrong with its keys; empty if all are valid."""
+    """Map the setting's name to what is wrong with its keys; return {} if all are valid."""
     for number, key in enumerate(settings.UAC_ENCRYPTION_KEYS, 1):
         try:
             Fernet(key)
         except ValueError:
             return {
                 "UAC_ENCRYPTION_KEYS": f"Key number {number} is invalid: each key is 32 random"
-                " bytes in URL-safe base64, as `openssl rand -base64 32 | tr +/ -_` prints"
-                " them."
+                " bytes in URL-safe base64, as printed by"
+                " `openssl rand -base64 32 | tr +/ -_`."
             }
     return {}
 

@@ -1,7 +1,8 @@
-"""The erasure registry: every column that may hold a person's content, and how it is erased.
+"""The erasure registry: every column that may contain data about a person, and how it is erased.
 
-Every model with a path to a user is listed, with each of its fields as either content or kept; a
-test fails if one is missing, so that nobody adds a column that erasure would miss.
+It lists every model from which foreign keys lead to a user, with each of its fields as either
+content or kept. A test fails if a field is missing, so that nobody adds a column that erasure would
+miss.
 """
 
 from collections.abc import Iterator
@@ -48,16 +49,16 @@ from memory.models import (
 
 
 class Method(StrEnum):
-    """The method by which a row is erased."""
+    """How the rows of a model are erased."""
 
-    REDACT = "redact"  # empty the content, keep the row: hashes and totals must still match
-    DELETE = "delete"  # the row is deleted with the person
-    PSEUDONYMISE = "pseudonymise"  # the row stays as a tombstone without a name
+    REDACT = "redact"  # the row is kept without its content: hashes and totals must still match
+    DELETE = "delete"  # the row is deleted
+    PSEUDONYMISE = "pseudonymise"  # the row is kept as a tombstone without a name
 
 
 @dataclass(frozen=True)
 class Erasure:
-    """The erasure of a model's rows: `content` may be about the person, `kept` cannot."""
+    """How a model's rows are erased: `content` may be about the person, `kept` columns cannot."""
 
     method: Method
     content: tuple[str, ...]
@@ -159,7 +160,8 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     Merge: Erasure(
         Method.DELETE,
-        # Constraints are named after their subject, and fingerprints can be guessed from keys.
+        # Names of constraints may reveal their subject, and a guessed key can be checked against a
+        # fingerprint.
         content=("left_behind", "alerts", "last_error"),
         kept=(
             "id",
@@ -244,11 +246,11 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     SearchBlock: Erasure(
         Method.DELETE,
-        # Words are stored only as hashes, but can be guessed from them.
+        # Words are stored only as hashes, but a guessed word can be checked against its hash.
         content=("data",),
         kept=("id", "segment", "number"),
     ),
-    # A backtest of a workspace constraint belongs to no user, and is about no particular person.
+    # A backtest of a workspace constraint belongs to no user and is not about a particular person.
     Backtest: Erasure(
         Method.DELETE,
         content=("constraint", "source_hash", "reason", "last_error"),
@@ -304,8 +306,8 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "resolved_version",
         ),
     ),
-    # The emptied row stays, since the feed reports the erasure, so that whoever keeps a copy of the
-    # alert deletes it.
+    # The emptied row is kept because the feed reports the erasure of the alert, so that everybody
+    # who has a copy of it can delete the copy.
     Alert: Erasure(
         Method.REDACT,
         content=("constraint", "message", "evidence", "fingerprint"),
@@ -346,7 +348,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     AlertEvent: Erasure(
         Method.REDACT,
-        # The row stays for its number, since the feed has no gaps.
+        # The row is kept for its number, since the event feed must have no gaps.
         content=("detail", "actor", "entries"),
         kept=("id", "workspace", "seq", "alert", "user", "kind", "at", "run"),
     ),
@@ -369,13 +371,13 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     DeliveryAttempt: Erasure(
         Method.DELETE,
-        # An endpoint may echo what it was sent.
+        # The response of an endpoint may repeat what was sent to it.
         content=("error", "answer"),
         kept=("id", "delivery", "at", "seconds", "address", "status"),
     ),
     LlmCall: Erasure(
         Method.REDACT,
-        # A short prompt can be guessed from a plain hash; errors quote the request.
+        # A short prompt can be guessed from its unkeyed hash, and errors may quote the request.
         content=("prompt", "answer", "prompt_hash", "error"),
         kept=(
             "id",
@@ -406,7 +408,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "seconds",
         ),
     ),
-    # The tombstone: who requested the erasure, and why, stays on record.
+    # This is the tombstone: who requested the erasure, and why, stays on record.
     UserErasure: Erasure(
         Method.REDACT,
         content=("last_error",),
@@ -425,7 +427,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     IdempotencyKey: Erasure(
         Method.DELETE,
-        # A short body can be guessed from a plain hash.
+        # The body of a short request can be guessed from its unkeyed hash.
         content=("key", "fingerprint", "reference"),
         kept=("id", "workspace", "user", "created_at"),
     ),
@@ -433,7 +435,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
 
 
 def in_order() -> list[type[models.Model]]:
-    """Return the registry's models, each before the models to which it has a foreign key."""
+    """Return the models in the registry, each before the models to which its foreign keys refer."""
     pointing = TopologicalSorter[type[models.Model]]()
     for model in REGISTRY:
         pointing.add(model)
@@ -443,7 +445,8 @@ def in_order() -> list[type[models.Model]]:
     return list(pointing.static_order())
 
 
-# An event, like the messages about it, belongs to an alert of the user or to entries of the user.
+# An event, like the messages about it, concerns either an alert about the user or entries in the
+# user's log.
 _PATHS: dict[type[models.Model], tuple[str, str]] = {
     AlertEvent: ("alert__user", "user"),
     Delivery: ("alert__user", "event__user"),
@@ -452,17 +455,17 @@ _PATHS: dict[type[models.Model], tuple[str, str]] = {
 
 
 def rows_of(model: type[models.Model], user: MemoryUser) -> models.QuerySet[Any]:
-    """Select the rows of a model of the registry that are about this user."""
+    """Select the rows of a model in the registry that belong to this user."""
     rows = model._base_manager
     if model not in _PATHS:
         return rows.filter(**{_path_to_user(model): user.pk})
-    # A union, since no single index covers both paths.
+    # This uses a union, since no single index covers both paths.
     keys = [rows.filter(**{path: user.pk}).order_by().values("pk") for path in _PATHS[model]]
     return rows.filter(pk__in=keys[0].union(*keys[1:]))
 
 
 def blanks(model: type[models.Model]) -> dict[str, Any]:
-    """Return the empty values of a row's content: field → value."""
+    """Map each content field of a model to its empty value."""
     found = {}
     for name in REGISTRY[model].content:
         field: Any = model._meta.get_field(name)
@@ -471,7 +474,7 @@ def blanks(model: type[models.Model]) -> dict[str, Any]:
 
 
 def telling(model: type[models.Model]) -> models.Q:
-    """Match the rows of a model that still have content; for models whose rows are kept."""
+    """Match the rows that still have content, for a model whose rows are kept."""
     told = models.Q()
     for name, blank in blanks(model).items():
         told |= (
@@ -482,7 +485,7 @@ def telling(model: type[models.Model]) -> models.Q:
 
 @cache
 def _path_to_user(model: type[models.Model]) -> str:
-    """Return the shortest path of foreign keys that leads to the user."""
+    """Return the shortest path of foreign keys that leads from a model to the user."""
     if model is MemoryUser:
         return "pk"
     ways: list[tuple[str, Any]] = [
@@ -497,7 +500,7 @@ def _path_to_user(model: type[models.Model]) -> str:
 
 
 def _foreign_keys(model: type[models.Model]) -> Iterator[Any]:
-    """Yield the foreign keys to other models of the registry, except the user's to its head."""
+    """Yield a model's foreign keys to models in the registry, except those of the user's row."""
     if model is MemoryUser:
         return
     for field in model._meta.concrete_fields:

@@ -1,10 +1,10 @@
-"""Removal of everything that is based on redacted entries, from versions and derived data.
+"""Removing everything that is based on redacted entries from versions and derived data.
 
 Data that cites an entry is found by the entry's number: records by their sources, constraints and
 legacy files by the edits and imports that created them. Data that may quote an entry without citing
-it (answers, alert messages, prompts) is selected by time: everything made from a version that
-contained data from the entry, or written by a model since the entry arrived. This removes too much
-rather than too little, since all of it can be computed again.
+it (answers, alert messages, prompts) is selected in two ways: everything made from a version that
+contained data from the entry, and everything written by a model since the entry arrived. This
+removes too much rather than too little, since such data can be computed again.
 """
 
 import datetime
@@ -59,24 +59,26 @@ from memory.temporal import forecasts
 from memory.temporal.rollback import UNDONE
 from memory.work import runs
 
-# The sources of a record as written in a file: `Trip(key="rome", to="Rome", sources=(3, 7))`.
+# Matches the sources of a record as written in a file: `Trip(key="rome", to="Rome", sources=(3,
+# 7))`.
 _SOURCES = re.compile(r"\bsources=\(([0-9]+(?:, [0-9]+)*),?\)")
-_EMPTY = sha256("")  # the content of every package's __init__.py
+_EMPTY = sha256("")  # hash of the content of every package's __init__.py
 _CONSTRAINT_EDITS = ("write_constraint", "delete_constraint")
 _REDACTED_VERDICT = Func(F("verdict"), function="memory_redacted_verdict", output_field=JSONField())
 
 
 @dataclass
 class Traces:
-    """The parts of a user's versions that are based on some entries.
+    """The parts of a user's versions that are based on certain entries.
 
-    `hashes` are the files that cite one of the entries; `versions` the versions with such a file,
-    the first of them made at `since`; `records` all records that ever cited one of the entries;
-    `keys` (domain and key) the records named by edits that cite one. For the newest version,
-    `head_records` are the affected records, each with its sources; `head_constraints` the affected
-    constraints, each with the other entries that it cites; `head_legacy` the paths of the affected
-    legacy files. `earlier` and `earlier_constraints` (source and tests) hold the state of records
-    and constraints before an entry affected them.
+    `hashes` are those of the files that are based on one of the entries; `versions` are the keys of
+    the versions with such a file, the first of which was made at `since`; `records` are all records
+    that ever cited one of the entries; `keys` (domain and key) are the records named by edits that
+    cite one. For the newest version, `head_records` maps the affected records to their sources,
+    `head_constraints` maps the affected constraints to the other entries that they cite, and
+    `head_legacy` has the paths of the affected legacy files. `earlier` and `earlier_constraints`
+    (source and tests) hold the state of records and constraints before one of the entries affected
+    them.
     """
 
     hashes: set[str] = field(default_factory=set)
@@ -92,7 +94,7 @@ class Traces:
 
     @property
     def kept(self) -> set[RecordId]:
-        """The records that are restored to their earlier state."""
+        """The records in the newest version that are restored to their earlier state."""
         return self.head_records.keys() & self.earlier.keys()
 
     @property
@@ -107,17 +109,17 @@ def find(user: MemoryUser, seqs: Collection[int]) -> Traces:
 
 
 class _Search:
-    """A walk through the versions that may cite some entries, oldest first."""
+    """Walks through the versions that may cite certain entries, oldest first."""
 
     def __init__(self, user: MemoryUser, seqs: frozenset[int]) -> None:
         self.traces = Traces()
         self._user, self._seqs = user, seqs
         self._seen: set[str] = set()
         self._lines: set[str] = set()
-        # The name of each constraint that is based on the entries → the other entries that it
+        # Maps the name of each constraint that is based on the entries to the other entries that it
         # cites.
         self._constraints: dict[str, set[int]] = {}
-        # Path → hash for the files that came with imports among the entries.
+        # Maps paths to hashes for the legacy files that were imported by one of the entries.
         self._old_files: dict[str, str] = {}
         before: Checkpoint | None = None
         for checkpoint in _versions(user, seqs).select_related("parent").iterator(chunk_size=20):
@@ -132,7 +134,7 @@ class _Search:
             lines = set(_citing_lines(content, self._seqs))
             if lines:
                 traces.hashes.add(tree[path])
-                if not lines <= self._lines:  # an unchanged record recurs in file after file
+                if not lines <= self._lines:  # an unchanged record recurs in many files
                     self._lines |= lines
                     found = _records_citing(checkpoint, path, content, self._seqs)
                     self._look_back(before, path, found.keys() - traces.records)
@@ -159,7 +161,7 @@ class _Search:
     def _look_back(
         self, before: Checkpoint | None, path: str, records: Collection[RecordId]
     ) -> None:
-        """Store the state of records in the version before they first cite one of the entries."""
+        """Store the state of these records in `before`, when they did not yet cite the entries."""
         content = self._content(before, path) if records else None
         if before is None or content is None:
             return
@@ -175,7 +177,7 @@ class _Search:
         return Blob.objects.get(user=self._user, hash=checkpoint.tree[path]).content
 
     def _new_files(self, checkpoint: Checkpoint) -> Iterator[tuple[str, str]]:
-        """Yield the files with records that were in no earlier version."""
+        """Yield path and content of the files below `domains/` that no earlier version had."""
         new = {
             hash_: path
             for path, hash_ in checkpoint.tree.items()
@@ -190,8 +192,8 @@ class _Search:
     def _look_at_constraints(self, checkpoint: Checkpoint, before: Checkpoint | None) -> None:
         """Track the constraints that are based on the entries.
 
-        A constraint is based on the entries that its edits cite, until an edit that cites no entry
-        rewrites it.
+        A constraint is based on the entries that its edits cite, until it is rewritten by an edit
+        that cites no entry.
         """
         traces, tree = self.traces, checkpoint.tree
         resting = {
@@ -238,7 +240,7 @@ def _files(constraint: str) -> tuple[str, str]:
 
 
 def _versions(user: MemoryUser, seqs: Collection[int]) -> QuerySet[Checkpoint]:
-    """Select the versions that may cite one of the entries: their `seen_seq` reaches the oldest."""
+    """Select the versions that may cite these entries, judging by `seen_seq`, oldest first."""
     known = Checkpoint.objects.filter(user=user, seen_seq__gte=min(seqs))
     return known.order_by("version")
 
@@ -268,14 +270,15 @@ def _records_citing(
     }
 
 
-# -- Forgetting -----------------------------------------------------------------------------------
+# -- Removing affected data -----------------------------------------------------------------------
 
 
 def forget(user: MemoryUser, seqs: Collection[int], traces: Traces) -> None:
-    """Remove whatever is based on or may quote these entries, except from the newest version.
+    """Remove everything that is based on these entries or may quote them, except in the head.
 
-    `traces` must have been found before the newest version was made. Call this in the transaction
-    that makes that version, under the lock of the user's row; a repeated call finds nothing more.
+    `traces` must have been found before the head, which no longer contains such data, was made.
+    Call this in the transaction that makes that version, with the user's row locked; a repeated
+    call finds nothing more to remove.
     """
     if not seqs:
         return
@@ -296,7 +299,7 @@ def forget(user: MemoryUser, seqs: Collection[int], traces: Traces) -> None:
 
 
 def _came(user: MemoryUser, seqs: Collection[int]) -> datetime.datetime:
-    """Return when the first of these entries, or of those they were derived from, arrived."""
+    """Return when the first of these entries, or of those from which they derive, was recorded."""
     entries = LogEntry.objects.filter(user=user)
     origins = {
         seq
@@ -341,9 +344,9 @@ def _forget_versions(user: MemoryUser, seqs: Collection[int], traces: Traces) ->
 
 @dataclass(frozen=True)
 class _Telling:
-    """The edits that reveal some entries: those that cite one, or name something based on one.
+    """Tells which edits reveal certain entries: those that cite one or name something based on one.
 
-    The reasons for dismissing other entries may quote them, too.
+    Edits that dismiss other entries count as well, because their reasons may quote these entries.
     """
 
     seqs: frozenset[int]
@@ -351,9 +354,10 @@ class _Telling:
     keys: Collection[tuple[str, str]]
 
     def includes(self, edit: Mapping[str, Any], files: Collection[str]) -> bool:
-        """Return whether an edit reveals the entries.
+        """Return whether an edit reveals any of the entries.
 
-        `files` are the files of its version that are based on one of them.
+        `files` are the paths of the files in the edit's version that are based on one of the
+        entries.
         """
         op = edit.get("op")
         if op == "dismiss" or not self.seqs.isdisjoint(edit.get("sources", ())):
@@ -370,7 +374,7 @@ class _Telling:
 
 
 def _redacted(edit: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what stays of an edit; the database permits no other change."""
+    """Return the edit in redacted form; the database permits no other change to an edit."""
     kept = {"op": edit["op"]}
     if edit["op"] in _CONSTRAINT_EDITS and "name" in edit:
         kept["name"] = edit["name"]
@@ -380,7 +384,7 @@ def _redacted(edit: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _redacted_outline(checkpoint: Checkpoint, gone: Collection[str]) -> Any:
-    """Return the outline without the documentation of constraints whose files are removed."""
+    """Return the outline without the docstrings of constraints whose files were removed."""
     constraints = [
         [name, "" if checkpoint.tree.get(f"constraints/{name}.py") in gone else doc]
         for name, doc in checkpoint.outline.get("constraints", ())
@@ -391,7 +395,7 @@ def _redacted_outline(checkpoint: Checkpoint, gone: Collection[str]) -> Any:
 def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> set[str]:
     """Empty the runs that may contain data from the entries; return their ids.
 
-    These are runs that read an affected version, and runs whose input was written by somebody who
+    These are the runs of an affected version, and the runs whose input was written by somebody who
     may have read the entries.
     """
     of_user = Run.objects.filter(user=user)
@@ -403,7 +407,7 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
         "The requested version contained redacted content: try again.",
     )
     written = Q(kind__in=AUTHORED) | Q(trigger__in=[RunTrigger.MODEL, RunTrigger.STAFF])
-    # A run that failed permanently and was queued again still has its input.
+    # A run that failed permanently and was queued again still has its old input, so close it.
     asked = Redaction.objects.filter(user=user).aggregate(last=Max("created_at"))["last"]
     if asked is not None:
         runs.close(
@@ -429,12 +433,14 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
 
 
 def _forget_requests(user: MemoryUser, seqs: Collection[int], emptied: Collection[str]) -> None:
-    """Delete the hashes of requests, since a short body can be guessed from its hash.
+    """Delete the hashes of the requests that wrote the entries or that led to the emptied runs.
 
-    Without its hash, a repeated request is refused instead of restoring what was redacted.
+    A short body can be guessed from its hash. Without the hash, a repeated request is refused
+    instead of restoring what was redacted.
     """
     keys = IdempotencyKey.objects.filter(user=user).exclude(fingerprint="")
-    # The result of a request: numbers of entries, or an id, such as that of a run or an alert.
+    # `reference` is the result of a request: the numbers of entries, or an id, such as that of a
+    # run.
     wrote = [
         key.pk
         for key in keys.only("reference")
@@ -445,10 +451,10 @@ def _forget_requests(user: MemoryUser, seqs: Collection[int], emptied: Collectio
 
 
 def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
-    """Remove reasons that may quote the entries.
+    """Remove explanations that may quote the entries.
 
-    These are a model's reasons for leaving out other entries or failing on them, the staff's
-    reasons for rollbacks, and the gate's objections to the versions that earlier redactions made.
+    These are a model's reasons for dismissing or rejecting other entries, the staff's reasons for
+    rollbacks, and the gate's objections to versions made by earlier redactions.
     """
     said = LogEntry.objects.filter(user=user, seq=OuterRef("seq")).exclude(
         kind__in=[EntryKind.RECORD, EntryKind.REDACTION]
@@ -457,7 +463,8 @@ def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
     outcomes.exclude(reason__startswith=UNDONE).exclude(reason=REASON).filter(
         Exists(said), outcome__in=[Outcome.DISMISSED, Outcome.REJECTED]
     ).update(reason=TOLD)
-    # Keep the fact of the rollback: it determines the outcome if that rollback is later undone.
+    # Keep the beginning, which names the rollback: it determines the outcome if the rollback is
+    # undone later.
     short = (F("reason"), Value(rf"^({UNDONE} \d+).*"), Value(r"\1"))
     EntryOutcome.objects.filter(user=user, reason__startswith=UNDONE).update(
         reason=Func(*short, function="regexp_replace", output_field=TextField())
@@ -471,7 +478,7 @@ def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
 
 
 def _forget_backtests(user: MemoryUser, traces: Traces) -> None:
-    """Redact results of backtests on affected versions; unfinished backtests lose their leases."""
+    """Redact the results of backtests that may be affected; unfinished ones lose their leases."""
     of_user = BacktestUser.objects.filter(user=user, backtest__created_at__gte=traces.since)
     Backtest.objects.filter(state__in=GOING_ON, users__user=user).update(
         token=F("token") + 1, lease_owner="", lease_expires_at=None, last_error=""

@@ -1,11 +1,11 @@
-"""Redaction of single entries: their content is removed, with everything that is based on it.
+"""Redaction of entries: removal of their content, and of everything that is based on it.
 
-In one transaction the entries, and all entries that were derived from them, lose their content, and
-the log gains an entry that records the redaction. From then on the user's newest version is
-withheld, since it may contain redacted content, and a worker that may have read that content loses
-its claim. A worker then makes a version without the content (`workers/checkpointing/redactions.py`)
-and, in the transaction that makes this version the newest, removes all derived copies
-(`memory.privacy.forgetting`).
+In one transaction, the entries and all entries derived from them lose their content, and an entry
+that records the redaction is appended to the log. From then on, the user's newest version is
+withheld, since it may contain redacted content, and workers that may have read that content lose
+their claims. A worker then makes a version without the content
+(`workers/checkpointing/redactions.py`) and, in the transaction that makes this version the newest,
+removes all derived copies (`memory.privacy.forgetting`).
 """
 
 import datetime
@@ -24,30 +24,30 @@ from memory.work import lanes, runs
 from memory.work.hints import hint
 
 TASK = "workers.tasks.redact"
-# The reason in the outcome of a redacted entry.
+# The reason stored in the outcomes of redacted entries.
 REASON = "redacted"
 # The placeholder for redacted text that cannot be empty.
 TOLD = "(redacted)"
-# Runs whose input was written by somebody who may have read any entry.
+# The kinds of runs whose input was written by somebody who may have read any entry.
 AUTHORED = (RunKind.ASK, RunKind.FOLLOW_UP, RunKind.PROPOSAL, RunKind.IMPORT)
 
 
 class RedactionRefused(ValueError):
-    """The entries cannot be redacted; the message says which, and why."""
+    """An entry cannot be redacted; the message says which one, and why."""
 
 
 class UnknownEntries(RedactionRefused):
-    """The log has no such entries."""
+    """The log does not contain an entry that was to be redacted."""
 
 
 def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> LogEntry:
-    """Redact these entries of the user's log, and all that were derived from them.
+    """Redact these entries in the user's log, and all entries derived from them.
 
-    Their copies and originals in the logs of merged users are redacted, too. Returns the log entry
-    that records the redaction; if all were already redacted, it is the entry for the latest of
-    those redactions. `by` names the requester (`key:…`, `staff:…`), `reason` says why: both stay on
-    record. Raises UnknownEntries, and RedactionRefused for an entry that itself records a
-    redaction, or if `seqs` is empty.
+    The copies and originals of these entries in the logs of merged users are redacted, too. Returns
+    the log entry that records the redaction; if all the entries had been redacted before, returns
+    the one for the latest of those redactions. `by` names the requester (`key:…`, `staff:…`),
+    `reason` says why: both stay on record. Raises UnknownEntries if the log lacks one of the
+    entries, and RedactionRefused if one of them itself records a redaction, or if `seqs` is empty.
     """
     asked = sorted(set(seqs))
     if not asked:
@@ -79,15 +79,16 @@ def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> Lo
 
 
 def _redact_copies(user: MemoryUser, seqs: Collection[int], *, by: str, reason: str) -> None:
-    """Redact the same entries in the log of a merged user: see `memory.merging`."""
+    """Redact copies or originals of the entries in another user's log: see `memory.merging`."""
     if new := _not_named(user, seqs):
         _redact(user, new, new, by=by, reason=reason)
 
 
 def _not_named(user: MemoryUser, seqs: Collection[int]) -> list[int]:
-    """Return the entries that no redaction names.
+    """Return the entries among these that no redaction names.
 
-    An entry that only retention has emptied is included, since data derived from it still exists.
+    An entry that only retention has emptied is included, since data derived from it may still
+    exist.
     """
     told = Redaction.objects.filter(user=user, entries__overlap=list(seqs))
     named = {seq for entries in told.values_list("entries", flat=True) for seq in entries}
@@ -97,7 +98,7 @@ def _not_named(user: MemoryUser, seqs: Collection[int]) -> list[int]:
 def _redact(
     user: MemoryUser, asked: Collection[int], seqs: Collection[int], *, by: str, reason: str
 ) -> LogEntry:
-    """Redact the entries, under the lock of the user's row."""
+    """Redact the entries; the caller has locked the user's row."""
     now = timezone.now()
     told = LogEntry.objects.filter(user=user, seq__in=seqs, redacted_at=None)
     freed = sum(len(log.payload(entry)) for entry in told.iterator(chunk_size=100))
@@ -139,7 +140,7 @@ def _redact(
 
 
 def closure(user: MemoryUser, seqs: Collection[int]) -> list[int]:
-    """Return these entries and all derived from them, directly or indirectly, ascending."""
+    """Return the numbers of these entries and of all entries derived from them, ascending."""
     found, newest = set(seqs), set(seqs)
     while newest:
         derived = LogEntry.objects.filter(
@@ -156,19 +157,19 @@ def waiting() -> QuerySet[Redaction]:
 
 
 def under_way(user: MemoryUser) -> list[int]:
-    """Return the entries of incomplete redactions, ascending."""
+    """Return the numbers of the entries in incomplete redactions, ascending."""
     rows = waiting().filter(user=user).values_list("entries", flat=True)
     return sorted({seq for entries in rows for seq in entries})
 
 
 def redacted_among(user: MemoryUser, seqs: Collection[int]) -> list[int]:
     """Return which of these entries were redacted, ascending."""
-    numbers = {seq for seq in seqs if abs(seq) < 2**63}  # some numbers fit no log
+    numbers = {seq for seq in seqs if abs(seq) < 2**63}  # larger numbers are in no log
     return sorted(numbers - set(_not_named(user, numbers)))
 
 
 def moments(user_pk: int) -> list[tuple[int, datetime.datetime]]:
-    """Return each redacted entry with the time of its redaction.
+    """Return the number of each redacted entry with the time of its redaction.
 
     Entries that only retention has emptied are left out.
     """
@@ -179,7 +180,7 @@ def moments(user_pk: int) -> list[tuple[int, datetime.datetime]]:
 def first_since(
     checkpoint: Checkpoint, redacted: Iterable[tuple[int, datetime.datetime]]
 ) -> int | None:
-    """Return the first entry that a version saw and that was redacted after it was made.
+    """Return the first entry that a version has seen and that was redacted after it was made.
 
     `redacted` comes from `moments`. Returns None if there is no such entry.
     """
@@ -192,7 +193,7 @@ def _short(user: MemoryUser) -> QuerySet[LogEntry]:
 
 
 def _settle(user: MemoryUser, seqs: Collection[int], at: datetime.datetime) -> None:
-    """Dismiss these entries; the versions that took them in stay recorded."""
+    """Dismiss these entries; their outcomes still refer to the versions that settled them."""
     EntryOutcome.objects.filter(user=user, seq__in=seqs).update(
         outcome=Outcome.DISMISSED, reason=REASON
     )
@@ -214,10 +215,10 @@ def _settle(user: MemoryUser, seqs: Collection[int], at: datetime.datetime) -> N
 
 
 def _interrupt(user: MemoryUser, first: int) -> None:
-    """Take work away from workers that may have read one of the entries; `first` is the first one.
+    """Take work away from workers that may have read the entries, of which `first` is the first.
 
-    Lanes are processed again. A run's input may quote an entry, or its version may contain data
-    from one: whoever waits for such a run is told to try again.
+    The work on the lanes starts again. Runs whose input may quote an entry, or whose version may
+    contain data from one, are closed: whoever waits for such a run is told to try again.
     """
     lanes.interrupt(user.pk)
     lanes.recount(user.pk)

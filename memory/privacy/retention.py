@@ -1,7 +1,7 @@
-"""Retention: the dispatcher deletes what a workspace does not keep forever, in small batches.
+"""Retention: the dispatcher deletes data that a workspace no longer keeps, in small batches.
 
-- A message loses its content. What was derived from it stays: this is not a redaction, and nothing
-  in the log records it except the entry itself. A message that is still pending is kept.
+- A message loses its content. What was derived from it stays: this is not a redaction, and only the
+  entry itself shows it in the log. A message that is still pending is kept.
 - A run is deleted with its results, except one that was the last to report a live alert.
 - A call to a language model is deleted; its spending stays in the ledger.
 """
@@ -23,15 +23,15 @@ from memory.models.log import EntryKind
 from memory.models.runs import RunStatus
 from memory.workspace_settings import table
 
-# How long a process skips a workspace in which no data had expired.
+# Seconds for which a process skips a workspace after it found no expired data there.
 PAUSE_SECONDS = 300.0
 _quiet_until: dict[int, float] = {}
 
 
 def purge(limit: int) -> int:
-    """Remove expired data from each workspace, oldest first, at most `limit` rows per kind.
+    """Remove expired data from each workspace, oldest first, up to `limit` rows of each kind.
 
-    Returns the number of rows.
+    Returns the number of rows that were emptied or deleted.
     """
     number = 0
     for workspace in Workspace.objects.all():
@@ -44,7 +44,7 @@ def purge(limit: int) -> int:
 
 
 def purge_workspace(workspace: Workspace, limit: int) -> int:
-    """Remove expired data from one workspace, like `purge`."""
+    """Remove expired data from one workspace, as `purge` does."""
     now, number = timezone.now(), 0
     holds = workspace.effective(table.RETENTION)
     for name, remove in (
@@ -59,7 +59,7 @@ def purge_workspace(workspace: Workspace, limit: int) -> int:
 
 def _empty_messages(workspace: Workspace, before: datetime.datetime, limit: int) -> int:
     decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
-    # The messages of a merged user are copied to the other user, and settled there.
+    # The messages of a merged user are copied to the other user's log and settled there.
     handed_over = Merge.objects.filter(
         merged=OuterRef("user"), due_at=None, last_seq__gte=OuterRef("seq")
     )
@@ -77,7 +77,7 @@ def _empty_messages(workspace: Workspace, before: datetime.datetime, limit: int)
 
 
 def _empty(user_pk: int, keys: list[UUID]) -> int:
-    """Empty these entries of a user; if the user's row is locked, leave them to a later call."""
+    """Empty these entries of a user; if the user's row is locked, leave that to a later call."""
     with transaction.atomic():
         users = MemoryUser.objects.select_for_update(no_key=True, skip_locked=True)
         if not users.filter(pk=user_pk, redacting_since=None).values("pk").first():

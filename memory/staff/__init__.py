@@ -1,1 +1,1 @@
-"""The staff: their access, the audit, and the figures on their pages."""
+"""The staff: their access rights, the audit of their actions, and the data on their pages."""

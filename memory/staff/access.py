@@ -1,8 +1,8 @@
-"""Access control of the staff: permissions of roles, visible workspaces, and visible content.
+"""Access control for the staff: role permissions, visible workspaces, and visible content.
 
-Three questions, each answered in one place: what a role may do (`ROLES`, which every migration
-writes into Django's groups), which workspaces an account sees (`seen_by`, which every list of the
-admin uses), and whether it sees what people said (`sees_content`).
+There are three questions, each answered in one place: what a role may do (`ROLES`, which are
+written to Django's groups after every migration), which workspaces an account sees (`seen_by`, used
+by every list in the admin), and whether the account sees what people said (`sees_content`).
 """
 
 from collections.abc import Collection, Iterator
@@ -73,21 +73,24 @@ GRANT_MANAGE = "memory.grant_manage"
 
 # -- Roles -------------------------------------------------------------------------------------
 
-# `view_*` does not include these models: a role must name them.
+# `view_*` does not include these models about the staff: a role must name their permissions.
 _ON_STAFF = (StaffAccess, StaffAudit)
 _EVERY_LIST = "view_*"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """A group of the staff: its purpose, and its permissions (of the app `memory`)."""
+    """A role of the staff, stored as a Django group: its purpose, and its permissions."""
 
     name: str
     summary: str
     permissions: tuple[str, ...]
 
     def codenames(self) -> Iterator[str]:
-        """Yield every permission; `view_*` stands for all models except those about the staff."""
+        """Yield the codename of every permission of the role, with `view_*` expanded.
+
+        `view_*` stands for viewing all models except those about the staff.
+        """
         for permission in self.permissions:
             if permission != _EVERY_LIST:
                 yield permission
@@ -153,7 +156,7 @@ ROLES = (
 
 
 def as_table() -> str:
-    """Return the roles as a Markdown table, for docs/staff.md."""
+    """Return the roles as the Markdown table in docs/staff.md."""
     lines = ["| role | purpose | permissions |", "|---|---|---|"]
     for role in ROLES:
         names = ", ".join(f"`{name}`" for name in role.permissions)
@@ -162,10 +165,10 @@ def as_table() -> str:
 
 
 def write_roles(using: str = DEFAULT_DB_ALIAS) -> None:
-    """Update the groups of the roles to match `ROLES`; other groups are left alone.
+    """Update Django's groups to match `ROLES`; groups that are not roles are left alone.
 
-    It runs after every migration, so that a role gets the permissions that later versions add.
-    Missing permissions are created.
+    This runs after every migration, so that roles get the permissions that later releases add to
+    them. Missing permissions are created.
     """
     create_permissions(apps.get_app_config("memory"), verbosity=0, using=using)
     known = {
@@ -178,7 +181,7 @@ def write_roles(using: str = DEFAULT_DB_ALIAS) -> None:
 
 
 def after_migration(*, using: str, **told: Any) -> None:
-    """Write the roles, unless the migration went back to a version without roles."""
+    """Write the roles, unless the migration went back to a state before roles existed."""
     try:
         told.get("apps", apps).get_model("memory", StaffAccess._meta.model_name)
     except LookupError:
@@ -186,17 +189,17 @@ def after_migration(*, using: str, **told: Any) -> None:
     write_roles(using)
 
 
-# -- Workspaces --------------------------------------------------------------------------------
+# -- Visible workspaces ------------------------------------------------------------------------
 
 ITSELF = "pk"
 
 
 @dataclass(frozen=True)
 class RowPath:
-    """The lookups that lead from a model's rows to their workspace, and to the person they concern.
+    """The lookups that lead from a model's rows to their workspace and to the user they concern.
 
-    None means that the rows belong to no workspace, or do not concern a person. `otherwise` is a
-    second lookup, for rows in which `person` leads to nobody.
+    None means that the rows belong to no workspace, or concern no user. `otherwise` is a second
+    lookup for the user, for rows in which `person` is NULL.
     """
 
     workspace: str | None
@@ -205,7 +208,7 @@ class RowPath:
 
     @property
     def public_id(self) -> str | Coalesce | None:
-        """The public id of the user, as a lookup or an expression."""
+        """The public id of the user whom the row concerns, as a lookup or an expression."""
         if self.person is None:
             return None
         if self.otherwise is not None:
@@ -217,7 +220,7 @@ def _of_user(path: str = "user") -> RowPath:
     return RowPath(workspace=f"{path}__workspace", person=path)
 
 
-# Rows of the server itself: whoever may see such rows at all sees all of them.
+# For rows about the server itself: an account that may view such a model sees all its rows.
 _NOBODYS = RowPath(workspace=None)
 _WORKSPACES = RowPath(workspace="workspace")
 
@@ -238,7 +241,7 @@ PLACES: dict[type[Model], RowPath] = {
     SearchBlock: _of_user("segment__user"),
     BacktestUser: _of_user(),
     BacktestFinding: _of_user("result__user"),
-    # Some of these rows do not concern a user.
+    # Not all rows of these models concern a user.
     **dict.fromkeys(
         [Backtest, IdempotencyKey, LlmCall, Pause], RowPath("workspace", person="user")
     ),
@@ -263,10 +266,10 @@ _CACHE = "_workspaces_seen"
 
 
 def workspaces_of(staff: Staff) -> Collection[int] | None:
-    """Return the keys of the workspaces that an account sees; None for all.
+    """Return the primary keys of the workspaces that an account sees; None means all.
 
-    Superusers see all; anybody else without a row of `StaffAccess` sees none. The rows are
-    read once per instance of an account, that is, once per request.
+    Superusers see all workspaces; other accounts see only those that their `StaffAccess` rows
+    grant. These rows are read once per instance of an account, that is, once per request.
     """
     if not isinstance(staff, User) or not staff.is_active:
         return ()
@@ -288,16 +291,16 @@ def sees_all(staff: Staff) -> bool:
 
 
 def seen_by(staff: Staff, rows: QuerySet[Row]) -> QuerySet[Row]:
-    """Keep the rows that an account sees. Raises KeyError for a model that is not in PLACES."""
+    """Keep the rows that an account sees; raises KeyError if their model is not in PLACES."""
     place, chosen = PLACES[rows.model], workspaces_of(staff)
     if place.workspace is None or chosen is None:
         return rows
     return rows.filter(**{f"{place.workspace}__in": chosen})
 
 
-# -- Content -----------------------------------------------------------------------------------
+# -- Visible content ---------------------------------------------------------------------------
 
 
 def sees_content(staff: Staff) -> bool:
-    """Return whether an account sees what people said and what was derived from it."""
+    """Return whether an account may see what people said and what was derived from it."""
     return isinstance(staff, User) and staff.has_perm(CONTENT)

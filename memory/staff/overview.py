@@ -1,7 +1,7 @@
-"""The figures of the admin's front page: the server's status, and recent activity.
+"""The figures on the admin's front page: the status of the server, and recent activity.
 
-Tables that grow without limit are counted within a period and through an index. Callers pass the
-rows that may be counted, so that an account with less access gets smaller numbers.
+In tables that grow without limit, only rows within a period are counted, using an index. Callers
+pass the rows that may be counted, so that an account with less access gets lower numbers.
 """
 
 import datetime
@@ -17,15 +17,15 @@ from memory.models import Alert, LlmCall, LlmSpending, Run
 from memory.models.alerts import LIVE_STATES
 from memory.models.runs import RunOutcome, RunStatus
 
-# Days and hours are in UTC, as in the ledger of language model calls.
+# Days and hours are in UTC, as in the ledger of spending on language models.
 ZONE = datetime.UTC
-# How many workspaces, and how many models, are listed: those with the highest spending.
+# The maximum number of workspaces and of models listed: those with the highest spending.
 MAX_SPENDERS = 10
 
 
 @dataclass(frozen=True)
 class Period:
-    """A period that ends now, in steps of hours or days."""
+    """A period that ends now and is divided into hours or days, its steps."""
 
     name: str
     title: str
@@ -34,7 +34,7 @@ class Period:
 
     @property
     def length(self) -> datetime.timedelta:
-        """The length of one step."""
+        """The length of one step of the period."""
         return datetime.timedelta(**{f"{self.step}s": 1})
 
     def starts(self, now: datetime.datetime) -> Sequence[datetime.datetime]:
@@ -54,13 +54,13 @@ PERIODS: Mapping[str, Period] = {
     )
 }
 
-# The outcomes of runs in groups, the good ones first.
+# Groups of run outcomes, successful ones first.
 RUN_ENDINGS: Mapping[str, Collection[RunOutcome]] = {
     "ok": [RunOutcome.OK],
     "superseded": [RunOutcome.SUPERSEDED, RunOutcome.CANCELLED],
     "rejected by the gate": [RunOutcome.REJECTED],
     "error in the user's code": [RunOutcome.USER_ERROR],
-    "limit of the sandbox": [
+    "sandbox limit exceeded": [
         *(RunOutcome.TIMEOUT, RunOutcome.OUT_OF_MEMORY, RunOutcome.OUTPUT_LIMIT),
         *(RunOutcome.RESULT_LIMIT, RunOutcome.ALERT_LIMIT, RunOutcome.INPUT_LIMIT),
     ],
@@ -74,7 +74,8 @@ RUN_ENDINGS: Mapping[str, Collection[RunOutcome]] = {
 def live_alerts(alerts: QuerySet[Alert]) -> Mapping[tuple[str, str], int]:
     """Count the alerts that are not resolved, by severity and state."""
     live = alerts.filter(duplicate_of=None, state__in=LIVE_STATES).order_by()
-    # Count rows, not keys: the index that the query can use does not contain the key.
+    # Count rows rather than keys, because the index that the query can use does not contain the
+    # key.
     counted = live.values_list("severity", "state").annotate(number=Count("*"))
     return {(severity, state): number for severity, state, number in counted}
 
@@ -82,7 +83,7 @@ def live_alerts(alerts: QuerySet[Alert]) -> Mapping[tuple[str, str], int]:
 def opened_alerts(
     alerts: QuerySet[Alert], period: Period, now: datetime.datetime
 ) -> Mapping[tuple[datetime.datetime, str], int]:
-    """Count the alerts by the step in which they were opened, and by severity."""
+    """Count the alerts opened in the period, by step and severity."""
     opened = _stepped(alerts.filter(duplicate_of=None), "opened_at", period, now)
     counted = opened.values_list("step", "severity").annotate(number=Count("*"))
     return {(step, severity): number for step, severity, number in counted}
@@ -91,7 +92,7 @@ def opened_alerts(
 def by_step(
     rows: QuerySet[Any], field: str, period: Period, now: datetime.datetime
 ) -> Mapping[datetime.datetime, int]:
-    """Count the rows by the step that contains the time in `field`; empty steps are left out."""
+    """Count the rows by the step in which their `field` lies; steps without rows are left out."""
     steps = _stepped(rows, field, period, now).values_list("step")
     return dict(steps.annotate(number=Count("*")))
 
@@ -99,7 +100,7 @@ def by_step(
 def run_endings(
     runs: QuerySet[Run], period: Period, now: datetime.datetime
 ) -> Mapping[tuple[datetime.datetime, str], int]:
-    """Count the finished runs by the step in which they ended, and by outcome."""
+    """Count the runs finished in the period, by step and outcome."""
     done = _stepped(runs.filter(status=RunStatus.DONE), "finished_at", period, now)
     counted = done.values_list("step", "outcome").annotate(number=Count("*"))
     return {(step, outcome): number for step, outcome, number in counted}
@@ -116,7 +117,7 @@ def _stepped(
 
 @dataclass(frozen=True)
 class SpendingRow:
-    """The usage and cost of calls to language models."""
+    """The number, usage and cost of calls to language models."""
 
     calls: int = 0
     tokens_in: int = 0
@@ -125,13 +126,13 @@ class SpendingRow:
 
     @property
     def tokens(self) -> int:
-        """Input and output tokens together."""
+        """The number of input and output tokens together."""
         return self.tokens_in + self.tokens_out
 
 
 @dataclass(frozen=True)
 class Spending:
-    """Spending by step, and the workspaces (key and name) and models that spent the most."""
+    """Spending by step, and the workspaces (key and name) and models with the highest spending."""
 
     by_step: Mapping[datetime.datetime, SpendingRow]
     by_workspace: Sequence[tuple[int, str, SpendingRow]]
@@ -144,7 +145,7 @@ def spending(
     period: Period,
     now: datetime.datetime,
 ) -> Spending:
-    """Add up the spending on language models: by hour from the calls, by day from the ledger."""
+    """Add up the spending on language models: hourly from the calls, daily from the ledger."""
     rows: QuerySet[Any]
     if period.step == "hour":
         rows = _stepped(calls, "started_at", period, now)

@@ -1,8 +1,8 @@
-"""The schedule of a language model's work for a user: in batches, since each attempt costs.
+"""Scheduling the language model's work for a user in batches, since each attempt costs money.
 
-Work is due as soon as enough entries wait, none has arrived for a while, the oldest has waited long
-enough, or an entry is urgent (`"urgent": true` in its metadata). The operator's settings
-(`UAC_STRUCTURE_…`) apply to all workspaces; a workspace may override them.
+Work is due as soon as enough entries are waiting, no entry has arrived for a while, the oldest
+entry has waited long enough, or an entry is urgent (`"urgent": true` in its metadata). The
+operator's settings (`UAC_STRUCTURE_…`) apply to all workspaces; a workspace may override them.
 """
 
 import datetime
@@ -12,12 +12,12 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
-# Waiting entries are counted up to this number.
+# The number up to which waiting entries are counted.
 MAX_ENTRIES = 1000
 
-# Work that is due stays due; otherwise, when it becomes due depends on the new entries together
-# with those already waiting. New entries also shorten a pause after a failure: to the longest time
-# that an entry may wait, or to zero if they are urgent.
+# Work that is already due stays due; otherwise, when it becomes due depends on the new entries
+# together with those already waiting. New entries also shorten the wait after a failure: to the
+# longest time that an entry may wait, or to zero if one of them is urgent.
 ANNOUNCE = """
 UPDATE memory_lane AS lane SET
     waiting = lane.waiting + %(number)s,
@@ -54,10 +54,10 @@ def announce(
     urgent: bool,
     now: datetime.datetime,
 ) -> bool:
-    """Add `number` waiting entries, from `first` to `last`, and set when work is due.
+    """Add `number` waiting entries, recorded between `first` and `last`; set when work is due.
 
-    Call it under the lock of the user's row. Return whether to wake the workers, which is true if
-    this made the work due and there is a model to do it.
+    The caller must have locked the user's row. Returns whether to wake the workers, that is,
+    whether this call made the work due and there is a model to do it.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -79,7 +79,7 @@ def announce(
 
 
 def is_urgent(metadata: Mapping[str, Any] | None) -> bool:
-    """Return whether an entry with this metadata must not wait."""
+    """Return whether an entry with this metadata is to be processed without waiting."""
     return metadata is not None and metadata.get("urgent") is True
 
 

@@ -1,8 +1,8 @@
-"""Redis: wake-up hints, which announce that work is waiting or that a result is ready.
+"""Wake-up hints in Redis, which announce that work is waiting or that a result is ready.
 
-PostgreSQL holds the data and the queue. Everything here may be lost at any moment without
-losing work: the dispatcher finds work that no hint has announced, and a waiting request that is not
-woken answers `202` with the address of the result.
+PostgreSQL holds the data and the work queue. Redis may lose everything at any moment without any
+work being lost: the dispatcher finds work that no hint has announced, and a waiting request that is
+not woken answers `202` with the URL of the result.
 """
 
 import functools
@@ -28,44 +28,44 @@ from memory.work.hosts import SHARED_QUEUE, route
 
 logger = structlog.get_logger(__name__)
 
-# Hints older than this are dropped; the dispatcher has sent another one by then.
+# Seconds after which a hint is dropped; the dispatcher has sent another one by then.
 HINT_SECONDS = 10
-# Extra latency allowed when Redis hangs, beyond the wait that was asked for.
+# Extra latency, in seconds, allowed when Redis hangs, beyond the wait that was asked for.
 PATIENCE_SECONDS = 2.0
-# The same for a request that can do without an answer from Redis.
+# The same, in seconds, for requests that can do without an answer from Redis.
 QUICK_SECONDS = 0.25
-# Maximum connections per process, which is more than its number of threads.
+# Maximum number of connections per process, which is more than a process has threads.
 CONNECTIONS = 100
-# The wait before a closed connection is opened again.
+# Seconds to wait before a closed connection is opened again.
 RETRY_SECONDS = 0.02
 _silent_until = 0.0
-# How long a signal is kept for a request that has not begun to wait for it yet.
+# Seconds for which a signal is kept for a request that has not begun to wait for it yet.
 SIGNAL_SECONDS = 60
-# The maximum number of a workspace's hints that wait at the front of a queue. Its further hints
-# wait behind the front hints of all workspaces (with the priority BEHIND), so that a busy workspace
-# does not delay the others.
+# The maximum number of hints per workspace that wait at the front of a queue. Further hints of that
+# workspace wait behind the front hints of all workspaces (with the priority BEHIND), so that a busy
+# workspace does not delay the others.
 IN_FRONT = 16
 BEHIND = 9
 
 
 class Script:
-    """A Lua script for Redis, which is uploaded once."""
+    """A Lua script that is uploaded to Redis once and then called by its hash."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._hash = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
     def __call__(self, client: redis.Redis, key: str, *arguments: float | str) -> Any:
-        """Return the script's result; raises RedisError."""
+        """Run the script and return its result; raises RedisError if Redis fails."""
         try:
             return client.evalsha(self._hash, 1, key, *arguments)
         except redis.exceptions.NoScriptError:
             return client.eval(self._text, 1, key, *arguments)
 
 
-# The count of a workspace's hints in front expires when each of them must have been taken or
-# dropped. Otherwise, if a worker died without reporting what it took, the count would stay wrong
-# forever.
+# The count of a workspace's hints at the front expires once all of them must have been taken or
+# dropped. Without this, if a worker died without reporting which hint it took, the count would stay
+# wrong forever.
 GO_IN_FRONT = Script("""
 local waiting = redis.call('INCR', KEYS[1])
 if waiting == 1 then redis.call('EXPIRE', KEYS[1], ARGV[2]) end
@@ -109,7 +109,7 @@ def hint(
     user_pk: int | None = None,
     kind: str = "",
 ) -> None:
-    """Wake the workers for some work once the current transaction has committed: see send_hint."""
+    """Wake a worker once the current transaction has committed: see `send_hint`."""
     whose = {"workspace_pk": workspace_pk, "user_pk": user_pk}
     transaction.on_commit(lambda: send_hint(task, arguments, **whose, kind=kind), robust=True)
 
@@ -122,12 +122,12 @@ def send_hint(
     user_pk: int | None = None,
     kind: str = "",
 ) -> None:
-    """Wake a worker now: the user's sandbox host if a user is given, else any worker of the queue.
+    """Wake a worker now: the user's sandbox host if a user is given, else any worker for the task.
 
-    A limited number of a workspace's hints wait in front; its other hints wait behind, for any
-    host. `kind` separates slow work from fast work of the same task. A broker that does not answer
-    costs time, but no work is lost. After a failure no hints are sent for a while, so that not
-    every request pays for it.
+    At most IN_FRONT hints of a workspace wait at the front of a queue; its other hints wait behind,
+    and any host may take them. `kind` distinguishes slow work from fast work of the same task. If
+    the broker does not answer, this costs time, but no work is lost; no further hints are then sent
+    for a while, so that not every request has to wait for the failure.
     """
     if _is_silent():
         return
@@ -151,7 +151,7 @@ def send_hint(
 
 
 def taken(place: str) -> None:
-    """Record that a worker took a hint from the front; `place` is the message's header."""
+    """Record that a worker took a front hint; `place` is the header of the hint's message."""
     try:
         LEAVE_FRONT(redis_client(patience=QUICK_SECONDS), place)
     except redis.RedisError as error:
@@ -159,13 +159,13 @@ def taken(place: str) -> None:
 
 
 def _kind(task: str) -> str:
-    """Return the name of the queue that all workers of this task share."""
+    """Return the name of the queue shared by all workers that execute this task."""
     route_: dict[str, str] = settings.CELERY_TASK_ROUTES.get(task, {})
     return route_.get("queue", settings.CELERY_TASK_DEFAULT_QUEUE)
 
 
 def _is_silent() -> bool:
-    """Return whether Redis has just failed, so that not every call waits for another failure."""
+    """Return whether Redis has failed recently, in which case it is not called for a while."""
     return time.monotonic() < _silent_until
 
 
@@ -175,7 +175,7 @@ def _be_silent() -> None:
 
 
 def signal_done(run_id: uuid.UUID) -> None:
-    """Wake the request that waits for this run."""
+    """Wake the requests that are waiting for this run."""
     if _is_silent():
         return
     key = _done(run_id)
@@ -193,14 +193,14 @@ def wait_done(run_id: uuid.UUID, seconds: float) -> None:
     """Wait until the run is signalled as done or Redis fails, for at most `seconds`."""
     key = _done(run_id)
     try:
-        # The signal wakes one waiter; the element is put back for any others.
+        # Each signal wakes one waiting request, so this puts the element back for any others.
         redis_client(math.ceil(seconds)).blmove(key, key, seconds)  # type: ignore[arg-type]
     except redis.RedisError as error:
         logger.warning("wait_failed", run=str(run_id), error=str(error))
 
 
 def signal_events(workspace_pk: int) -> None:
-    """Wake the requests that wait for events of the workspace, once the transaction commits."""
+    """Once the transaction commits, wake the requests that wait for events in the workspace."""
 
     def publish() -> None:
         if _is_silent():
@@ -216,10 +216,10 @@ def signal_events(workspace_pk: int) -> None:
 
 @contextmanager
 def events_signalled(workspace_pk: int | None = None) -> Iterator[Callable[[float], None]]:
-    """Listen for events of the workspace, or of all workspaces; yields a function that waits.
+    """Listen for events in this workspace or, if None, in any; yield a function that waits for one.
 
-    Signals sent since the beginning of the block are not missed. If Redis fails, signals are lost,
-    but the function still waits.
+    No signal sent since the beginning of the block is missed. If Redis fails, signals are lost, and
+    the function waits for the whole time that it is given.
     """
     with redis_client().pubsub(ignore_subscribe_messages=True) as listener:  # type: ignore[no-untyped-call]
 

@@ -1,8 +1,9 @@
 """Sandbox hosts: the workers that run users' code, and the routing of users to them.
 
-A host keeps its most recent users' sandboxes for a short while, with their projects loaded. So a
-user's hints go to the same host for as long as it lives. This affects speed only: any host may do
-any work, and takes over work that another host has not started (`workers.service.hosting`).
+A host keeps its most recent users' sandboxes for a short while, with their projects loaded.
+Therefore a user's hints go to the same host for as long as it lives. This affects speed only: any
+host may do any work, and hosts take over work that another host has not started
+(`workers.service.hosting`).
 """
 
 import datetime
@@ -16,17 +17,17 @@ from django.db.models.functions import Now
 
 from memory.models import SandboxHost
 
-# The queue that every host takes from.
+# The queue from which every host takes work.
 SHARED_QUEUE = "sandbox"
 
 HEARTBEAT_SECONDS = 2.0
-# A host that has been silent for this long no longer gets hints of its own.
+# A host that has sent no heartbeat for this long no longer gets hints of its own.
 SILENT = datetime.timedelta(seconds=4 * HEARTBEAT_SECONDS)
-# The row of a host that has been silent for this long is deleted.
+# The row of a host that has sent no heartbeat for this long is deleted.
 FORGOTTEN = datetime.timedelta(days=1)
-# How long a process relies on the last list of hosts, instead of querying it for every hint.
+# Seconds for which a process relies on its list of hosts, instead of querying it for every hint.
 BELIEVED_SECONDS = 1.0
-# The key in a host's report that says why the host takes no work; absent if it takes work.
+# The key in a host's report under which it says why it takes no work; absent if it takes work.
 PROBLEM = "problem"
 
 _live: Collection[str] = ()
@@ -34,14 +35,14 @@ _believed_until = 0.0
 
 
 def queue_of(host: str) -> str:
-    """Return the name of the queue that only this host takes from."""
+    """Return the name of the queue from which only this host takes work."""
     return f"{SHARED_QUEUE}.{host}"
 
 
 def route(user_pk: int) -> str:
-    """Return the queue for a user's work: that of a live host, the same one while it lives.
+    """Return the name of the queue for a user's work: that of the host chosen for the user.
 
-    It is the shared queue if fewer than two hosts are live or the database does not answer.
+    If fewer than two hosts are live, or if the database does not answer, it is the shared queue.
     """
     try:
         hosts = live()
@@ -51,9 +52,9 @@ def route(user_pk: int) -> str:
 
 
 def choose(hosts: Collection[str], user_pk: int) -> str:
-    """Choose the user's host by rendezvous hashing (Thaler and Ravishankar, 1998).
+    """Choose the host for a user by rendezvous hashing (Thaler and Ravishankar, 1998).
 
-    When a host comes or goes, only the users that it gains or loses are moved.
+    When a host comes or goes, only the users who move to or from that host are affected.
     """
     return max(hosts, key=lambda host: hashlib.sha256(f"{host} {user_pk}".encode()).digest())
 
@@ -77,7 +78,7 @@ def others(name: str) -> bool:
 def beat(
     name: str, *, started_at: datetime.datetime, threads: int, report: Mapping[str, Any]
 ) -> None:
-    """Write this host's heartbeat. All times except its start are by the database's clock."""
+    """Write this host's heartbeat. `seen_at` is set by the database's clock."""
     host = SandboxHost(
         name=name, started_at=started_at, seen_at=Now(), threads=threads, report=dict(report)
     )
@@ -90,6 +91,6 @@ def beat(
 
 
 def leave(name: str) -> None:
-    """Delete this host, and hosts that were killed long ago."""
+    """Delete the row of this host, and those of hosts that were killed long ago."""
     SandboxHost.objects.filter(name=name).delete()
     SandboxHost.objects.filter(seen_at__lt=Now() - FORGOTTEN).delete()

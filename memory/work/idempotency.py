@@ -1,7 +1,7 @@
-"""Idempotent writes: a client names a write with a key and may repeat the request safely.
+"""Idempotent writes: a client sends a key with a write and can then repeat the request safely.
 
-The key is stored in the transaction of the write itself. So neither exists without the other,
-whichever process is killed; and a write that failed leaves its key free.
+The key is stored in the same transaction as the write. So neither exists without the other, even if
+a process is killed, and the key of a write that failed can be used again.
 """
 
 import datetime
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 class KeyInProgress(Exception):
-    """The first request with this key is still being carried out."""
+    """The first request with this key is still being processed."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
@@ -43,15 +43,16 @@ class KeyReused(Exception):
 
 @dataclass(frozen=True)
 class Write(Generic[Result]):
-    """A write, and how its result is stored as JSON and read back."""
+    """A write, with functions that store its result as JSON and read it back."""
 
     do: Callable[[], Result]
-    # The user whom the result concerns; None if there is none, or if nothing may be kept about
-    # them.
+    # Returns the user whom the result concerns; None if there is none, or if nothing about the user
+    # may be kept.
     user_of: Callable[[Result], MemoryUser | None]
     refer: Callable[[Result], Any]
     recall: Callable[[IdempotencyKey], Result]
-    # The key and the request may identify a person whom this write erases: store only keyed hashes.
+    # Whether to store only keyed hashes, because the key and the request may identify a person whom
+    # this write erases.
     nameless: bool = False
 
 
@@ -60,9 +61,10 @@ def once(
 ) -> tuple[Result, bool]:
     """Do the write unless it was already done under this key.
 
-    Returns its result, and whether it had already been done. Raises KeyReused if the fingerprint
-    differs, KeyInProgress while the first request is under way, and whatever the write raises: then
-    nothing is stored, and the key may be used again.
+    `fingerprint` identifies the request. Returns the write's result, and whether it had already
+    been done. Raises KeyReused if the key was used with a different fingerprint, KeyInProgress
+    while the first request with the key is being processed, and any error of the write itself; in
+    that case nothing is stored, and the key may be used again.
     """
     with transaction.atomic():
         if not _lock(workspace, key):
@@ -73,7 +75,7 @@ def once(
             .first()
         )
         if known is not None and known.user is not None and known.user.erased_at is not None:
-            known.delete()  # an erased user's key, which the erasure has not reached yet
+            known.delete()  # an erased user's key that the erasure has not deleted yet
             known = None
         if known is not None:
             if known.fingerprint not in (fingerprint, _nameless(fingerprint)):
@@ -91,7 +93,7 @@ def once(
 
 
 def purge(limit: int) -> int:
-    """Delete the oldest expired keys, at most `limit`; return how many were deleted."""
+    """Delete up to `limit` expired keys, oldest first; return how many were deleted."""
     old = IdempotencyKey.objects.filter(created_at__lt=timezone.now() - KEPT)
     oldest = list(old.order_by("created_at").values_list("pk", flat=True)[:limit])
     deleted, _ = IdempotencyKey.objects.filter(pk__in=oldest).delete() if oldest else (0, {})
@@ -103,7 +105,7 @@ def _nameless(text: str) -> str:
 
 
 def _lock(workspace: Workspace, key: str) -> bool:
-    """Take an advisory lock on the key until the transaction ends; False if it is already held."""
+    """Take an advisory lock on the key until the transaction ends; return False if it is taken."""
     name = f"idempotency:{workspace.pk}:{key}".encode()
     number = int.from_bytes(hashlib.sha256(name).digest()[:8], signed=True)
     with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""Lanes: the entries that wait for a kind of work, and the state of that work."""
+"""Lanes: a user's entries that wait for one kind of work, and the state of that work."""
 
 import datetime
 from collections.abc import Callable, Collection, Sequence
@@ -26,14 +26,15 @@ KINDS = {
 }
 
 
-# A batch ends with the entry that brings its size above this, in bytes of JSON.
+# A batch ends with the entry that brings its size above this number of bytes.
 BATCH_BYTES = 2 * 1024 * 1024
 
 
 def due(name: LaneName) -> QuerySet[Lane]:
     """Select the lanes of this kind in which work is due, even if they are held or backing off.
 
-    Typed records are due immediately. While an entry of a user is being redacted, both lanes stop.
+    Work on typed records is due immediately. While entries of a user are being redacted, neither of
+    the user's lanes is selected.
     """
     lanes = Lane.objects.filter(workable(), name=name, due_at__isnull=False)
     if name == LaneName.RECORDS:
@@ -42,7 +43,7 @@ def due(name: LaneName) -> QuerySet[Lane]:
 
 
 def with_model(work: QuerySet[Lane]) -> QuerySet[Lane]:
-    """Keep the lanes of workspaces with a language model; the others would only occupy workers."""
+    """Keep the lanes whose workspace has a language model; others would only occupy workers."""
     return work if settings.UAC_LLM_MODEL else work.exclude(user__workspace__llm_model="")
 
 
@@ -55,8 +56,8 @@ def pending(
 ) -> list[LogEntry]:
     """Return the oldest entries of the lane that have no outcome yet, in order.
 
-    Returns at most `limit` entries, and fewer if they are large; only entries of these `kinds`, if
-    any are given, and none of those numbered in `without`.
+    Returns at most `limit` entries, or fewer if they are large. If `kinds` are given, only entries
+    of these kinds are returned. The entries whose numbers are in `without` are left out.
     """
     found = undecided(lane)
     if kinds:
@@ -85,13 +86,13 @@ def undecided(lane: Lane) -> QuerySet[LogEntry]:
 
 
 def advance(lane: Lane, seq: int) -> None:
-    """Record, as an optimisation, that every entry of the lane up to `seq` has an outcome."""
+    """Record that all entries of the lane up to `seq` have outcomes, to speed up later queries."""
     lane.cursor_seq = seq
     Lane.objects.filter(pk=lane.pk, token=lane.token).update(cursor_seq=seq)
 
 
 def hurry(lanes: QuerySet[Lane]) -> int:
-    """Make the pending work of these lanes due now; return the number of lanes that have some."""
+    """Make the pending work of these lanes due now; return how many lanes have pending work."""
     now = timezone.now()
     return lanes.filter(due_at__isnull=False).update(
         due_at=Least("due_at", Value(now)), run_after=now, hinted_at=None
@@ -110,7 +111,11 @@ class LaneState(models.TextChoices):
 
 @dataclass(frozen=True)
 class LaneStatus:
-    """A state, the waiting entries, when work begins or is retried, and why it has not begun."""
+    """The status of the language model's work for a user.
+
+    `waiting` is the number of waiting entries, `until` the time when work begins or is retried, if
+    known, and `reason` says why it has not begun.
+    """
 
     state: LaneState
     waiting: int
@@ -125,7 +130,8 @@ def standing(
 ) -> LaneStatus:
     """Return the status of the language model's work for a user, to show to the staff.
 
-    The lane is looked up unless given. `pause_of` returns the pause of a user, if there is one.
+    If `lane` is not given, it is looked up. `pause_of` returns the pause that applies to a user, if
+    there is one.
     """
     lane = lane or Lane.objects.get(user=user, name=LaneName.STRUCTURE)
     now = timezone.now()
@@ -150,7 +156,7 @@ def standing(
 
 
 def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:
-    """Return, as text, how many of the workspace's users are ahead or are being processed."""
+    """Describe how many users of the workspace are ahead, and how many are being processed."""
     others = Lane.objects.filter(
         name=LaneName.STRUCTURE, user__workspace=user.workspace_id, due_at__isnull=False
     ).exclude(pk=lane.pk)
@@ -163,16 +169,17 @@ def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:
         return ""
     users = "user is" if found["working"] == 1 else "users are"
     return (
-        f"waiting for its turn: {found['ahead']} ahead of it, {found['working']} {users} being"
-        " processed"
+        f"waiting for its turn: {found['ahead']} ahead in the queue, {found['working']} {users}"
+        " being processed"
     )
 
 
 def release(lane: Lane) -> bool:
     """Give the lane back after success; return whether to wake the workers because more is due.
 
-    Raises LeaseLost. An append also locks the user's row first, so a new entry is either seen here,
-    or its append finds the lane free.
+    Raises LeaseLost if the caller has lost the lane. Like this function, an append begins by
+    locking the user's row, so either this function sees the new entry, or the append finds the lane
+    free.
     """
     with transaction.atomic():
         MemoryUser.objects.select_for_update(no_key=True).get(pk=lane.user_id)
@@ -182,7 +189,8 @@ def release(lane: Lane) -> bool:
             "lease_expires_at": None,
             "attempts": 0,
             "last_error": "",
-            # If more work is left, other users of the workspace come first.
+            # Set to now, so that any remaining work comes after that of other users in the
+            # workspace.
             "run_after": timezone.now(),
         }
         row = Lane.objects.filter(pk=lane.pk)
@@ -190,18 +198,18 @@ def release(lane: Lane) -> bool:
             row.update(**given_back)
             return recount(lane.user_id)
         oldest = undecided(lane).values_list("recorded_at", flat=True).first()
-        row.update(**given_back, due_at=oldest)  # so that it shows how long work has waited
+        row.update(**given_back, due_at=oldest)  # shows how long the work has been waiting
     return oldest is not None
 
 
 def recount(user_pk: int) -> bool:
     """Reschedule the language model's work, based on the pending entries and their times.
 
-    Call it under the lock of the user's row. Return whether to wake the workers.
+    The caller must have locked the user's row. Returns whether to wake the workers.
     """
     lane = Lane.objects.select_related("user").get(user_id=user_pk, name=LaneName.STRUCTURE)
     if lane.user.merged_into_id is not None:
-        return False  # its entries are processed for the user into whom it was merged
+        return False  # its entries were copied, and the copies are processed instead
     rest = list(undecided(lane).values_list("recorded_at", "metadata")[: batching.MAX_ENTRIES])
     Lane.objects.filter(pk=lane.pk).update(waiting=0, waiting_since=None, due_at=None)
     if not rest:
@@ -217,9 +225,9 @@ def recount(user_pk: int) -> bool:
 
 
 def interrupt(user_pk: int) -> None:
-    """Take both leases away: a worker must not write results based on what it read before.
+    """Take the leases of both lanes away, since workers must not write results of outdated reads.
 
-    Call it under the lock of the user's row.
+    The caller must have locked the user's row.
     """
     Lane.objects.filter(user=user_pk).update(
         token=F("token") + 1,
@@ -230,10 +238,10 @@ def interrupt(user_pk: int) -> None:
 
 
 def begin_again(user_pk: int, seq: int) -> None:
-    """Make the lanes process the entries from `seq` on again, since some are pending again.
+    """Make both lanes start again at entry `seq`, since some later entries are pending again.
 
-    A worker that holds a lane has read an outdated log, so its writes are refused. Call it under
-    the lock of the user's row.
+    A worker that holds a lane has read outdated data, so its writes are refused. The caller must
+    have locked the user's row.
     """
     interrupt(user_pk)
     Lane.objects.filter(user=user_pk).update(cursor_seq=Least("cursor_seq", Value(seq - 1)))

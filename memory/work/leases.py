@@ -1,15 +1,15 @@
 """Leases: which worker holds which work until when, and the fencing tokens that stop late writes.
 
-Work is a row: a `Lane` of a user, a `Run`, or any other `LeasedWork`. A claim gives the row an
-owner, an expiry and the next token. When a worker dies, its lease expires, another worker claims
-the row, and the higher token stops late writes by the first worker (a fencing token: Kleppmann,
-"How to do distributed locking", 2016).
+A piece of work is a row: a `Lane` of a user, a `Run`, or any other `LeasedWork`. A claim gives the
+row an owner, an expiry and the next token. When a worker dies, its lease expires, another worker
+claims the row, and the higher token stops late writes by the first worker (a fencing token:
+Kleppmann, "How to do distributed locking", 2016).
 
-A process whose clock is wrong (`memory.database.clock`) claims no work, and considers its leases
+A process whose clock is wrong (`memory.database.clock`) claims no work and considers its leases
 lost.
 
-A claim does not wait until it is on disk, so a crash of the database may undo it, and its token may
-be issued a second time. A lease is therefore identified by token and owner together.
+A claim commits without waiting until it is on disk, so a database crash may undo it, and its token
+may then be issued a second time. A lease is therefore identified by its token and owner together.
 """
 
 import datetime
@@ -41,16 +41,16 @@ logger = structlog.get_logger(__name__)
 Leased = TypeVar("Leased", bound=LeasedWork)
 
 
-# Clocks that are synchronised by NTP differ by less than this, which is shorter than any wait.
+# Clocks synchronised by NTP differ by less than this, and every wait is longer than this.
 SKEW = datetime.timedelta(seconds=0.5)
 
 
 class LeaseLost(Exception):
-    """Another worker has claimed this work since; the result must not be written."""
+    """The lease on this work was lost, so the caller must not write its result."""
 
 
 def free(now: datetime.datetime | Parameter) -> Q:
-    """Match the rows that nobody holds and whose wait after a failure is over.
+    """Match the rows that no worker holds and whose wait after a failure is over.
 
     The clock of the process that wrote `run_after` may be slightly ahead, so SKEW is allowed.
     """
@@ -59,9 +59,9 @@ def free(now: datetime.datetime | Parameter) -> Q:
 
 
 class ClaimQuery(Generic[Leased]):
-    """Rows that are claimed so often that the SQL to select them is built only once.
+    """A claim that is made so often that the SQL to select its rows is built only once.
 
-    `rows` returns their queryset, with `Parameter`s.
+    `rows` returns the queryset of these rows, which contains `Parameter`s.
     """
 
     def __init__(self, rows: Callable[[], QuerySet[Leased]]) -> None:
@@ -71,7 +71,7 @@ class ClaimQuery(Generic[Leased]):
         )
 
     def claim(self, columns: Mapping[str, Any], **values: Any) -> Leased | None:
-        """Claim the first free row for these parameter values, like the function `claim`."""
+        """Claim the first free row for these parameter values, as the function `claim` does."""
         if not clock.is_right():
             return None
         now = timezone.now()
@@ -83,10 +83,9 @@ class ClaimQuery(Generic[Leased]):
 
 
 def claim(work: QuerySet[Leased], **columns: Any) -> Leased | None:
-    """Claim the first free row of the queryset and return it with its new token, or None.
+    """Claim the first free row of the queryset; return it with its new token, or None.
 
-    `columns` are set in the same statement, which is a transaction of its own. Rows that another
-    transaction has locked are skipped.
+    `columns` are set in the same statement. Rows that another transaction has locked are skipped.
     """
     if not clock.is_right():
         return None
@@ -111,7 +110,7 @@ def _claim(
     claimed = model._default_manager.raw(
         f"UPDATE {model._meta.db_table}"  # noqa: S608  # nosec B608 # our own names
         f" SET token = token + 1, attempts = attempts + 1, {assignments}"
-        # No lock on joined rows: the user's row is written all the time.
+        # Joined rows are not locked, because the user's row is written all the time.
         f" WHERE id = ({free_rows} LIMIT 1"
         f" FOR NO KEY UPDATE OF {model._meta.db_table} SKIP LOCKED)"
         f" RETURNING {columns_of(model)},"
@@ -123,11 +122,11 @@ def _claim(
 
 @contextmanager
 def kept(row: LeasedWork) -> Iterator[None]:
-    """Renew the lease in the background for as long as the block runs, up to UAC_WORK_SECONDS.
+    """Renew the lease in the background while the block runs, for at most UAC_WORK_SECONDS.
 
-    Work that takes longer is considered hung. A thread cannot be stopped, but its claim can end, so
-    that another worker does the work. Raises LeaseLost at the end of the block if the user was
-    erased.
+    Work that takes longer is considered hung: its thread cannot be stopped, but its lease can
+    expire, so that another worker does the work. Raises LeaseLost if the block fails because the
+    user was erased.
     """
     try:
         _keeper.add(row)
@@ -141,19 +140,20 @@ def kept(row: LeasedWork) -> Iterator[None]:
 
 
 def works_on(user_pk: int) -> bool:
-    """Return whether this process is working on a user, even if it has lost the lease."""
+    """Return whether this process is doing work for a user, even if it has lost the lease."""
     return any(getattr(row, "user_id", None) == user_pk for row in _keeper.held())
 
 
 class _Keeper:
-    """The thread that renews the leases of this process, while there are any.
+    """Renews the leases of this process in a thread that runs while there are any.
 
-    It ends with its process, so a killed worker stops renewing.
+    The thread ends with the process, so a killed worker stops renewing its leases.
     """
 
     def __init__(self) -> None:
         self._rows: dict[int, tuple[LeasedWork, float]] = {}
-        # All rows that are being worked on; `_rows` has only those whose leases are still renewed.
+        # All rows that this process is working on; `_rows` has only those whose leases are still
+        # being renewed.
         self._held: dict[int, LeasedWork] = {}
         self._thread: threading.Thread | None = None
         self._interval = 0.0
@@ -180,7 +180,7 @@ class _Keeper:
             self._held.pop(id(row), None)
 
     def drop_all(self) -> list[LeasedWork]:
-        """Stop renewing leases; return the rows whose leases were being renewed."""
+        """Stop renewing all leases; return the rows whose leases were being renewed."""
         with self._changed:
             rows = [row for row, _ in self._rows.values()]
             self._rows.clear()
@@ -219,21 +219,21 @@ def _interval() -> float:
 
 
 def _renew(row: LeasedWork) -> None:
-    """Extend the lease, unless the row is locked: then its holder is about to finish."""
+    """Extend the lease, unless the row is locked because its holder is about to finish."""
     with transaction.atomic():
         if _mine(row).select_for_update(no_key=True, skip_locked=True).values("pk").first():
             _mine(row).update(lease_expires_at=timezone.now() + _duration())
 
 
 def give_back_all() -> int:
-    """Give back all work of this process, which is exiting; return the number of rows.
+    """Give back all work that this process holds, because it is exiting; return how many rows.
 
-    These attempts do not count, and later writes by the process's threads are refused.
+    The interrupted attempts do not count, and later writes by this process's threads are refused.
     """
     number = 0
     for row in _keeper.drop_all():
         with transaction.atomic():
-            # Whoever has the row locked is about to finish it.
+            # If the row is locked, its holder is about to finish the work, so skip it.
             if _mine(row).select_for_update(no_key=True, skip_locked=True).values("pk").first():
                 number += _mine(row).update(
                     token=F("token") + 1,
@@ -246,7 +246,7 @@ def give_back_all() -> int:
 
 
 def check(row: LeasedWork) -> None:
-    """Lock the row for the rest of the transaction; raise LeaseLost if it was claimed again."""
+    """Lock the row until the transaction ends; raise LeaseLost if the caller has lost its lease."""
     if not _mine(row).select_for_update(no_key=True).values("pk").first():
         raise _lost(row)
 
@@ -254,11 +254,11 @@ def check(row: LeasedWork) -> None:
 def fail(
     row: LeasedWork, error: str, *, until: datetime.datetime | None = None, counts: bool = True
 ) -> None:
-    """Give the row back after a failure of the server, to be retried later, and store the error.
+    """Give the row back after a server failure, to be retried later, and store the error.
 
-    It is not retried before `until`. Attempts are counted at the claim, so that those of killed
-    workers count, too. With `counts=False` this attempt is not counted, because the work only has
-    to wait.
+    The work is not retried before `until`. Attempts are counted when a row is claimed, so that the
+    attempts of killed workers count, too. With `counts=False` this attempt is not counted, for work
+    that only has to wait.
     """
     again = timezone.now() + _backoff(row)
     _mine(row).update(
@@ -271,7 +271,7 @@ def fail(
 
 
 def write(row: LeasedWork, **columns: Any) -> None:
-    """Write these columns of the row; raise LeaseLost if it was claimed again."""
+    """Write these columns of the row; raise LeaseLost if the caller has lost its lease."""
     if not _mine(row).update(**columns):
         raise _lost(row)
 
@@ -281,7 +281,7 @@ def _lost(row: LeasedWork) -> LeaseLost:
 
 
 def _mine(row: Leased) -> QuerySet[Leased]:
-    """Select the row if the lease was neither given back nor taken by another worker."""
+    """Select the row if the caller still has its lease, and nothing if it has lost it."""
     rows = type(row)._default_manager
     if not clock.is_right():
         return rows.none()
@@ -293,10 +293,10 @@ def _duration() -> datetime.timedelta:
 
 
 def _backoff(row: LeasedWork) -> datetime.timedelta:
-    """Return the wait after `row.attempts` failures in a row: 1 s, 2 s, 4 s … 5 minutes.
+    """Return how long to wait after `row.attempts` consecutive failures: 1 s, 2 s, 4 s … 5 min.
 
-    For the language model's lane, where each attempt costs money: 30 s, 1 minute, 2 minutes … an
-    hour.
+    For the language model's lane, where each attempt costs money, the waits are 30 s, 1 min, 2 min
+    … 1 h.
     """
     doubled = 2 ** min(max(row.attempts - 1, 0), 9)
     if isinstance(row, Lane) and row.name == LaneName.STRUCTURE:

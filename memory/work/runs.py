@@ -1,4 +1,4 @@
-"""Runs: every execution is a row before it starts, and the row is kept afterwards."""
+"""Runs: every execution is written as a row before it starts, and the row is kept afterwards."""
 
 import datetime
 import functools
@@ -22,15 +22,15 @@ from memory.work.hints import hint, signal_done, wait_done
 
 TASK = "workers.tasks.execute_run"
 ANSWER_TASK = "workers.tasks.answer"
-# A worker that waits for a run reads its row at this interval, in seconds, if no signal arrives;
-# MIN_WAIT_SECONDS is the shortest interval.
+# A worker that waits for a run reads the run's row at this interval, in seconds, if no signal
+# arrives, and never more often than every MIN_WAIT_SECONDS.
 WAIT_SECONDS = 5.0
 MIN_WAIT_SECONDS = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """The result of an execution. `error` has a type, a message, a path and a line."""
+    """The result of an execution. `error`, if any, has a type, a message, a path and a line."""
 
     outcome: RunOutcome
     output: Any = None
@@ -52,11 +52,11 @@ def queue(
     answer_key: str = "",
     asked_by: str = "",
 ) -> Run:
-    """Queue a run and, once committed, wake the workers. `instant` defaults to now.
+    """Queue a run and, once it is committed, wake a worker. `instant` defaults to now.
 
-    A run of the constraints also schedules the next daily run, which the forecast of its findings
-    may postpone. `asked_by` names the member of the staff who requested the run, if one did. Raises
-    `usage.Exceeded` if too many requested runs are waiting.
+    A run of the constraints also schedules the next daily run, which the forecast made after the
+    run may postpone. `asked_by` names the member of the staff who requested the run, if any. Raises
+    `usage.Exceeded` if too many requested runs are queued or running.
     """
     now = timezone.now()
     if trigger in ASKED_FOR:
@@ -82,26 +82,26 @@ def queue(
 
 
 def waiting() -> QuerySet[Run]:
-    """Select the runs that a sandbox worker can execute now."""
+    """Select the unfinished runs that a sandbox worker may execute."""
     return _open().exclude(kind__in=BY_MODEL)
 
 
 def questions() -> QuerySet[Run]:
-    """Select the questions that a worker with language models can answer now."""
+    """Select the unfinished questions that a worker with a language model may answer."""
     return _open().filter(kind__in=BY_MODEL)
 
 
 def _open() -> QuerySet[Run]:
-    """Select the unfinished runs that may be worked on.
+    """Select the unfinished runs whose user is neither paused, merged nor being redacted.
 
-    Runs that were requested by work under way continue while the user is paused.
+    Runs that a language model requested while doing other work continue during a pause.
     """
     of_work = Q(trigger=RunTrigger.MODEL)
     return Run.objects.exclude(status=RunStatus.DONE).filter(undisturbed(), of_work | unpaused())
 
 
 _OPEN = leases.ClaimQuery(lambda: _open().filter(pk=Parameter("pk")))
-# The columns of the version and its user that an execution needs.
+# Reads the columns of a version and of its user that an execution needs.
 _TO_EXECUTE = Statement(
     lambda: Checkpoint.objects.filter(pk=Parameter("pk")).order_by(),
     *("version", "tree", "outline", "user__user_id", "user__public_id", "user__time_zone"),
@@ -112,8 +112,8 @@ _TO_EXECUTE = Statement(
 def queue_constraints(user: MemoryUser, checkpoint: Checkpoint) -> None:
     """Queue a run of the constraints on a new version.
 
-    A queued run that has not started is moved to the new version and keeps its place in the queue,
-    so that a user who writes all the time still gets alerts.
+    If such a run is already queued, it is moved to the new version and keeps its place in the
+    queue, so that even a user whose project changes all the time gets alerts.
     """
     waiting = Run.objects.filter(
         user=user,
@@ -126,17 +126,18 @@ def queue_constraints(user: MemoryUser, checkpoint: Checkpoint) -> None:
 
 
 def are_waiting() -> bool:
-    """Return whether a run is waiting for a sandbox; if so, other work must yield."""
+    """Return whether any run is waiting for a sandbox, in which case other work must yield."""
     return waiting().filter(leases.free(timezone.now())).exists()
 
 
 def claim(
     run_id: str, *, host: str = "", take: Callable[..., Run | None] | None = None
 ) -> Run | None:
-    """Claim the run for a host if it is waiting, nobody holds it, and no redaction is under way.
+    """Claim the run for a host if it is waiting, and no worker holds it.
 
-    The run is returned with its checkpoint and user, which have the columns that an execution
-    needs. If given, `take` is called instead of `leases.claim`.
+    Runs of paused users, or of users with a redaction under way, cannot be claimed. The run is
+    returned with its checkpoint and user, with the columns that an execution needs. If `take` is
+    given, it is called instead of `leases.claim`.
     """
     columns = {"status": RunStatus.RUNNING, "started_at": timezone.now(), "host": host}
     if take is None:
@@ -146,19 +147,19 @@ def claim(
     if run is not None and run.checkpoint_id is not None:
         version = _TO_EXECUTE.first(pk=run.checkpoint_id)
         if version is None:
-            return None  # the user was erased a moment ago
+            return None  # the user has just been erased
         run.checkpoint, run.user = version, version.user
     return run
 
 
 def close(chosen: QuerySet[Run], why: str) -> None:
-    """Close the unfinished runs, even if a worker holds them; waiting requests must ask again."""
+    """Close all unfinished runs among these, even if a worker holds them; `why` is the reason."""
     error = {"type": "closed", "message": why, "path": None, "line": None, "infrastructure": True}
     _close(chosen, RunOutcome.SUPERSEDED, error)
 
 
 def _close(chosen: QuerySet[Run], outcome: RunOutcome, error: dict[str, Any]) -> int:
-    """Close the unfinished runs with this outcome; return how many there were."""
+    """Close all unfinished runs among these with this outcome; return how many."""
     closed = 0
     for pk in list(chosen.exclude(status=RunStatus.DONE).values_list("pk", flat=True)):
         closed += (
@@ -179,17 +180,17 @@ def _close(chosen: QuerySet[Run], outcome: RunOutcome, error: dict[str, Any]) ->
 
 
 class NotToBeCancelled(Exception):
-    """The run is done, or belongs to the server's own work."""
+    """The run cannot be cancelled: it is done, or the server started it itself."""
 
 
 class NotToBeRetried(Exception):
-    """The run did not fail permanently."""
+    """The run cannot be retried: it did not fail permanently."""
 
 
 def cancel(run: Run, *, by: str) -> None:
-    """Cancel a run that somebody asked for; a worker that holds it can no longer write anything.
+    """Cancel a run that somebody requested; a worker that holds it can no longer write results.
 
-    Raises NotToBeCancelled.
+    Raises NotToBeCancelled if nobody requested the run, or if it is done.
     """
     if run.trigger not in ASKED_FOR:
         raise NotToBeCancelled(
@@ -203,7 +204,7 @@ def cancel(run: Run, *, by: str) -> None:
 
 
 def retry(run: Run) -> None:
-    """Queue a permanently failed run again; raises NotToBeRetried."""
+    """Queue a run again; raises NotToBeRetried unless it has failed permanently."""
     if not try_again(Run.objects.filter(pk=run.pk)):
         raise NotToBeRetried(
             "Only a run that failed permanently (abandoned) can be retried; send a new request"
@@ -215,10 +216,10 @@ def retry(run: Run) -> None:
 
 
 def finish(run: Run, result: Result) -> None:
-    """Store the run's result and wake those who wait for it; raises LeaseLost.
+    """Store the run's result, and wake the requests that wait for it once it is committed.
 
-    Call it in the transaction that writes the run's effects, so that either both are stored or
-    neither.
+    Call this in the transaction that writes the effects of the run, so that either both are stored
+    or neither is. Raises LeaseLost if the caller has lost the run.
     """
     now = timezone.now()
     leases.write(
@@ -256,9 +257,9 @@ def try_again(chosen: QuerySet[Run]) -> int:
 
 
 def wait(run: Run, seconds: float) -> None:
-    """Wait in a worker until the run is done, for at most `seconds`, and refresh it.
+    """Wait in a worker until the run is done, for at most `seconds`, and refresh the run.
 
-    Signals may be lost and Redis may be down, so the row is also read every few seconds.
+    Signals may be lost and Redis may be down, so the run's row is also read every few seconds.
     """
     deadline = time.monotonic() + seconds
     while run.status != RunStatus.DONE and (left := deadline - time.monotonic()) > 0:

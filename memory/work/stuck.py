@@ -1,8 +1,8 @@
-"""All kinds of work that the workers do, and the stuck work of each kind.
+"""All kinds of work that the workers do, and which work of each kind is stuck.
 
-Work is *waiting* while a worker could take it and none has, *held* while a worker has claimed it,
+Work is *waiting* while a worker could claim it but none has, *held* while a worker has claimed it,
 *failing* after several unsuccessful attempts, and *dead* once it has failed permanently: dead work
-is retried only when the staff ask for it. Failing work is retried forever at growing intervals,
+is retried only if the staff request it. Failing work is retried forever at growing intervals,
 except runs, webhook messages, forecasts and backtests, which eventually fail permanently.
 """
 
@@ -39,12 +39,12 @@ def _forecasts_again(work: QuerySet[Any]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkKind:
-    """A kind of work: `work` selects all work that is to be done, now or later.
+    """A kind of work. `work` selects all work of this kind that is to be done, now or later.
 
-    `since` is the column with the time since which the work is to be done, "" if there is none.
-    `whose` is the field that refers to the owner: the user, the workspace or another row. Work that
-    is not `urgent` yields to other work. `mortal` selects the work that may fail permanently, and
-    `again` retries such work.
+    `since` is the column with the time since which the work has been due, or "" if there is none.
+    `whose` is the field that refers to the owner of the work: a user, a workspace or another row.
+    Work that is not `urgent` yields to other work. `mortal` selects the work that may fail
+    permanently, and `again` retries such work.
     """
 
     name: str
@@ -54,19 +54,19 @@ class WorkKind:
     since: str
     whose: str
     urgent: bool = True
-    # Selects the work that a worker may begin now; None if that is all work that nobody holds.
+    # Selects the work that a worker may begin now; None means all work that no worker holds.
     ready: Callable[[], QuerySet[Any]] | None = None
     mortal: Callable[[], QuerySet[Any]] | None = None
     again: Callable[[QuerySet[Any]], int] | None = None
 
     @cached_property
     def model(self) -> type[LeasedWork]:
-        """The model of the work's rows."""
+        """The model whose rows represent the work."""
         model: type[LeasedWork] = self.work().model
         return model
 
     def failing(self) -> QuerySet[Any]:
-        """Select the work that has failed several times and is still retried."""
+        """Select the work that has failed several times and is still being retried."""
         return self.work().filter(attempts__gte=settings.UAC_STUCK_ATTEMPTS)
 
     def dead(self) -> QuerySet[Any]:
@@ -76,7 +76,7 @@ class WorkKind:
         return self.mortal().filter(dead_since__isnull=False)
 
     def within(self, narrow: Callable[[QuerySet[Any]], QuerySet[Any]]) -> "WorkKind":
-        """Return the same kind of work, narrowed by `narrow`."""
+        """Return the same kind, restricted to the work that `narrow` keeps."""
         ready, mortal = self.ready, self.mortal
         return replace(
             self,
@@ -103,7 +103,7 @@ KINDS: Mapping[str, WorkKind] = {
         ),
         WorkKind(
             name="structure",
-            title="language model's work",
+            title="language model work",
             queue="llm",
             work=lambda: lanes.with_model(lanes.due(LaneName.STRUCTURE)),
             since="due_at",
@@ -175,7 +175,7 @@ KINDS: Mapping[str, WorkKind] = {
         ),
         WorkKind(
             name="mails",
-            title="mails to the staff",
+            title="emails to the staff",
             queue="default",
             work=lambda: staff_mail.waiting(timezone.now()),
             since="",
@@ -226,10 +226,10 @@ STANDINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class WorkStatus:
-    """The status of a kind of work: how much of it is waiting, held, failing and dead.
+    """The status of a kind of work: how many pieces are waiting, held, failing and dead.
 
-    `oldest` is the longest time in seconds for which waiting work could have been begun, `longest`
-    the longest time for which a worker has held work.
+    `oldest` is the longest time, in seconds, for which waiting work has been ready to begin;
+    `longest` is the longest time, in seconds, for which work that is now held has been due.
     """
 
     kind: WorkKind
@@ -242,7 +242,7 @@ class WorkStatus:
 
 
 def standings(kinds: Iterable[WorkKind] | None = None) -> Iterator[WorkStatus]:
-    """Yield the status of every kind of work, or of these kinds, using a single statement."""
+    """Yield the status of every kind of work, or of these kinds, using a single SQL statement."""
     now = timezone.now()
     kinds = list(KINDS.values() if kinds is None else kinds)
     if not kinds:
@@ -250,7 +250,7 @@ def standings(kinds: Iterable[WorkKind] | None = None) -> Iterator[WorkStatus]:
     counts = [
         rows.order_by()
         .values(of=Value(kind.name), how=Value(how))
-        # Work that is backing off is not waiting for a worker.
+        # Work that is backing off is not waiting for a worker until its `run_after`.
         .annotate(number=Count("pk"), began=Min(Greatest(kind.since or "run_after", "run_after")))
         for kind in kinds
         for how, rows in by_standing(kind, now).items()
@@ -275,7 +275,7 @@ def standings(kinds: Iterable[WorkKind] | None = None) -> Iterator[WorkStatus]:
 
 
 def by_standing(kind: WorkKind, now: datetime.datetime) -> Mapping[str, QuerySet[Any]]:
-    """Select the work of a kind that is `waiting`, `held`, `failing` and `dead`."""
+    """Map each status (`waiting`, `held`, `failing`, `dead`) to the work of a kind that has it."""
     work = kind.work()
     return {
         "waiting": kind.ready() if kind.ready else work.filter(leases.free(now)),
@@ -293,7 +293,7 @@ def _seconds(since: datetime.datetime | None, now: datetime.datetime) -> float:
 class Stuck:
     """A piece of work that is failing or dead.
 
-    `since` is when it was requested or, if it is dead, when it failed permanently; `again_at` is
+    `since` is when the work became due or, if it is dead, when it failed permanently; `again_at` is
     when it will be retried, None if it is dead.
     """
 
@@ -308,7 +308,7 @@ class Stuck:
 
 
 def found(kind: WorkKind, limit: int) -> Sequence[Stuck]:
-    """Return the stuck work of a kind: dead work, latest first, then failing work."""
+    """Return up to `limit` pieces of stuck work: dead work, latest first, then failing work."""
     given_up = kind.dead().select_related(kind.whose)
     if kind.mortal is not None:
         given_up = given_up.order_by("-dead_since")
@@ -331,9 +331,9 @@ def _stuck(kind: WorkKind, row: Any, *, is_dead: bool) -> Stuck:
 
 
 def try_again(kind: WorkKind, keys: Collection[Any]) -> int:
-    """Retry these pieces of work now, whether failing or dead; return how many are retried.
+    """Retry these pieces of failing or dead work now; return how many will be retried.
 
-    Work that was settled or redacted meanwhile is left as it is.
+    Work that has been settled or redacted in the meantime is left as it is.
     """
     now = timezone.now()
     failing = kind.work().filter(pk__in=keys)
@@ -346,7 +346,7 @@ def try_again(kind: WorkKind, keys: Collection[Any]) -> int:
 
 
 def dismiss(kind: WorkKind, keys: Collection[Any]) -> int:
-    """Mark these pieces of dead work as dealt with, without a retry; return how many there were."""
+    """Mark these pieces of dead work as dealt with, without retrying them; return how many."""
     if kind.mortal is None:
         return 0
     return kind.dead().filter(pk__in=keys).update(dead_since=None)

@@ -1,4 +1,4 @@
-"""`manage.py create_key WORKSPACE`: create another API key, or replace one."""
+"""`manage.py create_key WORKSPACE`: create another API key for a workspace, or replace one."""
 
 import datetime
 import json
@@ -14,25 +14,27 @@ from memory.workspaces import OVERLAP, NotReplaced, UnknownUsers, create_key, pe
 
 
 class Command(BaseCommand):
-    """Creates an API key and prints it."""
+    """Creates or replaces an API key, and prints the new key."""
 
     help = "Create an API key for a workspace, or replace an existing key; print it as JSON."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add the arguments: the key's permissions, users and expiry, or the key to replace."""
+        """Add arguments for the key's scopes, users and expiry, or for the key to replace."""
         parser.add_argument("workspace", help="name of the workspace")
-        parser.add_argument("--name", default="command line", help="what will use the key")
+        parser.add_argument(
+            "--name", default="command line", help="name of the key, such as what will use it"
+        )
         parser.add_argument(
             "--scope",
             action="append",
             choices=Scope.values,
-            help="a scope of the key; repeatable; default: read and write",
+            help="a scope to grant; may be repeated; default: read and write",
         )
         parser.add_argument(
             "--user",
             action="append",
             metavar="USER_ID",
-            help="a user that the key is limited to; repeatable; default: all users",
+            help="a user to limit the key to; may be repeated; default: all users",
         )
         parser.add_argument(
             "--expires-days", type=float, help="days until the key expires; default: never"
@@ -40,19 +42,19 @@ class Command(BaseCommand):
         parser.add_argument(
             "--replace",
             metavar="PREFIX",
-            help="replace the key that begins with uac_PREFIX_ by one that has the same"
-            " permissions; the old key expires soon",
+            help="replace the key that begins with uac_PREFIX_ with one that has the same"
+            " permissions; the old key then expires: see --overlap-hours",
         )
         parser.add_argument(
             "--overlap-hours",
             type=float,
             default=OVERLAP.total_seconds() / 3600,
-            help="hours for which the replaced key stays valid alongside the new one; default:"
+            help="hours for which a replaced key stays valid alongside the new key; default:"
             " %(default)g",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print one line: the workspace, and the key's text, which is shown only this once."""
+        """Print one line of JSON: the workspace, and the key's text, which is shown only once."""
         try:
             workspace = Workspace.objects.get(name=options["workspace"])
         except Workspace.DoesNotExist:

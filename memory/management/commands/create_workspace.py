@@ -12,26 +12,28 @@ from memory.workspaces import create_key
 
 
 class Command(BaseCommand):
-    """Creates the workspace unless it exists, and a new API key for it."""
+    """Creates a workspace, unless it exists, and in any case a new API key for it."""
 
     help = (
-        "Create a workspace unless one with this name exists, and an API key for it; print both as"
-        " JSON."
+        "Create a workspace, unless one with this name exists, and a new API key for it; print both"
+        " as JSON."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add the arguments: the names of the workspace and of the key, and its permissions."""
+        """Add arguments for the names of the workspace and of the key, and for the key's scopes."""
         parser.add_argument("name", help="name of the workspace")
-        parser.add_argument("--key-name", default="command line", help="what will use the key")
+        parser.add_argument(
+            "--key-name", default="command line", help="name of the key, such as what will use it"
+        )
         parser.add_argument(
             "--scope",
             action="append",
             choices=Scope.values,
-            help="a scope of the key; repeatable; default: read and write",
+            help="a scope to grant; may be repeated; default: read and write",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print one line: the workspace, and the key's text, which is shown only this once."""
+        """Print one line of JSON: the workspace, and the key's text, which is shown only once."""
         workspace, _ = Workspace.objects.get_or_create(name=options["name"])
         scopes = [Scope(scope) for scope in options["scope"] or (Scope.READ, Scope.WRITE)]
         _, text = create_key(workspace, options["key_name"], scopes)

@@ -1,4 +1,4 @@
-"""`manage.py erase`: list erasures, and repeat them after a backup has been restored."""
+"""`manage.py erase`: list erased users, and erase them again after a backup was restored."""
 
 import json
 import sys
@@ -14,19 +14,20 @@ from memory.privacy import user_erasure
 
 
 class Command(BaseCommand):
-    """Lists erasures, to be kept outside of backups, and requests them again from such a list."""
+    """Lists erased users (keep the list outside of backups), or erases the listed users again."""
 
     help = (
-        "List the erased users as one line of JSON each; --again reads such lines (from log files,"
-        " too) and again erases the users that a restored backup has brought back."
+        "List the erased users, one JSON object per line. With --again, read such lines, which may"
+        " be among others in a log file, and erase the users whom a restored backup has brought"
+        " back."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add the arguments: the list to repeat."""
-        parser.add_argument("--again", metavar="FILE", help="the list; - for standard input")
+        """Add the argument for the list of users to erase again."""
+        parser.add_argument("--again", metavar="FILE", help="file to read; - for standard input")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print the list, or the result for each of its lines."""
+        """Print the list of erased users, or how many users are being erased again."""
         if options["again"] is None:
             for row in UserErasure.objects.select_related("user").order_by("created_at").iterator():
                 line = {"erased_user": str(row.user.public_id), "at": row.created_at.isoformat()}
@@ -39,16 +40,16 @@ class Command(BaseCommand):
             raise CommandError(f"--again: {error}") from None
         listed = {name for line in lines if (name := _listed(line)) is not None}
         if not listed:
-            raise CommandError('--again: no line has {"erased_user": "…"}')
+            raise CommandError('--again: no line contains {"erased_user": "…"}')
         back = list(MemoryUser.objects.filter(public_id__in=listed))
-        # A merged user is erased with the user that it was merged into.
+        # A merged user comes last, since erasing the user it was merged into erases both.
         for user in sorted(back, key=lambda user: user.merged_into_id is not None):
             user_erasure.ask(user, by="command", reason=user_erasure.RESTORED)
         self.stdout.write(f"users listed: {len(listed)}; being erased again: {len(back)}")
 
 
 def _listed(line: str) -> uuid.UUID | None:
-    """Return the id of the user that a line names; None if it names no user."""
+    """Return the id of the erased user in a line of the list; None if there is none."""
     try:
         return uuid.UUID(json.loads(line)["erased_user"])
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -1,4 +1,4 @@
-"""`manage.py import_project DIR USER`: import a foreign project into a user's project."""
+"""`manage.py import_project DIR USER`: import Python files into a user's project."""
 
 import json
 from argparse import ArgumentParser
@@ -15,21 +15,22 @@ from memory.work import hints
 
 
 class Command(BaseCommand):
-    """Queues the import of a folder and waits for a worker to do it."""
+    """Queues the import of a folder, and waits until a worker has done it."""
 
-    help = "Import the Python files of a folder (or one file) into a user's project."
+    help = "Import the Python files in a folder or zip, or a single file, into a user's project."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add the arguments: the folder, the user, and the time to wait."""
+        """Add arguments for the folder, the user, and how long to wait."""
         parser.add_argument("folder", type=Path, metavar="DIR", help="folder, zip, or one .py file")
         parser.add_argument("user", metavar="USER", help="user_id of an existing user")
         parser.add_argument(
-            "--workspace", help="the user's workspace, if several have this user_id"
+            "--workspace",
+            help="name of the user's workspace; needed if several have a user with this user_id",
         )
-        parser.add_argument("--wait", type=float, default=120, help="seconds to wait; default 120")
+        parser.add_argument("--wait", type=float, default=120, help="seconds to wait; default: 120")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print one line of JSON: the version, and what the import changed or refused."""
+        """Print one line of JSON: the new version, and what the import changed or refused."""
         users = MemoryUser.objects.filter(user_id=options["user"]).select_related("head")
         if options["workspace"]:
             users = users.filter(workspace__name=options["workspace"])

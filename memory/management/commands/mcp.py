@@ -1,4 +1,4 @@
-"""`manage.py mcp`: an MCP server over standard input and output, for an agent on this machine."""
+"""`manage.py mcp`: run an MCP server over standard input and output, for a local agent."""
 
 import os
 from argparse import ArgumentParser
@@ -9,13 +9,13 @@ from django.core.management.base import BaseCommand, CommandError
 
 
 class Command(BaseCommand):
-    """Serves MCP by calling a server's API with a key; it needs no other access."""
+    """Serves MCP by calling a UaC server's API with an API key; it needs no other access."""
 
     help = "Run an MCP server on standard input and output, with the tools of a UaC server."
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add the arguments: the server's address, and the user that the tools are for."""
+        """Add arguments for the server's URL, and for the user to whom the tools are limited."""
         parser.add_argument(
             "--url", default=os.environ.get("UAC_URL"), help="URL of the server; default: $UAC_URL"
         )
@@ -24,7 +24,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Serve until the input ends; the key is read from UAC_KEY, invisible to `ps`."""
+        """Serve until the input ends; the API key comes from UAC_KEY, so `ps` does not show it."""
         try:
             import anyio
             import httpx2
@@ -35,7 +35,7 @@ class Command(BaseCommand):
             from memory.mcp.tools import Caller
         except ImportError as error:
             raise CommandError(
-                f"The extra uac-server[mcp] is not installed ({error}): install it."
+                f"A package for MCP is missing ({error}): install uac-server[mcp]."
             ) from None
         url, key = options["url"], os.environ.get("UAC_KEY")
         if not url or not key or not key.isascii():

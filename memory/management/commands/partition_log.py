@@ -1,4 +1,4 @@
-"""`manage.py partition_log`: partition the log by user, on a running server."""
+"""`manage.py partition_log`: partition the log table by user while the server is running."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -9,27 +9,30 @@ from memory.database import partitioning
 
 
 class Command(BaseCommand):
-    """Does one step; docs/capacity.md says when partitioning pays off, and the order of steps."""
+    """Does one step; docs/scaling.md says when partitioning is worthwhile, and lists the steps."""
 
     help = (
-        "Partition the log by user while the server is running, as the role that owns the tables."
-        " Run the steps in this order: prepare, copy, check, swap, finish. Until `finish`, a second"
-        " `copy` and `swap` undo the partitioning."
+        "Partition the log by user while the server is running. Run the steps as the database role"
+        " that owns the tables, in this order: prepare, copy, check, swap, finish. Until `finish`,"
+        " a second `copy` and `swap` undo the partitioning."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add the arguments: the step, and its parameters."""
+        """Add arguments for the step and its parameters."""
         steps = ("status", "prepare", "copy", "check", "swap", "finish")
         parser.add_argument("step", choices=steps)
         parser.add_argument(
-            "--partitions", type=int, default=16, help="number of partitions, for `prepare` (16)"
+            "--partitions",
+            type=int,
+            default=16,
+            help="number of partitions that `prepare` creates; default: 16",
         )
         parser.add_argument(
-            "--jobs", type=int, default=4, help="number of connections, for `copy` (4)"
+            "--jobs", type=int, default=4, help="number of connections that `copy` uses; default: 4"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do the step, and print what was done."""
+        """Do the chosen step, and print what was done."""
         try:
             self.stdout.write(self._do(options["step"], options["partitions"], options["jobs"]))
         except partitioning.NotNow as error:
@@ -44,8 +47,8 @@ class Command(BaseCommand):
                 return f"{partitioning.copy(self._tell, jobs=jobs)} entries copied"
             case "check":
                 if found := partitioning.differences():
-                    raise CommandError(f"{found} entries differ: do not swap")
-                return "all copied entries are identical"
+                    raise CommandError(f"{found} copies differ from the log: do not swap")
+                return "all copies are identical to the log"
             case "swap":
                 return f"swapped: the log was locked for {partitioning.swap():.2f} s"
             case "finish":
@@ -55,9 +58,9 @@ class Command(BaseCommand):
                 now = partitioning.state()
                 what = "partitioned" if now.partitioned else "plain"
                 beside = (
-                    f"; the spare is in {now.spare} and lacks entries of {now.behind} users"
+                    f"; the spare table ({now.spare}) lacks entries of {now.behind} users"
                     if now.spare
-                    else "; there is no spare"
+                    else "; there is no spare table"
                 )
                 return f"the log is {what}{beside}"
 

@@ -1,4 +1,4 @@
-"""`manage.py reencrypt`: re-encrypt everything with the newest key, to retire older keys."""
+"""`manage.py reencrypt`: re-encrypt all data with the newest key, so older keys can be removed."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from django.db.models import Q
 from memory.models import LlmCall, WebhookEndpoint, Workspace
 from memory.privacy import encryption
 
-# Every column that `memory.privacy.encryption` encrypts.
+# All columns whose values are encrypted with `memory.privacy.encryption`.
 ENCRYPTED: dict[type[Workspace] | type[LlmCall] | type[WebhookEndpoint], tuple[str, ...]] = {
     Workspace: ("llm_api_key",),
     LlmCall: ("prompt", "answer"),
@@ -17,15 +17,16 @@ ENCRYPTED: dict[type[Workspace] | type[LlmCall] | type[WebhookEndpoint], tuple[s
 
 
 class Command(BaseCommand):
-    """Re-encrypts data row by row, on a running server; it may be stopped and run again."""
+    """Re-encrypts data row by row while the server runs; may be stopped and started again."""
 
     help = (
-        "Re-encrypt all encrypted data with the first key of UAC_ENCRYPTION_KEYS."
-        " All servers must have that key first. Exit status 1 if something cannot be decrypted."
+        "Re-encrypt all encrypted data with the first key in UAC_ENCRYPTION_KEYS."
+        " All servers must already have that key. The exit status is 1 if some data cannot be"
+        " decrypted."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print a last line that counts the values encrypted and those that failed."""
+        """Re-encrypt all data; print how many values were re-encrypted, and how many failed."""
         done = failed = 0
         for model, columns in ENCRYPTED.items():
             for column in columns:
@@ -37,9 +38,9 @@ class Command(BaseCommand):
                         failed += 1
                         self.stderr.write(f"{model.__name__} {pk}, {column}: {error}")
                         continue
-                    # Skip a row that was written meanwhile: that write used the first key.
+                    # Skip a value that was changed in the meantime: that write used the first key.
                     unchanged = model._default_manager.filter(**{"pk": pk, column: token})
                     done += unchanged.update(**{column: renewed})
         self.stdout.write(f"{done} re-encrypted, {failed} not decrypted")
         if failed:
-            raise CommandError("do not remove any key: some content requires a key that is missing")
+            raise CommandError("do not remove any key: some content needs a key that is missing")

@@ -1,4 +1,4 @@
-"""`manage.py verify`: verify that nothing was lost, changed or left half done."""
+"""`manage.py verify`: verify that no stored data was lost, altered or left half done."""
 
 import json
 import sys
@@ -14,24 +14,24 @@ from memory.database.snapshots import snapshot
 from memory.models import MemoryUser, Workspace
 from memory.operations.verification import Discrepancy, problems, workspace_problems
 
-# Exit statuses: problems were found, or the data could not be verified.
+# The exit statuses if problems were found, and if the data could not be verified.
 PROBLEMS, NOT_VERIFIED = 1, 2
 # The interval in seconds at which progress is shown on a terminal.
 PROGRESS_SECONDS = 5.0
 
 
 class Command(BaseCommand):
-    """Checks logs, projects, queues and feeds against each other and against their hashes."""
+    """Checks logs, projects, queues and event feeds against each other and against their hashes."""
 
     help = (
-        "Verify hash chains, numbering, files, versions, queues, alerts and event feeds. Exit"
-        " status: 0 no problems, 1 problems, 2 verification failed."
+        "Verify hash chains, numbering, files, versions, queues, alerts and event feeds. The exit"
+        " status is 0 if there are no problems, 1 if there are, 2 if the verification failed."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add the arguments: what to verify, all by default, and the format of the report."""
-        parser.add_argument("--workspace", help="only this workspace")
-        parser.add_argument("--user", help="only users with this user_id, and no event feeds")
+        """Add arguments for what to verify (by default everything) and the format of the report."""
+        parser.add_argument("--workspace", help="verify only this workspace")
+        parser.add_argument("--user", help="verify only users with this user_id, and no feeds")
         parser.add_argument(
             "--json",
             action="store_true",
@@ -39,7 +39,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print each problem and a last line that counts users, entries and problems."""
+        """Print each problem, and finally the number of users, entries and problems."""
         try:
             found = self._verify(options)
         except Error as error:
@@ -100,14 +100,14 @@ class Command(BaseCommand):
 
 
 class _Progress:
-    """Shows the progress at intervals, on a terminal."""
+    """Shows the progress of the verification at intervals, if there is a terminal."""
 
     def __init__(self, write: Callable[[str], object], users: int) -> None:
         self._write, self._users = write, users
         self._told = time.monotonic()
 
     def tell(self, verified: int, entries: int, found: int) -> None:
-        """Show the progress, unless there is no terminal or it was shown a moment ago."""
+        """Show the progress, if there is a terminal and PROGRESS_SECONDS have passed."""
         if sys.stderr.isatty() and time.monotonic() > self._told + PROGRESS_SECONDS:
             self._told = time.monotonic()
             told = f"{verified} of {self._users} users, {entries} entries: {found} problems"

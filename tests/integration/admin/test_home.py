@@ -241,7 +241,7 @@ def test_runs_are_counted_by_when_they_ended_and_how(
 
     assert list(series) == list(RUN_ENDINGS)
     assert sum(series["ok"].numbers) == 1
-    limits = series["limit of the sandbox"]
+    limits = series["sandbox limit exceeded"]
     [place] = [at for at, number in enumerate(limits.numbers) if number]
     assert limits.numbers[place] == 2
     found = rows_at(admin_client, limits.links[place])

@@ -142,7 +142,7 @@ def test_a_backlog_is_refused_for_a_moment_and_then_taken(
     assert refused.status_code == 429
     assert int(refused["Retry-After"]) == usage.PENDING_WAIT
     assert refused.json()["limit"] == "max_pending_entries"
-    assert "The number of pending entries of this workspace is 8," in refused.json()["detail"]
+    assert "The number of pending entries in this workspace is 8," in refused.json()["detail"]
     assert taken.status_code == 202
     assert api.get("/v1/users/ada/").json()["entries"]["total"] == 9
 

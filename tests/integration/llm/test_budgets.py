@@ -295,7 +295,7 @@ def test_a_call_whose_worker_is_gone_is_shown_as_interrupted_and_then_closed(
 
         call.refresh_from_db()
         assert (call.outcome, call.input_tokens, call.cost) == (LlmOutcome.INTERRUPTED, None, None)
-        assert "The worker ended during the call" in call.error
+        assert "The worker exited during the call" in call.error
         assert LlmSpending.objects.get(outcome="interrupted").presumed_tokens == 1000
         assert llm_spending.spent(work.workspace, NOON)[0].used_tokens == 1100
         assert dispatching.dispatch()["interrupted"] == 0

@@ -117,7 +117,7 @@ def test_a_change_holds_from_the_next_call_on(
         ({"model": "openai: x"}, "model", "Give a provider"),
         ({"base_url": "ollama:11434"}, "base_url", "begins with https:// or http://"),
         ({"base_url": "file:///etc/passwd"}, "base_url", "begins with https:// or http://"),
-        ({"base_url": "https://user:pw@models/v1"}, "base_url", "without a login"),
+        ({"base_url": "https://user:pw@models/v1"}, "base_url", "without credentials"),
         ({"base_url": "https://models/v1?key=x"}, "base_url", "or a query"),
         ({"base_url": "https://[::1/v1"}, "base_url", "begins with https:// or http://"),
         ({"base_url": "https://models:port/"}, "base_url", "begins with https:// or http://"),

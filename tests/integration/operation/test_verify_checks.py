@@ -86,7 +86,7 @@ def _live(user: MemoryUser) -> None:
             "INSERT INTO memory_entryoutcome (user_id, seq, outcome, reason, decided_at)"
             " VALUES ({user}, 99, 'covered', '', now())",
             "outcome",
-            "an outcome for entry 99, which is not in the log",
+            "there is an outcome for entry 99, which is not in the log",
         ),
         (
             "UPDATE memory_entryoutcome SET checkpoint_id = (SELECT id FROM memory_checkpoint"
@@ -97,7 +97,7 @@ def _live(user: MemoryUser) -> None:
         (
             "DELETE FROM memory_entryoutcome WHERE seq = {last}",
             "outcome",
-            "entry {last} is a redaction and has no outcome",
+            "entry {last} is a redaction but has no outcome",
         ),
         (
             "DELETE FROM memory_lane WHERE user_id = {user} AND name = 'records'",
@@ -153,7 +153,7 @@ def _live(user: MemoryUser) -> None:
         (
             "DELETE FROM memory_recordlocation WHERE user_id = {user} AND key = 'oslo'",
             "record",
-            "domains/travel/state.py has 2 records of travel.trips, but 1 are located there",
+            "domains/travel/state.py has 2 records of travel.trips, but the index locates 1 there",
         ),
         (
             "UPDATE memory_recordlocation SET added_version = 7 WHERE user_id = {user}"
@@ -185,7 +185,7 @@ def _live(user: MemoryUser) -> None:
         (
             "UPDATE memory_alertevent SET kind = 'changed'",
             "alert",
-            "alert {alert}: no event opened it",
+            "alert {alert} has no event that opened it",
         ),
         (
             "UPDATE memory_alert SET state = 'resolved'",

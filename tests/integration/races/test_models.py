@@ -197,7 +197,8 @@ def test_calls_that_hang_hold_up_no_other_users_first_call(
             ahead = 0 if begun else 2
             assert (told.state, told.reason) == (
                 lanes.LaneState.DUE,
-                f"waiting for its turn: {ahead} ahead of it, {working} users are being processed",
+                f"waiting for its turn: {ahead} ahead in the queue, {working} users are being"
+                " processed",
             )
         finally:
             end.set()
